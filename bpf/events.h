@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the hooks see, as rules: an attempt to send or a write has ended, a segment has come, a timer expires,
+ * the socket goes. Each rule reads the socket and moves the state machines of hold.h and pending_ack.h.
+ */
+#ifndef NT_EVENTS_H
+#define NT_EVENTS_H
+
+#include "hold.h"
+#include "pending_ack.h"
+
+/* Bytes written with MSG_MORE, where only a tracepoint shows it: how far, and snd_una then. */
+struct more {
+	u32 end_seq;
+	u32 una;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u64);
+	__type(value, struct more);
+} more_hash SEC(".maps");
+
+static __always_inline bool gone_out(const struct hold *h, const struct nt_tcp_state *s)
+{
+	return nt_after(s->snd_nxt, h->held.seq);
+}
+
+/* The held bytes turn out to be gone: the last attempt took them, whose time the socket keeps. */
+static __always_inline void hold_end_from_state(struct hold *h, const struct tcp *t,
+						const struct nt_tcp_state *s)
+{
+	enum nt_release release = nt_release_from_state(&h->held, s);
+
+	if (release == NT_RELEASE_ACK)
+		hold_note_unseen_ack(h, t, s);
+	hold_end(h, t, release, s->clock_ns);
+}
+
+/* Nothing is unsent any more; was something held? */
+static __always_inline void no_tail_left(const struct tcp *t, const bool trusted)
+{
+	struct nt_tcp_state s;
+	struct hold *h;
+
+	if (!active_holds)
+		return;
+	h = hold_find(t->sk);
+	if (!h)
+		return;
+	tcp_read_state(&s, t, trusted);
+	if (gone_out(h, &s))
+		hold_end_from_state(h, t, &s);
+}
+
+static __always_inline bool has_tail(const struct tcp *t, const bool trusted)
+{
+	return TCP(t, write_seq) != TCP(t, snd_nxt);
+}
+
+/* tcp_write_xmit(sk, mss, nonagle, push_one) has returned; the socket is locked. */
+static __always_inline void attempt_ended(const struct tcp *t, u32 mss, u8 nonagle, u8 push_one,
+					  const bool trusted)
+{
+	bool tail = has_tail(t, trusted);
+	struct nt_tcp_state s;
+	enum nt_hold_reason reason;
+	struct hold *h;
+
+	if (!tail && !active_holds)
+		return;
+	h = hold_find(t->sk);
+	if (!tail && !h)
+		return;
+	tcp_read_state(&s, t, trusted);
+	s.mss = mss;
+	s.nonagle_arg = nonagle;
+	s.push_one = push_one;
+	if (h && gone_out(h, &s)) {
+		enum nt_release release = nt_release_from_attempt(&h->held, &s);
+
+		if (release == NT_RELEASE_ACK)
+			hold_note_unseen_ack(h, t, &s);
+		hold_end(h, t, release, s.clock_ns);
+		h = NULL;
+	}
+	reason = nt_verdict(&s);
+	if (reason && (h || socket_wanted(t, trusted)))
+		hold_note(h, t, &s, reason);
+}
+
+static __always_inline void count_write(const struct tcp *t)
+{
+	struct nt_totals *totals;
+
+	if (nt_config.target != NT_TARGET_ALL) {
+		if (!current_is_target())
+			return;
+		mark_owned(t->sk);
+	}
+	totals = totals_here();
+	if (totals)
+		totals->writes++;
+}
+
+/*
+ * tcp_sendmsg_locked() has returned; the socket is locked. What tcp_write_xmit() has not looked at since the
+ * last write was put off before: tcp_should_autocork().
+ */
+static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, const bool trusted)
+{
+	struct nt_tcp_state s;
+	struct hold *h;
+
+	count_write(t);
+	if (!has_tail(t, trusted))
+		return;
+	h = hold_find(t->sk);
+	if (!h) {
+		if (!socket_wanted(t, trusted))
+			return;
+		tcp_read_state(&s, t, trusted);
+		s.clock_ns = bpf_ktime_get_ns();
+		h = hold_note(NULL, t, &s, NT_HOLD_AUTOCORK);
+		if (!h)
+			return;
+	}
+	h->end_seq = TCP(t, write_seq);
+	hold_note_writer(h, ctx);
+}
+
+/* The verdict where no hook shows the attempt's arguments: tcp_push() passes CORK for MSG_MORE. */
+static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_state *s,
+							       const struct tcp *t)
+{
+	u64 key = (u64)t->sk;
+	enum nt_hold_reason reason;
+	struct more *more;
+
+	if (!(s->nonagle & NT_NAGLE_CORK)) {
+		more = bpf_map_lookup_elem(&more_hash, &key);
+		if (more && more->end_seq == s->write_seq && more->una == s->snd_una)
+			s->nonagle_arg |= NT_NAGLE_CORK;
+	}
+	reason = nt_verdict(s);
+	if (reason == NT_HOLD_UNKNOWN && nt_config.guess_msg_more && s->head_last)
+		return NT_HOLD_MSG_MORE;
+	return reason;
+}
+
+/*
+ * A write has returned, seen without the socket's lock: sock_send_length. A reason read in a moment of change
+ * is put right by the next segment that comes (segment_came), before anything is reported.
+ */
+static __always_inline void write_ended(void *ctx, const struct tcp *t, const bool trusted)
+{
+	struct nt_tcp_state s;
+	enum nt_hold_reason reason;
+	struct hold *h;
+
+	count_write(t);
+	if (!has_tail(t, trusted)) {
+		no_tail_left(t, trusted);
+		return;
+	}
+	tcp_read_state(&s, t, trusted);
+	h = hold_find(t->sk);
+	if (h && gone_out(h, &s)) {
+		hold_end_from_state(h, t, &s);
+		h = NULL;
+	}
+	reason = verdict_from_state(&s, t);
+	if (s.throttled && s.head_len < s.mss && s.head_last)
+		reason = NT_HOLD_AUTOCORK;
+	if (!reason || (!h && !socket_wanted(t, trusted)))
+		return;
+	h = hold_note(h, t, &s, reason);
+	if (!h)
+		return;
+	hold_note_writer(h, ctx);
+	/* an ACK on another CPU may have taken the bytes along before the hold could be seen there */
+	if (TCP(t, snd_nxt) != s.snd_nxt)
+		no_tail_left(t, trusted);
+}
+
+/* The part of a write with MSG_MORE that is still to be queued belongs to it: tcp_sendmsg_locked. */
+static __always_inline void write_with_more(const struct tcp *t, u32 left, const bool trusted)
+{
+	struct more more = {
+		.end_seq = TCP(t, write_seq) + left,
+		.una = TCP(t, snd_una),
+	};
+	u64 key = (u64)t->sk;
+
+	bpf_map_update_elem(&more_hash, &key, &more, BPF_ANY);
+}
+
+/* Will this ACK let the held segment go? tcp_data_snd_check() is about to ask the verdict's question. */
+static __always_inline bool ack_will_release(const struct hold *h, const struct nt_tcp_state *s, u32 ack)
+{
+	if (h->held.reason == NT_HOLD_MSG_MORE && s->nonagle & NT_NAGLE_OFF)
+		return true;
+	if (h->held.reason != NT_HOLD_NAGLE && h->held.reason != NT_HOLD_MSG_MORE)
+		return false;
+	return !nt_after(h->held.sml, ack) && !nt_after(s->head_end_seq, ack + s->snd_wnd);
+}
+
+/* A segment meets an unsent tail; attempt_ended() will tell what it releases. */
+static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq, bool pure,
+					       const bool trusted)
+{
+	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+
+	if (h && nt_after(ack, TCP(t, snd_una)))
+		hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
+}
+
+/* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
+static __always_inline void segment_meets_tail(const struct tcp *t, u32 ack, u32 seq, bool pure,
+					       const bool trusted)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct hold *h = hold_find(t->sk);
+	struct nt_tcp_state s;
+	enum nt_hold_reason reason;
+
+	tcp_read_state(&s, t, trusted);
+	if (h && gone_out(h, &s)) {
+		hold_end_from_state(h, t, &s);
+		h = NULL;
+	}
+	reason = verdict_from_state(&s, t);
+	if (!reason || (!h && !socket_wanted(t, trusted)))
+		return;
+	h = hold_note(h, t, &s, reason);
+	if (!h || !nt_after(ack, s.snd_una) || nt_after(ack, s.snd_nxt))
+		return;
+	hold_note_ack(h, ack, seq, pure, now);
+	if (ack_will_release(h, &s, ack))
+		hold_end(h, t, NT_RELEASE_ACK, now);
+}
+
+/* A segment has come to an established connection and is not yet processed: tcp_probe. */
+static __always_inline void segment_came(const struct tcp *t, const struct sk_buff *skb,
+					 const bool trusted)
+{
+	const struct tcp_skb_cb *cb = skb_cb(skb);
+	bool tail = has_tail(t, trusted);
+	/* only after the timer sent our ACK: it leaves interactive mode, and all is acknowledged */
+	bool awaiting = !ICSK(t, icsk_ack.pingpong) && TCP(t, rcv_wup) == TCP(t, rcv_nxt);
+	u32 seq, len;
+
+	if (!tail && !nt_config.functions)
+		no_tail_left(t, trusted);
+	if (!tail && !awaiting)
+		return;
+	seq = BPF_CORE_READ(cb, seq);
+	len = BPF_CORE_READ(cb, end_seq) - seq;
+	if (tail) {
+		u32 ack = BPF_CORE_READ(cb, ack_seq);
+
+		if (nt_config.functions)
+			segment_meets_hold(t, ack, seq, !len, trusted);
+		else
+			segment_meets_tail(t, ack, seq, !len, trusted);
+	}
+	if (awaiting && len && seq == TCP(t, rcv_nxt))
+		pending_ack_data_came(t, seq, len, bpf_ktime_get_ns());
+}
+
+/* The probe timer is about to send what is unsent: tcp_write_wakeup(). */
+static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_release release)
+{
+	struct nt_tcp_state s;
+	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+
+	if (!h)
+		return;
+	tcp_read_state(&s, t, false);
+	if (gone_out(h, &s)) {
+		hold_end_from_state(h, t, &s);
+		return;
+	}
+	/* with the window closed it probes without sending any of it */
+	if (!s.has_head || !nt_after(s.snd_una + s.snd_wnd, s.head_seq))
+		return;
+	if (PROBED(t->sk, sk_lock.owned))
+		h->held.timer_seen = release; /* put off until the application lets go */
+	else
+		hold_end(h, t, release, bpf_ktime_get_ns());
+}
+
+/* The retransmit timer expires, seen before its handler runs: tcp_write_timer_handler(). */
+static __always_inline void write_timer_expires(const struct tcp *t)
+{
+	struct inet_connection_sock___timeout *icsk = (void *)t->tp;
+	u8 pending;
+
+	if (!active_holds)
+		return;
+	if (bpf_core_field_exists(icsk->icsk_timeout) &&
+	    (long)(bpf_jiffies64() - BPF_CORE_READ(icsk, icsk_timeout)) < 0)
+		return; /* goes back to sleep */
+	pending = PROBED(t->tp, inet_conn.icsk_pending);
+	if (pending == ICSK_TIME_PROBE0)
+		probe_timer_sends(t, NT_RELEASE_TIMER);
+	else if (pending == ICSK_TIME_LOSS_PROBE)
+		probe_timer_sends(t, NT_RELEASE_LOSS_PROBE);
+}
+
+/* The retransmit timer is armed: mostly because something was sent just now. */
+static __always_inline void write_timer_starts(const struct tcp *t)
+{
+	struct nt_tcp_state s;
+	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+
+	if (!h)
+		return;
+	tcp_read_state(&s, t, false);
+	if (gone_out(h, &s))
+		hold_end_from_state(h, t, &s);
+}
+
+/* The connection is over: what is held will never go. */
+static __always_inline void socket_closed(const struct tcp *t, const bool trusted)
+{
+	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+	struct pending_ack *p = pending_ack_find(t->sk);
+	struct nt_tcp_state s;
+
+	if (h) {
+		tcp_read_state(&s, t, trusted);
+		if (gone_out(h, &s))
+			hold_end_from_state(h, t, &s);
+		else
+			hold_end(h, t, NT_RELEASE_RESET, bpf_ktime_get_ns());
+	}
+	if (p)
+		pending_ack_closed(p, t);
+}
+
+#endif /* NT_EVENTS_H */

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Which sockets and processes are asked for. The kernel side leaves out what cannot matter (by family and
+ * port, either end); by process it only marks, since the other end of a stall may be another process, and
+ * user space decides.
+ */
+#ifndef NT_FILTER_H
+#define NT_FILTER_H
+
+#include "socket.h"
+
+/* Ports of -P, -L and -D. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 128);
+	__type(key, u16);
+	__type(value, u8);
+} ports SEC(".maps");
+
+/* Processes of -p, their children since the start included. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, u8);
+} pids SEC(".maps");
+
+/* The cgroup of -c. */
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} cgroups SEC(".maps");
+
+/* Sockets that processes asked for have open or wrote to, by address: socket to process. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, u32);
+} owned SEC(".maps");
+
+/* Who is running: only true of a socket's owner inside a system call on that socket. */
+struct writer {
+	u64 cgroup_id;
+	u32 tgid;
+	u32 tid;
+	char comm[NT_COMM_LEN];
+	bool target;
+};
+
+static __always_inline bool family_wanted(const struct tcp *t, const bool trusted)
+{
+	u16 family = SK(t, __sk_common.skc_family);
+	struct in6_addr addr;
+
+	if (family == AF_INET6) {
+		BPF_CORE_READ_INTO(&addr, t->sk, __sk_common.skc_v6_daddr);
+		if (v4_mapped(&addr))
+			family = AF_INET;
+	}
+	return family == nt_config.family;
+}
+
+static __always_inline bool socket_wanted(const struct tcp *t, const bool trusted)
+{
+	u16 port;
+
+	if (nt_config.family && !family_wanted(t, trusted))
+		return false;
+	if (!nt_config.ports)
+		return true;
+	port = SK(t, __sk_common.skc_num);
+	if (bpf_map_lookup_elem(&ports, &port))
+		return true;
+	port = bpf_ntohs(SK(t, __sk_common.skc_dport));
+	return bpf_map_lookup_elem(&ports, &port);
+}
+
+static __always_inline void read_leader_comm(char comm[NT_COMM_LEN])
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	BPF_CORE_READ_STR_INTO((char (*)[NT_COMM_LEN])comm, task, group_leader, comm);
+}
+
+static __always_inline bool name_matches(const char comm[NT_COMM_LEN])
+{
+	for (int i = 0; i < NT_COMM_LEN; i++) {
+		if (comm[i] != nt_config.name[i])
+			return false;
+		if (!comm[i])
+			break;
+	}
+	return true;
+}
+
+/* Is the running process among those asked for? */
+static __always_inline bool current_is_target(void)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	char comm[NT_COMM_LEN] = {};
+
+	switch (nt_config.target) {
+	case NT_TARGET_PIDS:
+		return bpf_map_lookup_elem(&pids, &tgid);
+	case NT_TARGET_NAME:
+		read_leader_comm(comm);
+		return name_matches(comm);
+	case NT_TARGET_CGROUP:
+		return bpf_current_task_under_cgroup(&cgroups, 0) == 1;
+	default:
+		return true;
+	}
+}
+
+static __always_inline void read_writer(struct writer *w)
+{
+	u64 pid_tgid = bpf_get_current_pid_tgid();
+
+	w->tgid = pid_tgid >> 32;
+	w->tid = (u32)pid_tgid;
+	w->cgroup_id = bpf_get_current_cgroup_id();
+	read_leader_comm(w->comm);
+}
+
+/* Remembers that a process asked for uses this socket; for the totals, and for owners that are gone soon. */
+static __always_inline void mark_owned(const struct sock *sk)
+{
+	u64 key = (u64)sk;
+	u32 tgid;
+
+	if (nt_config.target == NT_TARGET_ALL || bpf_map_lookup_elem(&owned, &key))
+		return;
+	tgid = bpf_get_current_pid_tgid() >> 32;
+	bpf_map_update_elem(&owned, &key, &tgid, BPF_ANY);
+}
+
+/* Does the socket count in the totals? */
+static __always_inline bool socket_counts(const struct sock *sk)
+{
+	u64 key = (u64)sk;
+
+	return nt_config.target == NT_TARGET_ALL || bpf_map_lookup_elem(&owned, &key);
+}
+
+#endif /* NT_FILTER_H */

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The sender's state machine: a hold begins when an attempt leaves a tail, grows, ends when it goes out. */
+#ifndef NT_HOLD_H
+#define NT_HOLD_H
+
+#include "correlate.h"
+#include "release.h"
+
+struct hold {
+	u64 sk;
+	struct nt_held held;
+	u32 end_seq; /* write_seq when last looked at */
+	u32 in_flight_bytes;
+	u32 total_retrans; /* at the begin, as the next two */
+	u32 rcv_nxt;
+	u32 segments_before;
+	u32 writes;
+	s32 stack_id;
+	u64 begin_ns;
+	u32 ack; /* the last ACK that moved the window: what it acknowledged, its sequence number */
+	u32 ack_seq;
+	u64 ack_ns;
+	bool ack_pure;
+	bool ack_seen;
+	struct writer writer; /* tgid 0: nobody was seen writing yet */
+};
+
+_Static_assert(sizeof(struct hold) <= sizeof(((struct scratch *)0)->bytes), "hold fits the scratch");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct hold);
+} hold_storage SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, struct hold);
+} hold_hash SEC(".maps");
+
+static const struct hold no_hold;
+
+/* Call stacks of held writes, with --stacks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__uint(value_size, NT_STACK_DEPTH * sizeof(u64));
+} stacks SEC(".maps");
+
+/* How many sockets have a hold: while there is none, most hooks need not look for one. */
+__u64 active_holds;
+
+static __always_inline struct hold *hold_find(struct sock *sk)
+{
+	u64 key = (u64)sk;
+
+	if (nt_config.sk_storage)
+		return bpf_sk_storage_get(&hold_storage, sk, NULL, 0);
+	return bpf_map_lookup_elem(&hold_hash, &key);
+}
+
+static __always_inline struct hold *hold_new(struct sock *sk)
+{
+	u64 key = (u64)sk;
+	struct hold *h = NULL;
+
+	if (nt_config.sk_storage)
+		h = bpf_sk_storage_get(&hold_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	else if (!bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST))
+		h = bpf_map_lookup_elem(&hold_hash, &key);
+	if (h)
+		__sync_fetch_and_add(&active_holds, 1);
+	else
+		count_lost(NT_LOST_HOLD_MAP);
+	return h;
+}
+
+static __always_inline void hold_delete(struct sock *sk)
+{
+	u64 key = (u64)sk;
+	long err;
+
+	if (nt_config.sk_storage)
+		err = bpf_sk_storage_delete(&hold_storage, sk);
+	else
+		err = bpf_map_delete_elem(&hold_hash, &key);
+	if (!err)
+		__sync_fetch_and_add(&active_holds, -1);
+}
+
+static __always_inline void count_hold(const struct hold *h, const struct sock *sk, u8 reason,
+				       u64 duration_ns, enum nt_release release)
+{
+	struct nt_totals *t = totals_here();
+
+	if (!t || (!h->writer.target && !socket_counts(sk)))
+		return;
+	count_in(t->holds, reason, NT_HOLD_REASONS, 1);
+	count_in(t->hold_ns, reason, NT_HOLD_REASONS, duration_ns);
+	count_in(t->releases, release, NT_RELEASES, 1);
+}
+
+/*
+ * Loss between begin and end explains any delay: icsk_ca_state of 3 and more is Recovery and Loss
+ * (enum tcp_ca_state).
+ */
+static __always_inline bool tcp_recovering(const struct tcp *t, const struct hold *h)
+{
+	return PROBED(t->tp, total_retrans) != h->total_retrans ||
+	       PROBED(t->tp, retrans_out) || PROBED(t->tp, lost_out) ||
+	       PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) >= 3;
+}
+
+/* The facts of a hold that the ACK (ack, seq) or another release ended. */
+static __always_inline void hold_facts(struct nt_stall_facts *f, const struct hold *h,
+				       const struct tcp *t, enum nt_release release, u64 end_ns,
+				       struct late_ack *la)
+{
+	__builtin_memset(f, 0, sizeof(*f));
+	f->duration_ns = duration_ns(h->begin_ns, end_ns);
+	f->min_rtt_ns = tcp_min_rtt_us(t) * 1000ULL;
+	f->delack_limit_ns = tcp_delack_limit_ns(t);
+	f->in_flight_bytes = h->in_flight_bytes;
+	f->mss = h->held.mss;
+	f->segments_before = h->segments_before;
+	f->reason = h->held.reason;
+	f->release = release;
+	f->pure_ack = h->ack_pure;
+	f->recovering = tcp_recovering(t, h);
+	f->nodelay = PROBED_BITS(t->tp, nonagle) & NT_NAGLE_OFF;
+	if (la) {
+		f->late_end = la->part.end;
+		f->locked = la->end.locked;
+	}
+}
+
+static __always_inline void hold_report(const struct hold *h, const struct tcp *t,
+					const struct nt_stall_facts *f, enum nt_cause cause,
+					enum nt_evidence evidence, u64 end_ns,
+					const struct late_ack *la)
+{
+	struct nt_record *r = record_new(cause ? NT_RECORD_STALL : NT_RECORD_HOLD);
+
+	if (!r)
+		return;
+	r->cause = cause;
+	r->evidence = evidence;
+	r->pattern = nt_hold_pattern(f, cause);
+	r->time_ns = end_ns;
+	r->hold.begin_ns = h->begin_ns;
+	r->hold.end_ns = end_ns;
+	r->hold.bytes = h->end_seq - h->held.seq;
+	r->hold.in_flight_bytes = h->in_flight_bytes;
+	r->hold.writes = h->writes;
+	r->hold.mss = h->held.mss;
+	r->hold.stack_id = h->writer.tgid ? h->stack_id : NT_NO_STACK;
+	r->hold.reason = f->reason;
+	r->hold.release = f->release;
+	read_end(&r->sender, t);
+	r->sender.tgid = h->writer.tgid;
+	r->sender.tid = h->writer.tid;
+	r->sender.cgroup_id = h->writer.cgroup_id;
+	r->sender.target = h->writer.target;
+	__builtin_memcpy(r->sender.comm, h->writer.comm, NT_COMM_LEN);
+	if (la) {
+		r->receiver = la->end;
+		r->ack = la->part;
+	}
+	bpf_ringbuf_submit(r, 0);
+}
+
+/* The receiver's late ACK that released the hold, if its end falls inside the hold. */
+static __always_inline struct late_ack *hold_join(const struct hold *h, u64 end_ns)
+{
+	struct late_ack *la;
+
+	if (h->held.reason != NT_HOLD_NAGLE || !h->ack_seen)
+		return NULL;
+	la = late_ack_find(h->ack, h->ack_seq);
+	if (!la || la->part.end_ns < h->begin_ns || la->part.end_ns > end_ns)
+		return NULL;
+	la->consumed = true;
+	return la;
+}
+
+/*
+ * A hold has ended: counts it, and reports it if it was a stall. A global function: the verifier looks at it
+ * once, not at each place that calls it.
+ */
+__noinline int hold_judge(u32 level, u32 release, u64 end_ns)
+{
+	struct hold *h = scratch_get(level);
+	enum nt_evidence evidence;
+	struct nt_stall_facts f;
+	struct late_ack *la = NULL;
+	enum nt_cause cause;
+	struct tcp t;
+
+	if (!h)
+		return 0;
+	t = tcp_of((void *)h->sk, false);
+	if (release == NT_RELEASE_ACK)
+		la = hold_join(h, end_ns);
+	hold_facts(&f, h, &t, release, end_ns, la);
+	count_hold(h, t.sk, f.reason, f.duration_ns, release);
+	cause = nt_stall_cause(&f, &evidence);
+	if (f.duration_ns < nt_config.min_ns)
+		return 0;
+	if (cause)
+		count_stall(cause);
+	if (cause || nt_config.all_holds)
+		hold_report(h, &t, &f, cause, evidence, end_ns, la);
+	return 0;
+}
+
+/* The held bytes went out, or the socket away. */
+static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum nt_release release,
+				     u64 end_ns)
+{
+	u32 level;
+	struct hold *ended = scratch_take(&level);
+
+	if (ended) {
+		*ended = *h;
+		hold_judge(level, release, end_ns);
+		scratch_give();
+	} else {
+		count_lost(NT_LOST_HOLD_MAP);
+	}
+	hold_delete(t->sk);
+}
+
+/* The bytes are held for another reason than before: what was held so far is counted under the old one. */
+static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
+					const struct nt_tcp_state *s, enum nt_hold_reason reason)
+{
+	count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, s->clock_ns),
+		   NT_RELEASE_INVALID);
+	h->held.reason = reason;
+	h->begin_ns = s->clock_ns;
+	h->in_flight_bytes = s->snd_nxt - s->snd_una;
+	h->total_retrans = PROBED(t->tp, total_retrans);
+}
+
+static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
+				       const struct nt_tcp_state *s, enum nt_hold_reason reason)
+{
+	h->sk = (u64)t->sk;
+	h->held.seq = s->snd_nxt;
+	h->held.mss = s->mss;
+	h->held.reason = reason;
+	h->held.timer_seen = NT_RELEASE_INVALID;
+	h->in_flight_bytes = s->snd_nxt - s->snd_una;
+	h->total_retrans = PROBED(t->tp, total_retrans);
+	h->rcv_nxt = PROBED(t->tp, rcv_nxt);
+	h->segments_before = PROBED(t->tp, data_segs_out);
+	h->stack_id = NT_NO_STACK;
+	h->begin_ns = s->clock_ns;
+}
+
+/* An attempt has left a tail behind for this reason: the hold begins, goes on, or changes. */
+static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *t,
+					      const struct nt_tcp_state *s,
+					      enum nt_hold_reason reason)
+{
+	if (!h) {
+		h = hold_new(t->sk);
+		if (!h)
+			return NULL;
+		hold_begin(h, t, s, reason);
+	} else if (h->held.reason != reason) {
+		hold_switch(h, t, s, reason);
+	}
+	h->held.sml = s->snd_sml;
+	h->held.una = s->snd_una;
+	h->held.wnd = s->snd_wnd;
+	h->end_seq = s->write_seq;
+	return h;
+}
+
+/* A system call wrote bytes that are held now; current is who did it. */
+static __always_inline void hold_note_writer(struct hold *h, void *ctx)
+{
+	h->writes++;
+	if (h->writer.tgid)
+		return;
+	read_writer(&h->writer);
+	h->writer.target = nt_config.target != NT_TARGET_ALL && current_is_target();
+	if (nt_config.stacks) {
+		h->stack_id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+		if (h->stack_id < 0) {
+			count_lost(NT_LOST_STACK);
+			h->stack_id = NT_NO_STACK;
+		}
+	}
+}
+
+/*
+ * An ACK released the bytes and no hook saw it come (tcp_probe stands in tcp_rcv_established only): it was a
+ * pure one if no data has come since the hold began.
+ */
+static __always_inline void hold_note_unseen_ack(struct hold *h, const struct tcp *t,
+						 const struct nt_tcp_state *s)
+{
+	u32 rcv_nxt = PROBED(t->tp, rcv_nxt);
+
+	if (h->ack_seen && h->ack == s->snd_una)
+		return;
+	h->ack = s->snd_una;
+	h->ack_seq = rcv_nxt;
+	h->ack_ns = s->clock_ns;
+	h->ack_pure = rcv_nxt == h->rcv_nxt;
+	h->ack_seen = true;
+}
+
+/* A segment that acknowledges something has come while bytes are held; before it is processed. */
+static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool pure, u64 now)
+{
+	h->ack = ack;
+	h->ack_seq = seq;
+	h->ack_ns = now;
+	h->ack_pure = pure;
+	h->ack_seen = true;
+}
+
+#endif /* NT_HOLD_H */

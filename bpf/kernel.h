@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The kernel structures that nagletrace reads, each with the fields it reads and no other; CO-RE finds
+ * them in the running kernel by name. Flavours (name___suffix) stand for fields that moved.
+ */
+#ifndef NT_KERNEL_H
+#define NT_KERNEL_H
+
+#include <linux/types.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+
+#define AF_INET		2
+#define AF_INET6	10
+#define IPPROTO_TCP	6
+#define MSG_MORE	0x8000
+#define TCPHDR_FIN	0x01
+#define TCPHDR_SYN	0x02
+#define TCP_ESTABLISHED 1
+
+/* enum inet_csk_ack_state_t, include/net/inet_connection_sock.h */
+#define ICSK_ACK_SCHED	1
+#define ICSK_ACK_TIMER	2
+
+/* icsk_pending, include/net/inet_connection_sock.h */
+#define ICSK_TIME_PROBE0	3
+#define ICSK_TIME_LOSS_PROBE	5
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct timer_list {
+	void (*function)(struct timer_list *);
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct netns_ipv4 {
+	u8 sysctl_tcp_pingpong_thresh; /* 6.8, 562b1fdf061b */
+};
+
+struct net {
+	struct ns_common ns;
+	struct netns_ipv4 ipv4;
+};
+
+struct dst_entry {
+	unsigned long _metrics;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	union {
+		u8 u6_addr8[16];
+		__be32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	u16 skc_num;
+	unsigned short skc_family;
+	unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sk_buff {
+	struct sk_buff *next;
+	unsigned int len;
+	char cb[48];
+	unsigned char *data;
+};
+
+struct sk_buff_head {
+	struct sk_buff *next;
+};
+
+typedef struct {
+	int owned;
+} socket_lock_t;
+
+struct sock {
+	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
+	unsigned long sk_tsq_flags;
+	struct sk_buff_head sk_write_queue;
+	u32 sk_pacing_status;
+	struct dst_entry *sk_dst_cache;
+	u16 sk_protocol;
+};
+
+struct inet_sock {
+	struct sock sk;
+	__be16 inet_sport; /* stays when the port is given back, skc_num does not */
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	struct timer_list icsk_retransmit_timer;
+	struct timer_list icsk_delack_timer;
+	__u32 icsk_rto_min;
+	__u32 icsk_delack_max;
+	__u8 icsk_ca_state : 5;
+	__u8 icsk_pending;
+	struct {
+		__u8 pending;
+		__u8 quick;
+		__u8 pingpong;
+	} icsk_ack;
+};
+
+/* Until 6.17 the timers could fire early and go back to sleep until this time (jiffies). */
+struct inet_connection_sock___timeout {
+	unsigned long icsk_timeout;
+};
+
+struct minmax_sample {
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u64 bytes_sent;
+	u32 data_segs_out;
+	u32 data_segs_in;
+	u32 rcv_nxt;
+	u32 copied_seq;
+	u32 rcv_wup;
+	u32 snd_nxt;
+	u32 snd_una;
+	u32 snd_sml;
+	u64 tcp_wstamp_ns;
+	u64 tcp_clock_cache;
+	u32 snd_wnd;
+	u32 mss_cache;
+	u16 advmss;
+	u8 nonagle : 4;
+	u32 packets_out;
+	u32 retrans_out;
+	u32 snd_up;
+	u32 snd_cwnd;
+	u32 write_seq;
+	u32 lost_out;
+	u32 sacked_out;
+	u32 total_retrans;
+	struct minmax rtt_min;
+};
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	__u8 tcp_flags; /* __u16 from 6.17; the low byte is the same on little endian */
+	__u32 ack_seq;
+};
+
+struct iov_iter {
+	unsigned long count;
+};
+
+struct msghdr {
+	struct iov_iter msg_iter;
+	unsigned int msg_flags;
+};
+
+struct task_struct {
+	u32 pid;
+	u32 tgid;
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
+struct inode {
+	unsigned short i_mode;
+};
+
+struct file {
+	struct inode *f_inode;
+	void *private_data;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct bpf_iter_meta;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	u32 fd;
+	struct file *file;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+#pragma clang attribute pop
+
+#endif /* NT_KERNEL_H */

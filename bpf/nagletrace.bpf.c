@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The programs: each fetches its socket and calls the rule of events.h or pending_ack.h.
+ *
+ * Tracepoint programs are raw_tp here; user space turns them into BTF-typed ones (tp_btf) where the kernel has
+ * BTF. userspace/hooks.c knows which program belongs to which hook and family.
+ */
+#include <linux/ptrace.h>
+#include "kernel.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_tracing.h>
+#include "events.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* The timers' functions, learned from the first socket that goes: user space makes one on purpose. */
+__u64 delack_timer_function;
+__u64 write_timer_function;
+
+static __always_inline void learn_timers(struct sock *sk)
+{
+	struct inet_connection_sock *icsk = (void *)sk;
+
+	if (delack_timer_function || nt_config.functions)
+		return;
+	if (bpf_core_field_exists(icsk->icsk_retransmit_timer))
+		write_timer_function = (u64)BPF_CORE_READ(icsk, icsk_retransmit_timer.function);
+	delack_timer_function = (u64)BPF_CORE_READ(icsk, icsk_delack_timer.function);
+}
+
+/* ---- tracepoints of both families ---- */
+
+SEC("raw_tp/tcp_probe")
+int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		segment_came(&t, skb, true);
+	return 0;
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int BPF_PROG(on_inet_sock_set_state, struct sock *sk, int oldstate, int newstate)
+{
+	struct tcp t;
+
+	if (newstate != NT_TCP_CLOSE || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	t = tcp_of(sk, true);
+	if (t.tp)
+		socket_closed(&t, true);
+	return 0;
+}
+
+SEC("raw_tp/tcp_destroy_sock")
+int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+	u64 key = (u64)sk;
+
+	learn_timers(sk);
+	if (t.tp)
+		socket_closed(&t, true);
+	if (nt_config.target != NT_TARGET_ALL)
+		bpf_map_delete_elem(&owned, &key);
+	return 0;
+}
+
+/* ---- the tracepoint family ---- */
+
+SEC("raw_tp/sock_send_length")
+int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
+{
+	struct tcp t;
+
+	if (ret <= 0 || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	t = tcp_of(sk, true);
+	if (t.tp)
+		write_ended(ctx, &t, true);
+	return 0;
+}
+
+SEC("raw_tp/tcp_sendmsg_locked")
+int BPF_PROG(on_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg)
+{
+	const bool trusted = true;
+	struct tcp t;
+
+	if (!(READ(trusted, msg, msg_flags) & MSG_MORE))
+		return 0;
+	t = tcp_of(sk, trusted);
+	if (t.tp)
+		write_with_more(&t, BPF_CORE_READ(msg, msg_iter.count), trusted);
+	return 0;
+}
+
+SEC("raw_tp/timer_start")
+int BPF_PROG(on_timer_start, struct timer_list *timer)
+{
+	const bool trusted = true;
+	u64 function = (u64)READ(trusted, timer, function);
+	struct tcp t;
+
+	if (!function)
+		return 0;
+	if (function == delack_timer_function) {
+		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
+								 icsk_delack_timer), false);
+		pending_ack_begin(&t, false);
+	} else if (function == write_timer_function && active_holds) {
+		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
+								 icsk_retransmit_timer), false);
+		write_timer_starts(&t);
+	}
+	return 0;
+}
+
+SEC("raw_tp/timer_expire_entry")
+int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
+{
+	const bool trusted = true;
+	u64 function = (u64)READ(trusted, timer, function);
+	struct tcp t;
+
+	if (!function)
+		return 0;
+	if (function == delack_timer_function) {
+		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
+								 icsk_delack_timer), false);
+		pending_ack_timer_expires(&t);
+	} else if (function == write_timer_function && active_holds) {
+		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
+								 icsk_retransmit_timer), false);
+		write_timer_expires(&t);
+	}
+	return 0;
+}
+
+/* ---- the function family: fentry and fexit ---- */
+
+SEC("fexit/tcp_write_xmit")
+int BPF_PROG(fexit_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagle, int push_one)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		attempt_ended(&t, mss, nonagle, push_one, true);
+	return 0;
+}
+
+SEC("fexit/tcp_sendmsg_locked")
+int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		locked_write_ended(ctx, &t, true);
+	return 0;
+}
+
+SEC("fentry/tcp_send_delayed_ack")
+int BPF_PROG(fentry_tcp_send_delayed_ack, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		pending_ack_begin(&t, true);
+	return 0;
+}
+
+SEC("fentry/tcp_delack_timer_handler")
+int BPF_PROG(fentry_tcp_delack_timer_handler, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		pending_ack_timer_handler(&t, true);
+	return 0;
+}
+
+SEC("fentry/__tcp_transmit_skb")
+int BPF_PROG(fentry_tcp_transmit_skb, struct sock *sk, struct sk_buff *skb, int clone_it, int gfp,
+	     u32 rcv_nxt)
+{
+	const bool trusted = true;
+	struct tcp t = tcp_of(sk, trusted);
+
+	if (t.tp && TCP(&t, rcv_nxt) == rcv_nxt)
+		pending_ack_transmit(&t, READ(trusted, skb, len), trusted);
+	return 0;
+}
+
+SEC("fentry/tcp_write_wakeup")
+int BPF_PROG(fentry_tcp_write_wakeup, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		probe_timer_sends(&t, NT_RELEASE_TIMER);
+	return 0;
+}
+
+/* ---- the function family: kprobes ---- */
+
+/*
+ * The arguments of calls under way, by stack pointer: neither a nested call (softirq over a system call) nor a
+ * return that was missed can be taken for another.
+ */
+struct call {
+	struct sock *sk;
+	u32 mss;
+	u8 nonagle;
+	u8 push_one;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct call);
+} calls SEC(".maps");
+
+static __always_inline void call_entered(struct pt_regs *ctx, const struct call *call)
+{
+	u64 sp = PT_REGS_SP(ctx);
+
+	bpf_map_update_elem(&calls, &sp, call, BPF_ANY);
+}
+
+/* The call that returns; where the return address lies on the stack, sp has passed it by one or two words. */
+static __always_inline bool call_returned(struct pt_regs *ctx, struct call *call)
+{
+	u64 sp = PT_REGS_SP(ctx);
+
+	for (int i = 0; i < 3; i++) {
+		u64 key = sp - 8 * i;
+		struct call *found = bpf_map_lookup_elem(&calls, &key);
+
+		if (found) {
+			*call = *found;
+			bpf_map_delete_elem(&calls, &key);
+			return true;
+		}
+	}
+	count_lost(NT_LOST_RETURN);
+	return false;
+}
+
+SEC("kprobe/tcp_write_xmit")
+int BPF_KPROBE(kprobe_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagle, int push_one)
+{
+	struct call call = {.sk = sk, .mss = mss, .nonagle = nonagle, .push_one = push_one};
+
+	call_entered(ctx, &call);
+	return 0;
+}
+
+SEC("kretprobe/tcp_write_xmit")
+int kretprobe_tcp_write_xmit(struct pt_regs *ctx)
+{
+	struct call call;
+	struct tcp t;
+
+	if (!call_returned(ctx, &call))
+		return 0;
+	t = tcp_of(call.sk, false);
+	attempt_ended(&t, call.mss, call.nonagle, call.push_one, false);
+	return 0;
+}
+
+SEC("kprobe/tcp_sendmsg_locked")
+int BPF_KPROBE(kprobe_tcp_sendmsg_locked, struct sock *sk)
+{
+	struct call call = {.sk = sk};
+
+	call_entered(ctx, &call);
+	return 0;
+}
+
+SEC("kretprobe/tcp_sendmsg_locked")
+int kretprobe_tcp_sendmsg_locked(struct pt_regs *ctx)
+{
+	struct call call;
+	struct tcp t;
+
+	if (!call_returned(ctx, &call))
+		return 0;
+	t = tcp_of(call.sk, false);
+	locked_write_ended(ctx, &t, false);
+	return 0;
+}
+
+SEC("kprobe/tcp_send_delayed_ack")
+int BPF_KPROBE(kprobe_tcp_send_delayed_ack, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, false);
+
+	pending_ack_begin(&t, false);
+	return 0;
+}
+
+SEC("kprobe/tcp_delack_timer_handler")
+int BPF_KPROBE(kprobe_tcp_delack_timer_handler, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, false);
+
+	pending_ack_timer_handler(&t, false);
+	return 0;
+}
+
+SEC("kprobe/__tcp_transmit_skb")
+int BPF_KPROBE(kprobe_tcp_transmit_skb, struct sock *sk, struct sk_buff *skb, int clone_it, int gfp,
+	       u32 rcv_nxt)
+{
+	const bool trusted = false;
+	struct tcp t = tcp_of(sk, trusted);
+
+	if (TCP(&t, rcv_nxt) == rcv_nxt)
+		pending_ack_transmit(&t, READ(trusted, skb, len), trusted);
+	return 0;
+}
+
+SEC("kprobe/tcp_write_wakeup")
+int BPF_KPROBE(kprobe_tcp_write_wakeup, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, false);
+
+	probe_timer_sends(&t, NT_RELEASE_TIMER);
+	return 0;
+}
+
+/* ---- whose sockets ---- */
+
+SEC("raw_tp/sched_process_fork")
+int BPF_PROG(on_sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 from = BPF_CORE_READ(parent, tgid), to = BPF_CORE_READ(child, tgid);
+	u8 one = 1;
+
+	if (from != to && bpf_map_lookup_elem(&pids, &from))
+		bpf_map_update_elem(&pids, &to, &one, BPF_ANY);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int BPF_PROG(on_sched_process_exit, struct task_struct *task)
+{
+	u32 tgid = BPF_CORE_READ(task, tgid);
+
+	if (BPF_CORE_READ(task, pid) == tgid)
+		bpf_map_delete_elem(&pids, &tgid);
+	return 0;
+}
+
+SEC("iter/task_file")
+int dump_owners(struct bpf_iter__task_file *ctx)
+{
+	const u16 type_mask = 0170000, socket_type = 0140000; /* S_IFMT, S_IFSOCK */
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct nt_owner owner = {};
+	struct socket *socket;
+	struct sock *sk;
+	u16 family;
+
+	if (!file || !task || (BPF_CORE_READ(file, f_inode, i_mode) & type_mask) != socket_type)
+		return 0;
+	socket = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(socket, sk);
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (family != AF_INET && family != AF_INET6)
+		return 0;
+	owner.sk = (u64)sk;
+	owner.tgid = BPF_CORE_READ(task, tgid);
+	read_tuple(&owner.tuple, sk);
+	bpf_seq_write(ctx->meta->seq, &owner, sizeof(owner));
+	return 0;
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The receiver's state machine: an ACK becomes owed, is sent, and by what. */
+#ifndef NT_PENDING_ACK_H
+#define NT_PENDING_ACK_H
+
+#include "correlate.h"
+
+/* Without a 40 ms minimum: the limit of the socket or the route is what set the delay; TCP_DELACK_MIN. */
+#define DELACK_MIN_NS	40000000ULL
+
+struct pending_ack {
+	u64 sk;
+	u64 begin_ns;
+	u32 rcv_wup; /* what had been acknowledged; moves with every ACK that goes out */
+	u32 data_segs_out;
+	u32 data_segs_in;
+	u8 why; /* enum nt_ack_why */
+	bool pingpong;
+	bool locked;
+	bool fired; /* tcp_delack_timer_handler found it due */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct pending_ack);
+} ack_storage SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, struct pending_ack);
+} ack_hash SEC(".maps");
+
+static const struct pending_ack no_pending_ack;
+
+static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
+{
+	u64 key = (u64)sk;
+
+	if (nt_config.sk_storage)
+		return bpf_sk_storage_get(&ack_storage, sk, NULL, 0);
+	return bpf_map_lookup_elem(&ack_hash, &key);
+}
+
+static __always_inline struct pending_ack *pending_ack_new(struct sock *sk)
+{
+	struct pending_ack *p = NULL;
+	u64 key = (u64)sk;
+
+	if (nt_config.sk_storage)
+		p = bpf_sk_storage_get(&ack_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	else if (!bpf_map_update_elem(&ack_hash, &key, &no_pending_ack, BPF_NOEXIST))
+		p = bpf_map_lookup_elem(&ack_hash, &key);
+	if (!p)
+		count_lost(NT_LOST_ACK_MAP);
+	return p;
+}
+
+static __always_inline void pending_ack_delete(struct sock *sk)
+{
+	u64 key = (u64)sk;
+
+	if (nt_config.sk_storage)
+		bpf_sk_storage_delete(&ack_storage, sk);
+	else
+		bpf_map_delete_elem(&ack_hash, &key);
+}
+
+static __always_inline void count_ack_end(const struct sock *sk, enum nt_ack_end end)
+{
+	struct nt_totals *t = totals_here();
+
+	if (t && socket_counts(sk))
+		count_in(t->ack_ends, end, NT_ACK_ENDS, 1);
+}
+
+/* tcp_in_quickack_mode() said no; why? Asked before the timer's handler leaves interactive mode. */
+static __always_inline enum nt_ack_why pending_ack_why(const struct tcp *t, bool pingpong)
+{
+	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
+		return NT_WHY_DELACK_MAX;
+	if (!pingpong)
+		return NT_WHY_QUICK_EXHAUSTED;
+	/* no answer was ever sent, so it was TCP_QUICKACK 0 that entered the mode; __tcp_sock_set_quickack() */
+	return PROBED(t->tp, data_segs_out) ? NT_WHY_PINGPONG : NT_WHY_QUICKACK_OFF;
+}
+
+static __always_inline void pending_ack_fill(struct pending_ack *p, const struct tcp *t, u64 begin_ns)
+{
+	u8 pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong);
+
+	p->sk = (u64)t->sk;
+	p->rcv_wup = PROBED(t->tp, rcv_wup);
+	p->data_segs_out = PROBED(t->tp, data_segs_out);
+	p->data_segs_in = PROBED(t->tp, data_segs_in);
+	p->pingpong = pingpong >= pingpong_thresh(t);
+	p->why = pending_ack_why(t, p->pingpong);
+	p->locked = false;
+	p->fired = false;
+	p->begin_ns = begin_ns;
+}
+
+/*
+ * An ACK that went out unseen: by what it left behind. Between data sent and data come in it must choose;
+ * what the application read leaves no trace.
+ */
+static __always_inline enum nt_ack_end pending_ack_unseen_end(const struct pending_ack *p,
+							      const struct tcp *t)
+{
+	if (PROBED(t->tp, data_segs_out) != p->data_segs_out)
+		return NT_ACK_PIGGYBACK;
+	if (PROBED(t->tp, data_segs_in) != p->data_segs_in)
+		return NT_ACK_SEGMENT;
+	return NT_ACK_READ;
+}
+
+/* The ACK is put off from now on; an older one that is still owed goes on. */
+static __always_inline void pending_ack_begin(const struct tcp *t, const bool trusted)
+{
+	struct pending_ack *p = pending_ack_find(t->sk);
+
+	if (p) {
+		if (p->rcv_wup == TCP(t, rcv_wup))
+			return;
+		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
+	} else {
+		if (!socket_wanted(t, trusted))
+			return;
+		p = pending_ack_new(t->sk);
+		if (!p)
+			return;
+	}
+	pending_ack_fill(p, t, tcp_clock(t, trusted));
+}
+
+/*
+ * Remembers an ACK that went out late and alone, for the sender whose hold it may release. A global function,
+ * for the verifier's sake (see hold_judge).
+ */
+__noinline int late_ack_remember(u32 level, u32 end, u64 now)
+{
+	struct pending_ack *p = scratch_get(level);
+	struct late_ack *la;
+	struct tcp t;
+	u32 *tgid;
+	u64 sk;
+
+	if (!p)
+		return 0;
+	sk = p->sk;
+	t = tcp_of((void *)sk, false);
+	la = late_ack_new(&t);
+	if (!la)
+		return 0;
+	read_end(&la->end, &t);
+	la->end.pingpong = p->pingpong;
+	la->end.locked = p->locked;
+	tgid = bpf_map_lookup_elem(&owned, &sk);
+	if (tgid)
+		la->end.tgid = *tgid;
+	la->part.begin_ns = p->begin_ns;
+	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->rcv_wup;
+	la->part.end = end;
+	la->part.why = p->why;
+	la->part.end_ns = now;
+	return 0;
+}
+
+static __always_inline void pending_ack_end(struct pending_ack *p, const struct tcp *t,
+					    enum nt_ack_end end, u64 now)
+{
+	count_ack_end(t->sk, end);
+	if (end != NT_ACK_PIGGYBACK && (end == NT_ACK_TIMER || now >= p->begin_ns + LATE_ACK_NS)) {
+		u32 level;
+		struct pending_ack *ended = scratch_take(&level);
+
+		if (ended) {
+			*ended = *p;
+			late_ack_remember(level, end, now);
+			scratch_give();
+		} else {
+			count_lost(NT_LOST_ACK_MAP);
+		}
+	}
+	pending_ack_delete(t->sk);
+}
+
+/* The socket goes: its last ACK went out unseen, or never will. */
+static __always_inline void pending_ack_closed(struct pending_ack *p, const struct tcp *t)
+{
+	bool owed = PROBED(t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
+
+	if (owed && p->rcv_wup == PROBED(t->tp, rcv_wup))
+		count_ack_end(t->sk, NT_ACK_RESET);
+	else
+		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
+	pending_ack_delete(t->sk);
+}
+
+/*
+ * The delayed-ACK timer expires, seen from the timer's tracepoint before its handler runs; mirrors
+ * tcp_delack_timer_handler(). It also expires for an ACK that went out long ago.
+ */
+static __always_inline void pending_ack_timer_expires(const struct tcp *t)
+{
+	const u8 due = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
+	struct pending_ack *p = pending_ack_find(t->sk);
+	u8 pending = PROBED(t->tp, inet_conn.icsk_ack.pending);
+
+	if ((pending & due) != due) {
+		if (p) {
+			count_ack_end(t->sk, pending_ack_unseen_end(p, t));
+			pending_ack_delete(t->sk);
+		}
+		return;
+	}
+	if (!p) {
+		if (!socket_wanted(t, false))
+			return;
+		p = pending_ack_new(t->sk);
+		if (!p)
+			return;
+		pending_ack_fill(p, t, tcp_clock(t, false));
+	} else if (p->rcv_wup != PROBED(t->tp, rcv_wup)) {
+		/* armed again for the same jiffy, which timer_start does not tell: the last segment did it */
+		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
+		pending_ack_fill(p, t, tcp_clock(t, false));
+	}
+	p->locked = PROBED(t->sk, sk_lock.owned);
+	pending_ack_end(p, t, NT_ACK_TIMER, bpf_ktime_get_ns());
+}
+
+/*
+ * tcp_delack_timer_handler() is entered; also by tcp_release_cb(), when the application held the socket as
+ * the timer fired, and for ACKs that went out long ago.
+ */
+static __always_inline void pending_ack_timer_handler(const struct tcp *t, const bool trusted)
+{
+	struct pending_ack *p;
+
+	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER))
+		return;
+	p = pending_ack_find(t->sk);
+	if (!p)
+		return;
+	p->fired = true;
+	p->locked = SK(t, sk_lock.owned);
+}
+
+/* An ACK (len bytes of data with it) is about to go out: __tcp_transmit_skb() with the current rcv_nxt. */
+static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, const bool trusted)
+{
+	u8 pending = ICSK(t, icsk_ack.pending);
+	struct pending_ack *p;
+	enum nt_ack_end end;
+
+	if (!(pending & ICSK_ACK_SCHED))
+		return;
+	p = pending_ack_find(t->sk);
+	if (!p)
+		return;
+	if (len)
+		end = NT_ACK_PIGGYBACK;
+	else if (p->fired || !(pending & ICSK_ACK_TIMER))
+		end = NT_ACK_TIMER;
+	else if (TCP(t, copied_seq) == TCP(t, rcv_nxt))
+		end = NT_ACK_READ;
+	else
+		end = NT_ACK_SEGMENT;
+	pending_ack_end(p, t, end, bpf_ktime_get_ns());
+}
+
+/*
+ * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then it comes one round
+ * trip after the ACK: not earlier, and later only by what the way there and back varies. Only in interactive
+ * mode: else the application's read would have sent the ACK.
+ */
+static __always_inline void pending_ack_data_came(const struct tcp *t, u32 seq, u32 len, u64 now)
+{
+	struct late_ack *la = late_ack_find(seq, PROBED(t->tp, snd_nxt));
+	u64 rtt_ns, slack_ns, since_ns;
+
+	if (!la || la->consumed || la->part.end != NT_ACK_TIMER || la->end.sk != (u64)t->sk)
+		return;
+	la->consumed = true;
+	rtt_ns = la->end.min_rtt_us * 1000ULL;
+	slack_ns = rtt_ns / 4 > 1000000 ? rtt_ns / 4 : 1000000;
+	since_ns = duration_ns(la->part.end_ns, now);
+	if (!la->end.pingpong || !rtt_ns || len >= PROBED(t->tp, advmss))
+		return;
+	if (since_ns + rtt_ns / 8 < rtt_ns || since_ns > rtt_ns + slack_ns)
+		return;
+	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
+		report_peer_holds(la, now);
+}
+
+#endif /* NT_PENDING_ACK_H */

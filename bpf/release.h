@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What let the held bytes go? A pure function of what was held and of the attempt that sent it, by the
+ * arguments with which each caller enters tcp_write_xmit(), net/ipv4/tcp_output.c. It compiles for the
+ * host too: tests/unit/test_verdict.c.
+ */
+#ifndef NT_RELEASE_H
+#define NT_RELEASE_H
+
+#include "verdict.h"
+
+/* include/net/tcp_states.h */
+#define NT_TCP_FIN_WAIT1	4
+#define NT_TCP_CLOSE		7
+#define NT_TCP_LAST_ACK		9
+#define NT_TCP_CLOSING		11
+
+/* The held bytes, as the last attempt left them. */
+struct nt_held {
+	__u32 seq; /* first held byte */
+	__u32 sml; /* snd_sml */
+	__u32 una; /* snd_una at the last attempt */
+	__u32 wnd; /* snd_wnd at the last attempt */
+	__u32 mss;
+	__u8 reason; /* enum nt_hold_reason */
+	__u8 timer_seen; /* enum nt_release that the retransmit timer's expiry announced, or INVALID */
+	__u8 reserved[2];
+};
+
+static inline bool nt_closing(__u8 tcp_state)
+{
+	return tcp_state == NT_TCP_FIN_WAIT1 || tcp_state == NT_TCP_LAST_ACK ||
+	       tcp_state == NT_TCP_CLOSING;
+}
+
+/*
+ * Did an ACK make the attempt (tcp_data_snd_check) that sent the bytes? It moved the window, and for a held
+ * small segment it acknowledged the small one before it. No ACK opens a cork.
+ */
+static inline bool nt_released_by_ack(const struct nt_held *held, const struct nt_tcp_state *s)
+{
+	bool moved = s->snd_una != held->una;
+
+	switch (held->reason) {
+	case NT_HOLD_CORK:
+		return false;
+	case NT_HOLD_NAGLE:
+	case NT_HOLD_MSG_MORE:
+		return moved && !nt_after(held->sml, s->snd_una);
+	case NT_HOLD_RWND:
+		return moved || s->snd_wnd != held->wnd;
+	default:
+		return moved;
+	}
+}
+
+static inline bool nt_filled(const struct nt_held *held, const struct nt_tcp_state *s)
+{
+	return s->snd_nxt - held->seq >= held->mss;
+}
+
+/* Released without an ACK, a timer or a close: by what the application did, or by the queue below. */
+static inline enum nt_release nt_release_by_application(const struct nt_held *held,
+							const struct nt_tcp_state *s)
+{
+	switch (held->reason) {
+	case NT_HOLD_CORK:
+		if (!(s->nonagle & NT_NAGLE_CORK))
+			return NT_RELEASE_UNCORK;
+		/* TCP_NODELAY on a corked socket pushes what is queued; do_tcp_setsockopt() */
+		if (!nt_filled(held, s) && s->nonagle & NT_NAGLE_OFF)
+			return NT_RELEASE_NODELAY;
+		return NT_RELEASE_FULL_SEGMENT;
+	case NT_HOLD_MSG_MORE:
+		return nt_filled(held, s) ? NT_RELEASE_FULL_SEGMENT : NT_RELEASE_UNCORK;
+	case NT_HOLD_NAGLE:
+		if (s->nonagle & NT_NAGLE_OFF)
+			return NT_RELEASE_NODELAY;
+		return nt_filled(held, s) ? NT_RELEASE_FULL_SEGMENT : NT_RELEASE_PUSH;
+	default:
+		return NT_RELEASE_DEVICE;
+	}
+}
+
+/*
+ * The release, when the attempt's arguments are not known: from the state alone. Needs to be asked before
+ * the next ACK is processed.
+ */
+static inline enum nt_release nt_release_from_state(const struct nt_held *held,
+						    const struct nt_tcp_state *s)
+{
+	if (held->timer_seen)
+		return held->timer_seen;
+	if (nt_released_by_ack(held, s))
+		return NT_RELEASE_ACK;
+	if (nt_closing(s->tcp_state))
+		return NT_RELEASE_CLOSE;
+	return nt_release_by_application(held, s);
+}
+
+/* The release, from the arguments of the attempt (mss, nonagle, push_one) that sent the bytes. */
+static inline enum nt_release nt_release_from_attempt(const struct nt_held *held,
+						      const struct nt_tcp_state *s)
+{
+	if (s->push_one == NT_PUSH_LOSS_PROBE)
+		return NT_RELEASE_LOSS_PROBE;
+	if (s->push_one == NT_PUSH_ONE)
+		return NT_RELEASE_FULL_SEGMENT;
+	if (s->nonagle_arg & NT_NAGLE_PUSH) {
+		if (!(s->nonagle_arg & NT_NAGLE_OFF) && held->reason != NT_HOLD_CORK)
+			return NT_RELEASE_PUSH;
+		if (held->reason == NT_HOLD_CORK && !(s->nonagle_arg & NT_NAGLE_CORK))
+			return NT_RELEASE_UNCORK;
+		return s->nonagle_arg & NT_NAGLE_OFF ? NT_RELEASE_NODELAY : NT_RELEASE_PUSH;
+	}
+	return nt_release_from_state(held, s);
+}
+
+#endif /* NT_RELEASE_H */

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Reading a socket. A program whose socket the verifier trusts (an argument of its hook) may load from it
+ * directly; a socket found by arithmetic or by a kprobe needs a probed read for each field.
+ */
+#ifndef NT_SOCKET_H
+#define NT_SOCKET_H
+
+#include "config.h"
+#include "verdict.h"
+
+/*
+ * The field of *ptr, by the cheapest way that is allowed. The pointer is taken first, by itself: CO-RE would
+ * relocate the way to it too.
+ */
+#define READ(trusted, ptr, field)                                                                  \
+	({                                                                                         \
+		typeof(&*(ptr)) __ptr = (ptr);                                                     \
+		typeof(__ptr->field) __value;                                                      \
+		if ((trusted) && nt_config.direct)                                                 \
+			__value = __ptr->field;                                                    \
+		else                                                                               \
+			bpf_core_read(&__value, sizeof(__value), &__ptr->field);                   \
+		__value;                                                                           \
+	})
+
+#define PROBED(ptr, field...)                                                                      \
+	({                                                                                         \
+		typeof(&*(ptr)) __probed = (ptr);                                                  \
+		BPF_CORE_READ(__probed, field);                                                    \
+	})
+
+#define PROBED_BITS(ptr, field)                                                                    \
+	({                                                                                         \
+		typeof(&*(ptr)) __probed = (ptr);                                                  \
+		BPF_CORE_READ_BITFIELD_PROBED(__probed, field);                                    \
+	})
+
+#define READ_BITS(trusted, ptr, field)                                                             \
+	({                                                                                         \
+		typeof(&*(ptr)) __bits = (ptr);                                                    \
+		(trusted) && nt_config.direct ? BPF_CORE_READ_BITFIELD(__bits, field)              \
+					      : BPF_CORE_READ_BITFIELD_PROBED(__bits, field);      \
+	})
+
+/* A TCP socket and how it may be read. NULL tp: not a TCP socket. */
+struct tcp {
+	struct sock *sk;
+	struct tcp_sock *tp;
+};
+
+#define TCP(t, field)	READ(trusted, (t)->tp, field)
+#define ICSK(t, field)	READ(trusted, (t)->tp, inet_conn.field)
+#define SK(t, field)	READ(trusted, (t)->tp, inet_conn.icsk_inet.sk.field)
+
+static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
+{
+	struct tcp t = {.sk = sk};
+
+	if (trusted && nt_config.direct)
+		t.tp = bpf_skc_to_tcp_sock(sk);
+	else
+		t.tp = (struct tcp_sock *)sk;
+	return t;
+}
+
+/* Time of the last attempt to send, or of the last segment that came: tcp_mstamp_refresh(). */
+static __always_inline u64 tcp_clock(const struct tcp *t, const bool trusted)
+{
+	return TCP(t, tcp_clock_cache);
+}
+
+/* tcp_min_rtt() in microseconds, 0 when there is none yet. */
+static __always_inline u32 tcp_min_rtt_us(const struct tcp *t)
+{
+	u32 us = PROBED(t->tp, rtt_min.s[0].v);
+
+	return us == ~0U ? 0 : us;
+}
+
+/*
+ * The smallest time for which this socket itself would put an ACK off at most, as far as it is set lower than
+ * the kernel's own: tcp_delack_max(), tcp_rto_min(); in ns.
+ */
+static __always_inline u64 tcp_delack_limit_ns(const struct tcp *t)
+{
+	const u32 rtax_lock = 1, rtax_rto_min = 13; /* uapi/linux/rtnetlink.h */
+	const struct inet_connection_sock *icsk = &t->tp->inet_conn;
+	struct dst_entry *dst = BPF_CORE_READ(icsk, icsk_inet.sk.sk_dst_cache);
+	u32 jiffies = ~0U, locked = 0, ms = 0;
+	u64 limit, route;
+	u32 *metrics;
+
+	if (bpf_core_field_exists(icsk->icsk_delack_max))
+		jiffies = BPF_CORE_READ(icsk, icsk_delack_max);
+	if (bpf_core_field_exists(icsk->icsk_rto_min)) {
+		u32 rto_min = BPF_CORE_READ(icsk, icsk_rto_min);
+
+		if (rto_min > 1 && rto_min - 1 < jiffies)
+			jiffies = rto_min - 1;
+	}
+	limit = jiffies * nt_config.tick_ns;
+
+	metrics = (u32 *)(BPF_CORE_READ(dst, _metrics) & ~3UL); /* DST_METRICS_PTR() */
+	if (!dst || !metrics)
+		return limit;
+	bpf_probe_read_kernel(&locked, sizeof(locked), &metrics[rtax_lock - 1]);
+	bpf_probe_read_kernel(&ms, sizeof(ms), &metrics[rtax_rto_min - 1]);
+	route = ms * 1000000ULL;
+	if (locked & (1 << rtax_rto_min) && route > nt_config.tick_ns &&
+	    route - nt_config.tick_ns < limit)
+		limit = route - nt_config.tick_ns;
+	return limit;
+}
+
+static __always_inline const struct tcp_skb_cb *skb_cb(const struct sk_buff *skb)
+{
+	return (const void *)&skb->cb; /* TCP_SKB_CB() */
+}
+
+/* The first unsent segment, tcp_send_head(). */
+static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct tcp *t,
+					  const bool trusted)
+{
+	u64 queue = (u64)t->tp + bpf_core_field_offset(struct sock, sk_write_queue);
+	const struct sk_buff *head = SK(t, sk_write_queue.next);
+	const struct tcp_skb_cb *cb = skb_cb(head);
+
+	s->has_head = head && (u64)head != queue;
+	if (!s->has_head)
+		return;
+	s->head_len = BPF_CORE_READ(head, len);
+	s->head_seq = BPF_CORE_READ(cb, seq);
+	s->head_end_seq = BPF_CORE_READ(cb, end_seq);
+	s->head_fin = BPF_CORE_READ(cb, tcp_flags) & TCPHDR_FIN;
+	s->head_last = (u64)BPF_CORE_READ(head, next) == queue;
+}
+
+/*
+ * Everything the verdict and the release look at. The arguments of the attempt are set to what tcp_push()
+ * passes; a caller that knows better sets them after.
+ */
+static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct tcp *t,
+					   const bool trusted)
+{
+	unsigned long tsq = SK(t, sk_tsq_flags);
+
+	__builtin_memset(s, 0, sizeof(*s));
+	s->wstamp_ns = TCP(t, tcp_wstamp_ns);
+	s->clock_ns = TCP(t, tcp_clock_cache);
+	s->snd_una = TCP(t, snd_una);
+	s->snd_nxt = TCP(t, snd_nxt);
+	s->snd_sml = TCP(t, snd_sml);
+	s->snd_up = TCP(t, snd_up);
+	s->snd_wnd = TCP(t, snd_wnd);
+	s->snd_cwnd = TCP(t, snd_cwnd);
+	s->write_seq = TCP(t, write_seq);
+	s->packets_out = TCP(t, packets_out);
+	s->sacked_out = TCP(t, sacked_out);
+	s->lost_out = TCP(t, lost_out);
+	s->retrans_out = TCP(t, retrans_out);
+	s->mss = TCP(t, mss_cache);
+	s->pacing = SK(t, sk_pacing_status) == NT_SK_PACING_NEEDED;
+	s->throttled = tsq & NT_TSQ_THROTTLED;
+	s->nonagle = READ_BITS(trusted, t->tp, nonagle);
+	s->nonagle_arg = s->nonagle;
+	s->push_one = NT_PUSH_ALL;
+	s->tcp_state = SK(t, __sk_common.skc_state);
+	tcp_read_head(s, t, trusted);
+}
+
+static __always_inline bool v4_mapped(const struct in6_addr *a)
+{
+	return !a->in6_u.u6_addr32[0] && !a->in6_u.u6_addr32[1] &&
+	       a->in6_u.u6_addr32[2] == bpf_htonl(0xffff);
+}
+
+/* Addresses and ports; only where something is reported, so always by probed reads. */
+static __always_inline void read_tuple(struct nt_tuple *tuple, const struct sock *sk)
+{
+	const struct inet_sock *inet = (const void *)sk;
+	struct in6_addr addr;
+
+	__builtin_memset(tuple, 0, sizeof(*tuple));
+	tuple->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	tuple->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	tuple->local_port = bpf_ntohs(BPF_CORE_READ(inet, inet_sport));
+	tuple->remote_port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (tuple->family == AF_INET6) {
+		BPF_CORE_READ_INTO(&addr, sk, __sk_common.skc_v6_daddr);
+		if (v4_mapped(&addr)) {
+			tuple->family = AF_INET;
+		} else {
+			__builtin_memcpy(tuple->remote_addr, &addr, sizeof(addr));
+			BPF_CORE_READ_INTO(&addr, sk, __sk_common.skc_v6_rcv_saddr);
+			__builtin_memcpy(tuple->local_addr, &addr, sizeof(addr));
+		}
+	}
+	if (tuple->family == AF_INET) {
+		__be32 v4 = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+
+		__builtin_memcpy(tuple->remote_addr, &v4, sizeof(v4));
+		v4 = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+		__builtin_memcpy(tuple->local_addr, &v4, sizeof(v4));
+	}
+}
+
+/* tcp_pingpong_thresh of the socket's namespace; 1 where it cannot be set (5.10 to 6.7). */
+static __always_inline u8 pingpong_thresh(const struct tcp *t)
+{
+	struct net *net;
+
+	if (!bpf_core_field_exists(((struct netns_ipv4 *)0)->sysctl_tcp_pingpong_thresh))
+		return 1;
+	net = PROBED(t->tp, inet_conn.icsk_inet.sk.__sk_common.skc_net.net);
+	return BPF_CORE_READ(net, ipv4.sysctl_tcp_pingpong_thresh);
+}
+
+/* The socket's side of a record: addresses, options and interactive state as they are now. */
+static __always_inline void read_end(struct nt_end *end, const struct tcp *t)
+{
+	u8 nonagle = PROBED_BITS(t->tp, nonagle);
+
+	end->sk = (u64)t->sk;
+	end->present = 1;
+	end->min_rtt_us = tcp_min_rtt_us(t);
+	end->nodelay = !!(nonagle & NT_NAGLE_OFF);
+	end->cork = !!(nonagle & NT_NAGLE_CORK);
+	end->quick = PROBED(t->tp, inet_conn.icsk_ack.quick);
+	end->pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong) >= pingpong_thresh(t);
+	read_tuple(&end->tuple, t->sk);
+}
+
+#endif /* NT_SOCKET_H */

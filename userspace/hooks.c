@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "hooks.h"
+#include "options.h"
+
+#define FUNCTION   NT_FAMILY_FUNCTION
+#define KPROBE	   NT_FAMILY_KPROBE
+#define TRACEPOINT NT_FAMILY_TRACEPOINT
+#define ALL	   NT_FAMILY_ALL
+
+/* A new hook is one line here and its program in bpf/nagletrace.bpf.c. They attach in this order. */
+const struct nt_hook nt_hooks[] = {
+	/* first: it teaches the tracepoint programs the timers' functions */
+	{"on_tcp_destroy_sock", "tcp_destroy_sock", NULL, NT_ATTACH_RAW_TP, ALL, true, false,
+	 "state of sockets that are gone"},
+	{"on_sched_process_fork", "sched_process_fork", NULL, NT_ATTACH_RAW_TP, ALL, false, true,
+	 "children forked during the trace"},
+	{"on_sched_process_exit", "sched_process_exit", NULL, NT_ATTACH_RAW_TP, ALL, false, true,
+	 "telling a process from a later one of the same pid"},
+	{"on_tcp_probe", "tcp_probe", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true, false,
+	 "which ACK released a hold"},
+	{"on_tcp_probe", "tcp_probe", NULL, NT_ATTACH_RAW_TP, FUNCTION | KPROBE, false, false,
+	 "stalls of senders on other hosts"},
+	{"on_inet_sock_set_state", "inet_sock_set_state", NULL, NT_ATTACH_RAW_TP, ALL, false, false,
+	 "holds ended by a reset, until the socket is closed"},
+
+	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true,
+	 false, "how a delayed ACK ended"},
+	{"on_timer_start", "timer_start", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, false,
+	 "when an ACK was put off, exactly"},
+	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, false,
+	 "who wrote (owners are looked up instead) and the count of writes"},
+	{"on_tcp_sendmsg_locked", "tcp_sendmsg_locked", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
+	 false, "MSG_MORE (inferred instead)"},
+
+	{"fexit_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_FEXIT, FUNCTION, true, false,
+	 "holds"},
+	{"fexit_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_FEXIT, FUNCTION,
+	 false, false, "who wrote (owners are looked up instead) and the count of writes"},
+	{"fentry_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_FENTRY, FUNCTION,
+	 true, false, "delayed ACKs"},
+	{"fentry_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_FENTRY, FUNCTION, true,
+	 false, "how a delayed ACK ended"},
+	{"fentry_tcp_delack_timer_handler", "tcp_delack_timer_handler", NULL, NT_ATTACH_FENTRY,
+	 FUNCTION, false, false, "timers that found the socket in use"},
+	{"fentry_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_FENTRY, FUNCTION, false,
+	 false, "cork ceilings"},
+
+	{"kprobe_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_KPROBE, KPROBE, true, false,
+	 "holds"},
+	{"kretprobe_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_KRETPROBE, KPROBE, true,
+	 false, "holds"},
+	{"kprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KPROBE, KPROBE,
+	 false, false, "who wrote (owners are looked up instead) and the count of writes"},
+	{"kretprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KRETPROBE,
+	 KPROBE, false, false, "who wrote (owners are looked up instead) and the count of writes"},
+	{"kprobe_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_KPROBE, KPROBE, true,
+	 false, "delayed ACKs"},
+	{"kprobe_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_KPROBE, KPROBE, true, false,
+	 "how a delayed ACK ended"},
+	{"kprobe_tcp_delack_timer_handler", "tcp_delack_timer_handler", NULL, NT_ATTACH_KPROBE,
+	 KPROBE, false, false, "timers that found the socket in use"},
+	{"kprobe_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_KPROBE, KPROBE, false, false,
+	 "cork ceilings"},
+};
+
+const size_t nt_n_hooks = sizeof(nt_hooks) / sizeof(nt_hooks[0]);
+_Static_assert(sizeof(nt_hooks) / sizeof(nt_hooks[0]) <= NT_MAX_HOOKS, "room for each hook's link");
+
+const char *nt_attach_name(enum nt_attach how)
+{
+	switch (how) {
+	case NT_ATTACH_RAW_TP:
+		return "tracepoint";
+	case NT_ATTACH_FENTRY:
+		return "fentry";
+	case NT_ATTACH_FEXIT:
+		return "fexit";
+	case NT_ATTACH_KPROBE:
+		return "kprobe";
+	case NT_ATTACH_KRETPROBE:
+		return "kretprobe";
+	}
+	return "unknown";
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The hooks: which program goes where in which family, and what is lost without it. */
+#ifndef NT_HOOKS_H
+#define NT_HOOKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum nt_attach {
+	NT_ATTACH_RAW_TP, /* BTF-typed where the kernel has BTF */
+	NT_ATTACH_FENTRY,
+	NT_ATTACH_FEXIT,
+	NT_ATTACH_KPROBE,
+	NT_ATTACH_KRETPROBE,
+};
+
+/* Bits of enum nt_hooks (options.h), the families in which a hook takes part. */
+#define NT_FAMILY(f)		(1U << (f))
+#define NT_FAMILY_FUNCTION	NT_FAMILY(NT_HOOKS_FUNCTION)
+#define NT_FAMILY_KPROBE	NT_FAMILY(NT_HOOKS_KPROBE)
+#define NT_FAMILY_TRACEPOINT	NT_FAMILY(NT_HOOKS_TRACEPOINT)
+#define NT_FAMILY_ALL		(NT_FAMILY_FUNCTION | NT_FAMILY_KPROBE | NT_FAMILY_TRACEPOINT)
+
+struct nt_hook {
+	const char *program;
+	const char *target; /* the kernel's name of the function or tracepoint */
+	const char *alternative; /* used where target is missing, or NULL */
+	enum nt_attach how;
+	unsigned int families;
+	bool required; /* without it the family says nothing true */
+	bool only_pids; /* needed for -p only */
+	const char *part; /* what is lost without it */
+};
+
+#define NT_MAX_HOOKS 32
+extern const struct nt_hook nt_hooks[];
+extern const size_t nt_n_hooks;
+
+/* "fentry", "kprobe", "tracepoint", … */
+const char *nt_attach_name(enum nt_attach how);
+
+#endif /* NT_HOOKS_H */

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+#define BTF_PATH	    "/sys/kernel/btf/vmlinux"
+#define LOCKDOWN_PATH	    "/sys/kernel/security/lockdown"
+#define KPROBE_TYPE_PATH    "/sys/bus/event_source/devices/kprobe/type"
+#define PROBED_FUNCTION	    "tcp_send_delayed_ack" /* in every kernel, the same prototype */
+#define WITHOUT_HOOKS_VARIABLE "NAGLETRACE_WITHOUT_HOOKS"
+
+static const struct bpf_insn return_zero[] = {
+	{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0},
+	{.code = BPF_JMP | BPF_EXIT},
+};
+
+static int read_line(const char *path, char *line, size_t size)
+{
+	ssize_t n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, line, size - 1);
+	close(fd);
+	if (n < 0)
+		return -errno;
+	line[n] = '\0';
+	line[strcspn(line, "\n")] = '\0';
+	return 0;
+}
+
+/* The file reads "none [integrity] confidentiality": the one in brackets is in force. */
+static void read_lockdown(char mode[32])
+{
+	char line[128], *open_bracket, *close_bracket;
+
+	mode[0] = '\0';
+	if (read_line(LOCKDOWN_PATH, line, sizeof(line)))
+		return;
+	open_bracket = strchr(line, '[');
+	close_bracket = strchr(line, ']');
+	if (!open_bracket || !close_bracket || close_bracket < open_bracket)
+		return;
+	*close_bracket = '\0';
+	snprintf(mode, 32, "%s", open_bracket + 1);
+}
+
+/* Loads an empty program for that function; returns its descriptor or -errno. */
+static int load_empty_fentry(const struct btf *btf, const char *function, enum nt_attach how)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts,
+		    .expected_attach_type =
+			    how == NT_ATTACH_FEXIT ? BPF_TRACE_FEXIT : BPF_TRACE_FENTRY);
+	int id = btf__find_by_name_kind(btf, function, BTF_KIND_FUNC);
+	int fd;
+
+	if (id < 0)
+		return -ENOENT;
+	opts.attach_btf_id = id;
+	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "nt_probe", "GPL", return_zero, 2, &opts);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Loading is not enough: some kernels refuse only when the trampoline is to be placed. */
+static int try_fentry(const struct btf *btf)
+{
+	int prog, link, err = 0;
+
+	if (!btf)
+		return -ENODATA;
+	prog = load_empty_fentry(btf, PROBED_FUNCTION, NT_ATTACH_FENTRY);
+	if (prog < 0)
+		return prog;
+	link = bpf_raw_tracepoint_open(NULL, prog);
+	if (link < 0)
+		err = -errno;
+	else
+		close(link);
+	close(prog);
+	return err;
+}
+
+static int open_kprobe(const char *function)
+{
+	struct perf_event_attr attr = {.size = sizeof(attr)};
+	char line[32];
+	int fd, err = read_line(KPROBE_TYPE_PATH, line, sizeof(line));
+
+	if (err)
+		return err;
+	attr.type = atoi(line);
+	attr.config1 = (__u64)(unsigned long)function; /* kprobe_func */
+	fd = syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int try_kprobe(void)
+{
+	int prog, event = open_kprobe(PROBED_FUNCTION);
+
+	if (event < 0)
+		return event;
+	close(event);
+	prog = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "nt_probe", "GPL", return_zero, 2, NULL);
+	if (prog < 0)
+		return -errno;
+	close(prog);
+	return 0;
+}
+
+void nt_kernel_probe(struct nt_kernel *k)
+{
+	memset(k, 0, sizeof(*k));
+	uname(&k->uname);
+	read_lockdown(k->lockdown);
+	if (access(BTF_PATH, R_OK) == 0)
+		k->btf = btf__parse_raw(BTF_PATH);
+	k->fentry = try_fentry(k->btf);
+	k->kprobe = try_kprobe();
+}
+
+void nt_kernel_free(struct nt_kernel *k)
+{
+	btf__free(k->btf);
+	k->btf = NULL;
+}
+
+static bool left_out_for_test(const char *target)
+{
+	const char *list = getenv(WITHOUT_HOOKS_VARIABLE);
+	size_t length = strlen(target);
+
+	while (list && *list) {
+		size_t part = strcspn(list, ",");
+
+		if (part == length && !strncmp(list, target, length))
+			return true;
+		list += part;
+		list += *list == ',';
+	}
+	return false;
+}
+
+static int hook_there(const struct nt_kernel *k, const struct nt_hook *hook, const char *target)
+{
+	char name[80];
+	int fd;
+
+	if (left_out_for_test(target))
+		return -ENOENT;
+	switch (hook->how) {
+	case NT_ATTACH_RAW_TP:
+		if (!k->btf)
+			return 0; /* attaching will tell */
+		snprintf(name, sizeof(name), "btf_trace_%s", target);
+		return btf__find_by_name_kind(k->btf, name, BTF_KIND_TYPEDEF) < 0 ? -ENOENT : 0;
+	case NT_ATTACH_FENTRY:
+	case NT_ATTACH_FEXIT:
+		if (k->fentry)
+			return k->fentry;
+		fd = load_empty_fentry(k->btf, target, hook->how);
+		break;
+	default:
+		if (k->kprobe)
+			return k->kprobe;
+		fd = open_kprobe(target);
+		break;
+	}
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+int nt_kernel_hook(const struct nt_kernel *k, const struct nt_hook *hook, const char **target)
+{
+	int err = hook_there(k, hook, hook->target);
+
+	*target = hook->target;
+	if (!err || !hook->alternative || hook_there(k, hook, hook->alternative))
+		return err;
+	*target = hook->alternative;
+	return 0;
+}
+
+int nt_kernel_family(const struct nt_kernel *k, enum nt_hooks family)
+{
+	const char *target;
+
+	if (family == NT_HOOKS_FUNCTION && k->fentry)
+		return k->fentry;
+	if (family == NT_HOOKS_KPROBE && k->kprobe)
+		return k->kprobe;
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		const struct nt_hook *hook = &nt_hooks[i];
+		int err;
+
+		if (!hook->required || !(hook->families & NT_FAMILY(family)))
+			continue;
+		err = nt_kernel_hook(k, hook, &target);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+enum nt_hooks nt_kernel_choose(const struct nt_kernel *k)
+{
+	static const enum nt_hooks order[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE,
+					      NT_HOOKS_TRACEPOINT};
+
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		if (!nt_kernel_family(k, order[i]))
+			return order[i];
+	return NT_HOOKS_AUTO;
+}
+
+const char *nt_family_name(enum nt_hooks family)
+{
+	switch (family) {
+	case NT_HOOKS_FUNCTION:
+		return "function";
+	case NT_HOOKS_KPROBE:
+		return "kprobe";
+	case NT_HOOKS_TRACEPOINT:
+		return "tracepoint";
+	default:
+		return "none";
+	}
+}
+
+static bool has_capability(const struct __user_cap_data_struct data[2], int capability)
+{
+	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+}
+
+int nt_permission_check(char *missing, size_t size)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {};
+	bool bpf, perfmon;
+
+	if (syscall(SYS_capget, &header, data))
+		return -errno;
+	bpf = has_capability(data, CAP_BPF);
+	perfmon = has_capability(data, CAP_PERFMON);
+	if (has_capability(data, CAP_SYS_ADMIN) || (bpf && perfmon))
+		return 0;
+	snprintf(missing, size, "%s%s%s", bpf ? "" : "CAP_BPF", !bpf && !perfmon ? " and " : "",
+		 perfmon ? "" : "CAP_PERFMON");
+	return -EPERM;
+}
+
+void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size)
+{
+	switch (-err) {
+	case ENODATA:
+		snprintf(text, size, "the kernel has no BTF of its own (CONFIG_DEBUG_INFO_BTF)");
+		break;
+	case ENOENT:
+		snprintf(text, size, "this kernel does not have it");
+		break;
+	case EPERM:
+	case EACCES:
+		snprintf(text, size, "refused by the kernel (%s%s%s)",
+			 k->lockdown[0] ? "lockdown is " : "its configuration or a security policy",
+			 k->lockdown, k->lockdown[0] ? "" : " forbids it");
+		break;
+	case 524: /* ENOTSUPP, which libc does not know */
+	case EINVAL:
+	case EOPNOTSUPP:
+		snprintf(text, size, "this kernel or architecture does not support it");
+		break;
+	default:
+		snprintf(text, size, "%s", strerror(-err));
+	}
+}
+
+unsigned long long nt_kernel_tick_ns(void)
+{
+	struct timespec tick;
+
+	if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) || tick.tv_sec)
+		return 4000000;
+	return tick.tv_nsec;
+}

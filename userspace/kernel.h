@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the running kernel offers and permits, found out by trying. */
+#ifndef NT_KERNEL_OFFER_H
+#define NT_KERNEL_OFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/utsname.h>
+#include "hooks.h"
+#include "options.h"
+
+struct btf;
+
+struct nt_kernel {
+	struct utsname uname;
+	struct btf *btf; /* the kernel's own; NULL where it has none that can be read */
+	int fentry; /* 0, or -errno with which a function hook was refused */
+	int kprobe; /* 0, or -errno with which a kprobe was refused */
+	char lockdown[32]; /* "none", "integrity", "confidentiality"; "" where not known */
+};
+
+/* Reads what there is and tries one hook of each kind. Release with nt_kernel_free(). */
+void nt_kernel_probe(struct nt_kernel *k);
+void nt_kernel_free(struct nt_kernel *k);
+
+/*
+ * Can this hook be placed? Returns 0 and the name in *target (the hook's own or its alternative), or -errno.
+ * NAGLETRACE_WITHOUT_HOOKS=name[,name] makes hooks missing, for tests.
+ */
+int nt_kernel_hook(const struct nt_kernel *k, const struct nt_hook *hook, const char **target);
+
+/* 0, or -errno with which every hook of that family would be refused. */
+int nt_kernel_family(const struct nt_kernel *k, enum nt_hooks family);
+
+/* The family that --hooks auto takes; NT_HOOKS_AUTO if none can be had. */
+enum nt_hooks nt_kernel_choose(const struct nt_kernel *k);
+
+/* "function", "kprobe", "tracepoint" */
+const char *nt_family_name(enum nt_hooks family);
+
+/*
+ * May this process load the programs? 0, or -EPERM with the capabilities that are missing in text, as
+ * "CAP_BPF and CAP_PERFMON".
+ */
+int nt_permission_check(char *missing, size_t size);
+
+/* What -errno from the kernel means here, in words: a missing capability, lockdown, no trampolines. */
+void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size);
+
+/* One jiffy in ns, from the resolution of the coarse clock, which is one tick. */
+unsigned long long nt_kernel_tick_ns(void);
+
+#endif /* NT_KERNEL_OFFER_H */

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "tracer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "nagletrace.skel.h"
+
+/* What the verifier of this kernel may refuse; tried in this order. */
+struct attempt {
+	bool sk_storage; /* in tracing programs since 5.11 */
+	bool direct;
+};
+
+static int print_libbpf(enum libbpf_print_level level, const char *format, va_list args)
+{
+	/* one level down: what libbpf warns of is often a fallback of ours */
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	return vfprintf(stderr, format, args);
+}
+
+static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level;
+	(void)format;
+	(void)args;
+	return 0;
+}
+
+static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
+			   const struct nt_options *opts)
+{
+	return hook->families & NT_FAMILY(family) && (!hook->only_pids || opts->n_pids);
+}
+
+static bool program_is_missing(const struct nt_tracer *tracer, const char *program)
+{
+	for (size_t i = 0; i < nt_n_hooks; i++)
+		if (!strcmp(nt_hooks[i].program, program) &&
+		    nt_hooks[i].families & NT_FAMILY(tracer->family))
+			return tracer->missing[i];
+	return true;
+}
+
+static enum nt_target target_kind(const struct nt_options *opts)
+{
+	if (opts->n_pids)
+		return NT_TARGET_PIDS;
+	if (opts->name[0])
+		return NT_TARGET_NAME;
+	return opts->cgroup ? NT_TARGET_CGROUP : NT_TARGET_ALL;
+}
+
+static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
+		      const struct attempt *attempt)
+{
+	struct nt_config *config = (struct nt_config *)&tracer->skel->rodata->nt_config;
+
+	config->min_ns = opts->min_ns;
+	config->tick_ns = nt_kernel_tick_ns();
+	config->target = target_kind(opts);
+	memcpy(config->name, opts->name, sizeof(config->name));
+	config->family = opts->only_v4 ? AF_INET : opts->only_v6 ? AF_INET6 : 0;
+	config->ports = opts->ports.count || opts->local_ports.count || opts->remote_ports.count;
+	config->all_holds = opts->all_holds;
+	config->stacks = opts->stacks;
+	config->functions = tracer->family != NT_HOOKS_TRACEPOINT;
+	config->guess_msg_more = tracer->family == NT_HOOKS_TRACEPOINT &&
+				 program_is_missing(tracer, "on_tcp_sendmsg_locked");
+	config->direct = attempt->direct;
+	config->sk_storage = attempt->sk_storage;
+}
+
+/* Maps that this run does not touch are not made; those for filters shrink to nothing without the filter. */
+static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
+		      const struct attempt *attempt)
+{
+	struct nagletrace_bpf *skel = tracer->skel;
+	bool filtered = target_kind(opts) != NT_TARGET_ALL;
+
+	bpf_map__set_autocreate(skel->maps.hold_storage, attempt->sk_storage);
+	bpf_map__set_autocreate(skel->maps.ack_storage, attempt->sk_storage);
+	bpf_map__set_autocreate(skel->maps.hold_hash, !attempt->sk_storage);
+	bpf_map__set_autocreate(skel->maps.ack_hash, !attempt->sk_storage);
+	bpf_map__set_autocreate(skel->maps.stacks, opts->stacks);
+	bpf_map__set_autocreate(skel->maps.calls, tracer->family == NT_HOOKS_KPROBE);
+	bpf_map__set_autocreate(skel->maps.more_hash, tracer->family == NT_HOOKS_TRACEPOINT);
+	if (!filtered)
+		bpf_map__set_max_entries(skel->maps.owned, 64);
+	if (!opts->n_pids)
+		bpf_map__set_max_entries(skel->maps.pids, 1);
+}
+
+/* A raw tracepoint program gets its arguments typed, which plain loads and socket storage need. */
+static int make_typed(struct bpf_program *prog, const char *tracepoint)
+{
+	int err = bpf_program__set_type(prog, BPF_PROG_TYPE_TRACING);
+
+	if (!err)
+		err = bpf_program__set_expected_attach_type(prog, BPF_TRACE_RAW_TP);
+	return err ? err : bpf_program__set_attach_target(prog, 0, tracepoint);
+}
+
+static int choose_program(struct nt_tracer *tracer, const struct nt_kernel *kernel, size_t i)
+{
+	const struct nt_hook *hook = &nt_hooks[i];
+	struct bpf_program *prog;
+	const char *target;
+
+	prog = bpf_object__find_program_by_name(tracer->skel->obj, hook->program);
+	if (!prog)
+		return -ENOENT;
+	if (nt_kernel_hook(kernel, hook, &target)) {
+		tracer->missing[i] = true;
+		return 0;
+	}
+	bpf_program__set_autoload(prog, true);
+	if (hook->how == NT_ATTACH_RAW_TP)
+		return tracer->typed ? make_typed(prog, target) : 0;
+	if (hook->how == NT_ATTACH_FENTRY || hook->how == NT_ATTACH_FEXIT)
+		return bpf_program__set_attach_target(prog, 0, target);
+	return 0;
+}
+
+static int choose_programs(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+			   const struct nt_options *opts)
+{
+	struct bpf_program *prog;
+	int err;
+
+	bpf_object__for_each_program(prog, tracer->skel->obj)
+		bpf_program__set_autoload(prog, false);
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		if (!hook_in_family(&nt_hooks[i], tracer->family, opts))
+			continue;
+		err = choose_program(tracer, kernel, i);
+		if (err)
+			return err;
+	}
+	bpf_program__set_autoload(tracer->skel->progs.dump_owners, tracer->typed);
+	return 0;
+}
+
+static int load_once(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+		     const struct nt_options *opts, const struct attempt *attempt)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = opts->btf);
+	int err;
+
+	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
+	if (!tracer->skel)
+		return -errno;
+	err = choose_programs(tracer, kernel, opts);
+	if (!err) {
+		configure(tracer, opts, attempt);
+		size_maps(tracer, opts, attempt);
+		err = nagletrace_bpf__load(tracer->skel);
+	}
+	if (err) {
+		nagletrace_bpf__destroy(tracer->skel);
+		tracer->skel = NULL;
+	}
+	return err;
+}
+
+/* What the verifier refuses on one kernel it takes on another: the cheapest way that loads is taken. */
+static int load(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+		const struct nt_options *opts)
+{
+	static const struct attempt attempts[] = {{true, true}, {false, true}, {false, false}};
+	/* sockets found by arithmetic or in registers are no argument for helpers */
+	size_t first = tracer->family == NT_HOOKS_FUNCTION ? 0 : 1;
+	int err = -EINVAL;
+
+	if (!tracer->typed)
+		first = 2;
+	for (size_t i = first; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
+		err = load_once(tracer, kernel, opts, &attempts[i]);
+		if (!err || err == -EPERM || err == -ENOMEM)
+			break;
+	}
+	return err;
+}
+
+static int attach_hook(struct nt_tracer *tracer, const struct nt_kernel *kernel, size_t i)
+{
+	const struct nt_hook *hook = &nt_hooks[i];
+	struct bpf_program *prog =
+		bpf_object__find_program_by_name(tracer->skel->obj, hook->program);
+	struct bpf_link *link;
+	const char *target;
+
+	nt_kernel_hook(kernel, hook, &target);
+	switch (hook->how) {
+	case NT_ATTACH_RAW_TP:
+		link = tracer->typed ? bpf_program__attach_trace(prog)
+				     : bpf_program__attach_raw_tracepoint(prog, target);
+		break;
+	case NT_ATTACH_FENTRY:
+	case NT_ATTACH_FEXIT:
+		link = bpf_program__attach_trace(prog);
+		break;
+	default:
+		link = bpf_program__attach_kprobe(prog, hook->how == NT_ATTACH_KRETPROBE, target);
+	}
+	if (!link)
+		return -errno;
+	tracer->links[i] = link;
+	return 0;
+}
+
+/*
+ * The tracepoint programs know a socket's timers by their functions, which they read from the first TCP socket
+ * that goes: this one. No symbol table is needed, which may be hidden.
+ */
+static void teach_timers(const struct nt_tracer *tracer)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		close(fd);
+	(void)tracer;
+}
+
+static int attach(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+		  const struct nt_options *opts, const char **failed)
+{
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		const struct nt_hook *hook = &nt_hooks[i];
+		int err;
+
+		if (!hook_in_family(hook, tracer->family, opts) || tracer->missing[i])
+			continue;
+		err = attach_hook(tracer, kernel, i);
+		if (err && hook->required) {
+			*failed = hook->target;
+			return err;
+		}
+		tracer->missing[i] = err;
+		if (i == 0)
+			teach_timers(tracer);
+	}
+	return 0;
+}
+
+static enum nt_exit choose_family(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+				  const struct nt_options *opts, char *err, size_t err_size)
+{
+	char reason[120];
+
+	tracer->family = opts->hooks;
+	if (opts->hooks == NT_HOOKS_AUTO) {
+		tracer->family = nt_kernel_choose(kernel);
+		if (tracer->family == NT_HOOKS_TRACEPOINT) {
+			nt_kernel_explain(kernel, kernel->fentry, reason, sizeof(reason));
+			snprintf(tracer->why, sizeof(tracer->why), "function hooks: %s", reason);
+		} else if (tracer->family == NT_HOOKS_KPROBE) {
+			nt_kernel_explain(kernel, kernel->fentry, reason, sizeof(reason));
+			snprintf(tracer->why, sizeof(tracer->why), "fentry: %s", reason);
+		}
+	}
+	if (tracer->family == NT_HOOKS_AUTO) {
+		snprintf(err, err_size,
+			 "this kernel takes neither function hooks nor tracepoints that suffice; "
+			 "`nagletrace check` shows what is missing");
+		return NT_EXIT_KERNEL;
+	}
+	if (nt_kernel_family(kernel, tracer->family)) {
+		nt_kernel_explain(kernel, nt_kernel_family(kernel, tracer->family), reason,
+				  sizeof(reason));
+		snprintf(err, err_size, "--hooks %s: %s; `nagletrace check` shows what can be used",
+			 nt_family_name(tracer->family), reason);
+		return NT_EXIT_KERNEL;
+	}
+	return NT_EXIT_OK;
+}
+
+static enum nt_exit load_failed(const struct nt_kernel *kernel, int cause, char *err,
+				size_t err_size)
+{
+	char reason[120];
+
+	if (!strcmp(kernel->lockdown, "confidentiality")) {
+		snprintf(err, err_size,
+			 "kernel lockdown is confidentiality: BPF may not read kernel memory; boot "
+			 "with lockdown=integrity or none");
+		return NT_EXIT_KERNEL;
+	}
+	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
+	snprintf(err, err_size, "cannot load the BPF programs: %s; -v shows the kernel's words", reason);
+	return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+}
+
+static enum nt_exit open_with_kernel(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+				     const struct nt_options *opts, char *err, size_t err_size)
+{
+	const char *failed = "";
+	enum nt_exit code;
+	char reason[120];
+	int cause;
+
+	if (!kernel->btf && !opts->btf) {
+		snprintf(err, err_size,
+			 "this kernel has no BTF at /sys/kernel/btf/vmlinux; give --btf FILE with the "
+			 "BTF of kernel %s (from its debug package or a BTF archive)",
+			 kernel->uname.release);
+		return NT_EXIT_KERNEL;
+	}
+	code = choose_family(tracer, kernel, opts, err, err_size);
+	if (code)
+		return code;
+	tracer->typed = kernel->btf;
+	cause = load(tracer, kernel, opts);
+	if (cause)
+		return load_failed(kernel, cause, err, err_size);
+	cause = attach(tracer, kernel, opts, &failed);
+	if (cause) {
+		nt_kernel_explain(kernel, cause, reason, sizeof(reason));
+		snprintf(err, err_size, "cannot hook %s: %s", failed, reason);
+		nt_tracer_close(tracer);
+		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+	}
+	return NT_EXIT_OK;
+}
+
+enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_options *opts, char *err,
+			    size_t err_size)
+{
+	struct nt_kernel kernel;
+	char missing[64];
+	enum nt_exit code;
+
+	memset(tracer, 0, sizeof(*tracer));
+	libbpf_set_print(opts->verbose > 1 ? print_libbpf : print_nothing);
+	if (nt_permission_check(missing, sizeof(missing)) == -EPERM) {
+		snprintf(err, err_size, "not permitted: %s missing; run as root, with sudo, or give "
+			 "the capabilities", missing);
+		return NT_EXIT_PERMISSION;
+	}
+	nt_kernel_probe(&kernel);
+	code = open_with_kernel(tracer, &kernel, opts, err, err_size);
+	nt_kernel_free(&kernel);
+	return code;
+}
+
+void nt_tracer_close(struct nt_tracer *tracer)
+{
+	for (size_t i = 0; i < NT_MAX_HOOKS; i++) {
+		bpf_link__destroy(tracer->links[i]);
+		tracer->links[i] = NULL;
+	}
+	nagletrace_bpf__destroy(tracer->skel);
+	tracer->skel = NULL;
+}
+
+int nt_tracer_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
+{
+	const size_t words = sizeof(*sum) / sizeof(__u64);
+	int cpus = libbpf_num_possible_cpus();
+	struct nt_totals *each;
+	__u32 zero = 0;
+	int err;
+
+	memset(sum, 0, sizeof(*sum));
+	if (cpus < 0)
+		return cpus;
+	each = calloc(cpus, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	err = bpf_map__lookup_elem(tracer->skel->maps.totals, &zero, sizeof(zero), each,
+				   cpus * sizeof(*each), 0);
+	for (int cpu = 0; !err && cpu < cpus; cpu++)
+		for (size_t i = 0; i < words; i++)
+			((__u64 *)sum)[i] += ((const __u64 *)&each[cpu])[i];
+	free(each);
+	return err;
+}
+
+unsigned long long nt_tracer_recursion_misses(const struct nt_tracer *tracer)
+{
+	unsigned long long misses = 0;
+	struct bpf_program *prog;
+
+	bpf_object__for_each_program(prog, tracer->skel->obj) {
+		struct bpf_prog_info info = {};
+		__u32 size = sizeof(info);
+		int fd = bpf_program__fd(prog);
+
+		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &size))
+			misses += info.recursion_misses;
+	}
+	return misses;
+}

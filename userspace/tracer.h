@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The BPF programs, configured, loaded and attached. */
+#ifndef NT_TRACER_H
+#define NT_TRACER_H
+
+#include "../bpf/nagletrace.h"
+#include "hooks.h"
+#include "kernel.h"
+#include "options.h"
+
+struct nagletrace_bpf;
+struct bpf_link;
+
+struct nt_tracer {
+	struct nagletrace_bpf *skel;
+	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
+	bool missing[NT_MAX_HOOKS]; /* of the family's hooks, those that this kernel lacks */
+	enum nt_hooks family;
+	bool typed; /* tracepoints are BTF-typed */
+	char why[160]; /* why this family */
+};
+
+/*
+ * Chooses hooks, loads and attaches. Returns NT_EXIT_OK, or the exit code with one line in err. A tracer that
+ * could not be opened needs no close.
+ */
+enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_options *opts, char *err,
+			    size_t err_size);
+void nt_tracer_close(struct nt_tracer *tracer);
+
+/* Sums the totals of all CPUs. 0 or -errno. */
+int nt_tracer_totals(const struct nt_tracer *tracer, struct nt_totals *sum);
+
+/* How many times a program was not run because it ran already on that CPU (5.12 and newer). */
+unsigned long long nt_tracer_recursion_misses(const struct nt_tracer *tracer);
+
+#endif /* NT_TRACER_H */
