@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <linux/capability.h>
 #include <linux/perf_event.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,24 @@ static const struct bpf_insn return_zero[] = {
 	{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0},
 	{.code = BPF_JMP | BPF_EXIT},
 };
+
+static int print_libbpf(enum libbpf_print_level level, const char *format, va_list args)
+{
+	return level == LIBBPF_DEBUG ? 0 : vfprintf(stderr, format, args);
+}
+
+static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level;
+	(void)format;
+	(void)args;
+	return 0;
+}
+
+void nt_quiet_libbpf(int verbose)
+{
+	libbpf_set_print(verbose ? print_libbpf : print_nothing);
+}
 
 static int read_line(const char *path, char *line, size_t size)
 {
@@ -187,18 +206,25 @@ static int hook_there(const struct nt_kernel *k, const struct nt_hook *hook, con
 	return 0;
 }
 
-int nt_kernel_hook(const struct nt_kernel *k, const struct nt_hook *hook, const char **target)
+int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target)
 {
-	int err = hook_there(k, hook, hook->target);
+	size_t i = hook - nt_hooks;
 
-	*target = hook->target;
-	if (!err || !hook->alternative || hook_there(k, hook, hook->alternative))
-		return err;
-	*target = hook->alternative;
-	return 0;
+	if (!k->hooks[i].known) {
+		k->hooks[i].target = hook->target;
+		k->hooks[i].err = hook_there(k, hook, hook->target);
+		if (k->hooks[i].err && hook->alternative &&
+		    !hook_there(k, hook, hook->alternative)) {
+			k->hooks[i].err = 0;
+			k->hooks[i].target = hook->alternative;
+		}
+		k->hooks[i].known = true;
+	}
+	*target = k->hooks[i].target;
+	return k->hooks[i].err;
 }
 
-int nt_kernel_family(const struct nt_kernel *k, enum nt_hooks family)
+int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
 {
 	const char *target;
 
@@ -219,7 +245,7 @@ int nt_kernel_family(const struct nt_kernel *k, enum nt_hooks family)
 	return 0;
 }
 
-enum nt_hooks nt_kernel_choose(const struct nt_kernel *k)
+enum nt_hooks nt_kernel_choose(struct nt_kernel *k)
 {
 	static const enum nt_hooks order[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE,
 					      NT_HOOKS_TRACEPOINT};

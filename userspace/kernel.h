@@ -16,6 +16,11 @@ struct nt_kernel {
 	struct btf *btf; /* the kernel's own; NULL where it has none that can be read */
 	int fentry; /* 0, or -errno with which a function hook was refused */
 	int kprobe; /* 0, or -errno with which a kprobe was refused */
+	struct {
+		bool known;
+		int err;
+		const char *target;
+	} hooks[NT_MAX_HOOKS]; /* what nt_kernel_hook() found out, by place in nt_hooks */
 	char lockdown[32]; /* "none", "integrity", "confidentiality"; "" where not known */
 };
 
@@ -27,13 +32,13 @@ void nt_kernel_free(struct nt_kernel *k);
  * Can this hook be placed? Returns 0 and the name in *target (the hook's own or its alternative), or -errno.
  * NAGLETRACE_WITHOUT_HOOKS=name[,name] makes hooks missing, for tests.
  */
-int nt_kernel_hook(const struct nt_kernel *k, const struct nt_hook *hook, const char **target);
+int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target);
 
 /* 0, or -errno with which every hook of that family would be refused. */
-int nt_kernel_family(const struct nt_kernel *k, enum nt_hooks family);
+int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family);
 
 /* The family that --hooks auto takes; NT_HOOKS_AUTO if none can be had. */
-enum nt_hooks nt_kernel_choose(const struct nt_kernel *k);
+enum nt_hooks nt_kernel_choose(struct nt_kernel *k);
 
 /* "function", "kprobe", "tracepoint" */
 const char *nt_family_name(enum nt_hooks family);
@@ -46,6 +51,9 @@ int nt_permission_check(char *missing, size_t size);
 
 /* What -errno from the kernel means here, in words: a missing capability, lockdown, no trampolines. */
 void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size);
+
+/* libbpf's words go to stderr with -v; what it warns of is often a fallback of ours. */
+void nt_quiet_libbpf(int verbose);
 
 /* One jiffy in ns, from the resolution of the coarse clock, which is one tick. */
 unsigned long long nt_kernel_tick_ns(void);

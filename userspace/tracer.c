@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,22 +19,6 @@ struct attempt {
 	bool sk_storage; /* in tracing programs since 5.11 */
 	bool direct;
 };
-
-static int print_libbpf(enum libbpf_print_level level, const char *format, va_list args)
-{
-	/* one level down: what libbpf warns of is often a fallback of ours */
-	if (level == LIBBPF_DEBUG)
-		return 0;
-	return vfprintf(stderr, format, args);
-}
-
-static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
-{
-	(void)level;
-	(void)format;
-	(void)args;
-	return 0;
-}
 
 static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 			   const struct nt_options *opts)
@@ -111,7 +94,7 @@ static int make_typed(struct bpf_program *prog, const char *tracepoint)
 	return err ? err : bpf_program__set_attach_target(prog, 0, tracepoint);
 }
 
-static int choose_program(struct nt_tracer *tracer, const struct nt_kernel *kernel, size_t i)
+static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i)
 {
 	const struct nt_hook *hook = &nt_hooks[i];
 	struct bpf_program *prog;
@@ -132,7 +115,7 @@ static int choose_program(struct nt_tracer *tracer, const struct nt_kernel *kern
 	return 0;
 }
 
-static int choose_programs(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
 			   const struct nt_options *opts)
 {
 	struct bpf_program *prog;
@@ -151,7 +134,7 @@ static int choose_programs(struct nt_tracer *tracer, const struct nt_kernel *ker
 	return 0;
 }
 
-static int load_once(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		     const struct nt_options *opts, const struct attempt *attempt)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = opts->btf);
@@ -174,7 +157,7 @@ static int load_once(struct nt_tracer *tracer, const struct nt_kernel *kernel,
 }
 
 /* What the verifier refuses on one kernel it takes on another: the cheapest way that loads is taken. */
-static int load(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		const struct nt_options *opts)
 {
 	static const struct attempt attempts[] = {{true, true}, {false, true}, {false, false}};
@@ -192,7 +175,7 @@ static int load(struct nt_tracer *tracer, const struct nt_kernel *kernel,
 	return err;
 }
 
-static int attach_hook(struct nt_tracer *tracer, const struct nt_kernel *kernel, size_t i)
+static int attach_hook(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i)
 {
 	const struct nt_hook *hook = &nt_hooks[i];
 	struct bpf_program *prog =
@@ -234,7 +217,7 @@ static void teach_timers(const struct nt_tracer *tracer)
 	(void)tracer;
 }
 
-static int attach(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		  const struct nt_options *opts, const char **failed)
 {
 	for (size_t i = 0; i < nt_n_hooks; i++) {
@@ -255,7 +238,7 @@ static int attach(struct nt_tracer *tracer, const struct nt_kernel *kernel,
 	return 0;
 }
 
-static enum nt_exit choose_family(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+static enum nt_exit choose_family(struct nt_tracer *tracer, struct nt_kernel *kernel,
 				  const struct nt_options *opts, char *err, size_t err_size)
 {
 	char reason[120];
@@ -287,7 +270,7 @@ static enum nt_exit choose_family(struct nt_tracer *tracer, const struct nt_kern
 	return NT_EXIT_OK;
 }
 
-static enum nt_exit load_failed(const struct nt_kernel *kernel, int cause, char *err,
+static enum nt_exit load_failed(struct nt_kernel *kernel, int cause, char *err,
 				size_t err_size)
 {
 	char reason[120];
@@ -303,7 +286,7 @@ static enum nt_exit load_failed(const struct nt_kernel *kernel, int cause, char 
 	return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
 }
 
-static enum nt_exit open_with_kernel(struct nt_tracer *tracer, const struct nt_kernel *kernel,
+static enum nt_exit open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
 				     const struct nt_options *opts, char *err, size_t err_size)
 {
 	const char *failed = "";
@@ -343,7 +326,7 @@ enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_options *o
 	enum nt_exit code;
 
 	memset(tracer, 0, sizeof(*tracer));
-	libbpf_set_print(opts->verbose > 1 ? print_libbpf : print_nothing);
+	nt_quiet_libbpf(opts->verbose);
 	if (nt_permission_check(missing, sizeof(missing)) == -EPERM) {
 		snprintf(err, err_size, "not permitted: %s missing; run as root, with sudo, or give "
 			 "the capabilities", missing);

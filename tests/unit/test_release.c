@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+// links:
+#include "unit.h"
+#include "release.h"
+
+#define MSS 1448
+
+static struct nt_held held_for(enum nt_hold_reason reason)
+{
+	return (struct nt_held){
+		.seq = 100, .sml = 100, .una = 0, .wnd = 65535, .mss = MSS, .reason = reason,
+	};
+}
+
+/* 50 held bytes have gone out, nothing else has changed. */
+static struct nt_tcp_state gone(void)
+{
+	return (struct nt_tcp_state){
+		.snd_una = 0, .snd_nxt = 150, .snd_sml = 150, .snd_wnd = 65535, .mss = MSS, .tcp_state = 1,
+	};
+}
+
+static void an_ack_of_the_small_segment_releases_a_nagle_hold(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.snd_una = 100;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+}
+
+static void an_ack_of_less_does_not_release_a_nagle_hold(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.snd_una = 99;
+	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_NODELAY);
+}
+
+static void the_release_by_ack_is_found_across_the_wrap_around(void **state)
+{
+	struct nt_held held = {.seq = 5, .sml = 5, .una = 0xfffffff0, .mss = MSS, .reason = NT_HOLD_NAGLE};
+	struct nt_tcp_state s = {.snd_una = 5, .snd_nxt = 55, .mss = MSS};
+
+	(void)state;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+	s.snd_una = 4;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_PUSH);
+}
+
+static void a_filled_segment_releases_a_nagle_hold(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.snd_nxt = held.seq + MSS;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
+	s.snd_nxt--;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_PUSH);
+	s.push_one = NT_PUSH_ONE;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
+}
+
+static void a_loss_probe_takes_the_tail_along(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.push_one = NT_PUSH_LOSS_PROBE;
+	s.nonagle_arg = NT_NAGLE_OFF;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_LOSS_PROBE);
+	held.timer_seen = NT_RELEASE_LOSS_PROBE;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_LOSS_PROBE);
+}
+
+static void setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.nonagle = NT_NAGLE_OFF;
+	s.nonagle_arg = NT_NAGLE_OFF | NT_NAGLE_PUSH;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
+	held.reason = NT_HOLD_CORK; /* uncork with TCP_NODELAY set: the same arguments */
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
+}
+
+static void nodelay_on_a_corked_socket_pushes_what_is_queued(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_CORK);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.nonagle = NT_NAGLE_OFF | NT_NAGLE_CORK;
+	s.nonagle_arg = s.nonagle | NT_NAGLE_PUSH;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
+}
+
+static void uncorking_without_nodelay_is_told_by_the_flag_that_is_gone(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_CORK);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
+	s.snd_una = 100; /* an ACK that came meanwhile opens no cork */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_UNCORK);
+	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK;
+	s.snd_nxt = held.seq + MSS;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
+}
+
+static void the_last_part_releases_msg_more(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
+	s.snd_nxt = held.seq + MSS;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
+	s.snd_una = 100; /* an ACK asks without MSG_MORE */
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+}
+
+static void a_forced_push_is_told(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.nonagle_arg = NT_NAGLE_PUSH;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_PUSH);
+}
+
+static void closing_sends_the_tail_with_the_fin(void **state)
+{
+	static const uint8_t closing[] = {NT_TCP_FIN_WAIT1, NT_TCP_LAST_ACK, NT_TCP_CLOSING};
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.nonagle_arg = NT_NAGLE_OFF;
+	for (size_t i = 0; i < sizeof(closing); i++) {
+		s.tcp_state = closing[i];
+		assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_CLOSE);
+	}
+}
+
+static void the_probe_timer_is_told_by_who_saw_it(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_CORK);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	held.timer_seen = NT_RELEASE_TIMER;
+	s.nonagle = NT_NAGLE_CORK;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+}
+
+static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_RWND);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.snd_wnd = 70000;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	held.reason = NT_HOLD_CWND;
+	s.snd_wnd = held.wnd;
+	s.snd_una = 1;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	held.reason = NT_HOLD_PACING;
+	s.snd_una = 0;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);
+	held.reason = NT_HOLD_AUTOCORK;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(an_ack_of_the_small_segment_releases_a_nagle_hold),
+	cmocka_unit_test(an_ack_of_less_does_not_release_a_nagle_hold),
+	cmocka_unit_test(the_release_by_ack_is_found_across_the_wrap_around),
+	cmocka_unit_test(a_filled_segment_releases_a_nagle_hold),
+	cmocka_unit_test(a_loss_probe_takes_the_tail_along),
+	cmocka_unit_test(setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork),
+	cmocka_unit_test(nodelay_on_a_corked_socket_pushes_what_is_queued),
+	cmocka_unit_test(uncorking_without_nodelay_is_told_by_the_flag_that_is_gone),
+	cmocka_unit_test(the_last_part_releases_msg_more),
+	cmocka_unit_test(a_forced_push_is_told),
+	cmocka_unit_test(closing_sends_the_tail_with_the_fin),
+	cmocka_unit_test(the_probe_timer_is_told_by_who_saw_it),
+	cmocka_unit_test(windows_are_opened_by_acks_and_queues_by_the_device),
+};
+
+UNIT_MAIN(tests)

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+// links:
+#include "unit.h"
+#include "verdict.h"
+
+#define MSS 1448
+
+/*
+ * 100 bytes in flight that are small and not acknowledged, 50 bytes unsent behind them, Nagle on: held. Each
+ * test changes one thing. `at` is where the sequence space begins, to be moved over its wrap-around.
+ */
+static struct nt_tcp_state held_by_nagle_at(uint32_t at)
+{
+	return (struct nt_tcp_state){
+		.snd_una = at,
+		.snd_up = at,
+		.snd_nxt = at + 100,
+		.snd_sml = at + 100,
+		.snd_wnd = 65535,
+		.snd_cwnd = 10,
+		.write_seq = at + 150,
+		.packets_out = 1,
+		.mss = MSS,
+		.has_head = true,
+		.head_last = true,
+		.head_seq = at + 100,
+		.head_end_seq = at + 150,
+		.head_len = 50,
+		.wstamp_ns = 1000,
+		.clock_ns = 2000,
+		.tcp_state = 1,
+	};
+}
+
+static struct nt_tcp_state held_by_nagle(void)
+{
+	return held_by_nagle_at(1000);
+}
+
+static void set_head(struct nt_tcp_state *s, uint32_t len)
+{
+	s->head_len = len;
+	s->head_end_seq = s->head_seq + len;
+	s->write_seq = s->head_end_seq;
+}
+
+static void an_empty_queue_holds_nothing(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.has_head = false;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
+}
+
+static void a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+}
+
+static void nagle_holds_across_the_wrap_around_of_sequence_numbers(void **state)
+{
+	/* the wrap lies before, inside and behind what is in flight and what is held */
+	static const uint32_t places[] = {0xffffffff, 0xffffff9c, 0xffffff9d, 0xffffff6a, 0xffffff80,
+					  0x7fffffff, 0x80000000, 0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		struct nt_tcp_state s = held_by_nagle_at(places[i]);
+
+		assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+		s.snd_una = s.snd_up = s.snd_sml; /* acknowledged */
+		assert_int_not_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+	}
+}
+
+static void minshall_lets_go_behind_full_segments_in_flight(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	/* what is in flight is full segments: the last small one was acknowledged long ago */
+	s.snd_sml = s.snd_una - 500;
+	assert_int_not_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+}
+
+static void minshall_boundaries(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.snd_sml = s.snd_una; /* acknowledged to its last byte */
+	assert_false(nt_minshall(&s));
+	s.snd_sml = s.snd_una + 1;
+	assert_true(nt_minshall(&s));
+	s.snd_sml = s.snd_nxt;
+	assert_true(nt_minshall(&s));
+	s.snd_sml = s.snd_nxt + 1; /* a leftover of another age */
+	assert_false(nt_minshall(&s));
+}
+
+static void nothing_in_flight_is_not_held_by_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.packets_out = 0;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+}
+
+static void nodelay_is_not_held_by_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+}
+
+static void one_byte_less_than_a_segment_is_held_and_a_full_one_is_not(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	set_head(&s, MSS - 1);
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+	set_head(&s, MSS);
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+}
+
+static void more_than_a_segment_waits_for_tso_or_the_small_queue(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	set_head(&s, MSS + 1);
+	assert_int_equal(nt_verdict(&s), NT_HOLD_TSO_DEFER);
+	s.throttled = true;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
+}
+
+static void a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.throttled = true;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE); /* nagle is asked first */
+	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
+}
+
+static void a_corked_socket_is_held_by_cork_even_with_nothing_in_flight(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK;
+	s.packets_out = 0;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_CORK);
+	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK | NT_NAGLE_OFF; /* cork is the stronger */
+	assert_int_equal(nt_verdict(&s), NT_HOLD_CORK);
+}
+
+static void msg_more_is_told_from_cork_and_asked_before_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.nonagle_arg = NT_NAGLE_CORK;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_MSG_MORE);
+	s.nonagle = NT_NAGLE_OFF;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_MSG_MORE);
+}
+
+static void a_forced_push_is_held_by_none_of_them(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.nonagle_arg = NT_NAGLE_PUSH;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+}
+
+static void only_the_last_segment_of_the_queue_can_be_held_by_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.head_last = false;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+}
+
+static void a_fin_or_urgent_data_passes_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.head_fin = true;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+	s = held_by_nagle();
+	s.snd_up = s.snd_una + 1;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+}
+
+static void the_congestion_window_is_asked_before_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.packets_out = 9;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+	s.packets_out = 10;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
+	s.push_one = NT_PUSH_LOSS_PROBE; /* may exceed it by one */
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+}
+
+static void sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_are(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.packets_out = 12;
+	s.sacked_out = 2;
+	s.lost_out = 1;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+	s.retrans_out = 1;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
+}
+
+static void the_receive_window_is_asked_before_nagle(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.snd_wnd = 150; /* ends where the head ends */
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+	s.snd_wnd = 149;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_RWND);
+	s.snd_wnd = 0;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_RWND);
+}
+
+static void of_a_long_head_only_its_first_segment_must_fit_the_receive_window(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	set_head(&s, 10 * MSS);
+	s.snd_wnd = 100 + MSS;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_TSO_DEFER);
+	s.snd_wnd--;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_RWND);
+}
+
+static void the_receive_window_wraps_too(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle_at(0xffffffff - 120);
+
+	(void)state;
+	s.snd_wnd = 150;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
+	s.snd_wnd = 149;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_RWND);
+}
+
+static void pacing_is_asked_first_of_all(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.pacing = true;
+	s.packets_out = 100;
+	s.wstamp_ns = s.clock_ns + 1;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_PACING);
+	s.wstamp_ns = s.clock_ns;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
+	s.wstamp_ns = s.clock_ns + 1;
+	s.pacing = false; /* the time is set, but fq does the pacing */
+	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(an_empty_queue_holds_nothing),
+	cmocka_unit_test(a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle),
+	cmocka_unit_test(nagle_holds_across_the_wrap_around_of_sequence_numbers),
+	cmocka_unit_test(minshall_lets_go_behind_full_segments_in_flight),
+	cmocka_unit_test(minshall_boundaries),
+	cmocka_unit_test(nothing_in_flight_is_not_held_by_nagle),
+	cmocka_unit_test(nodelay_is_not_held_by_nagle),
+	cmocka_unit_test(one_byte_less_than_a_segment_is_held_and_a_full_one_is_not),
+	cmocka_unit_test(more_than_a_segment_waits_for_tso_or_the_small_queue),
+	cmocka_unit_test(a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue),
+	cmocka_unit_test(a_corked_socket_is_held_by_cork_even_with_nothing_in_flight),
+	cmocka_unit_test(msg_more_is_told_from_cork_and_asked_before_nagle),
+	cmocka_unit_test(a_forced_push_is_held_by_none_of_them),
+	cmocka_unit_test(only_the_last_segment_of_the_queue_can_be_held_by_nagle),
+	cmocka_unit_test(a_fin_or_urgent_data_passes_nagle),
+	cmocka_unit_test(the_congestion_window_is_asked_before_nagle),
+	cmocka_unit_test(sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_are),
+	cmocka_unit_test(the_receive_window_is_asked_before_nagle),
+	cmocka_unit_test(of_a_long_head_only_its_first_segment_must_fit_the_receive_window),
+	cmocka_unit_test(the_receive_window_wraps_too),
+	cmocka_unit_test(pacing_is_asked_first_of_all),
+};
+
+UNIT_MAIN(tests)

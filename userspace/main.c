@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "options.h"
+#include "schema.h"
+#include "trace.h"
+#include "version.h"
+
+int main(int argc, char **argv)
+{
+	struct nt_options opts;
+	char err[512];
+
+	if (nt_options_parse(argc, argv, &opts, err, sizeof(err))) {
+		fprintf(stderr, "nagletrace: %s\n", err);
+		return NT_EXIT_USAGE;
+	}
+	switch (opts.command) {
+	case NT_CMD_HELP:
+		nt_options_help(stdout);
+		return fflush(stdout) ? NT_EXIT_FAILED : NT_EXIT_OK;
+	case NT_CMD_VERSION:
+		puts("nagletrace " NT_VERSION);
+		return NT_EXIT_OK;
+	case NT_CMD_JSON_SCHEMA:
+		fwrite(nt_schema, 1, nt_schema_end - nt_schema, stdout);
+		return fflush(stdout) ? NT_EXIT_FAILED : NT_EXIT_OK;
+	case NT_CMD_CHECK:
+		return nt_check(&opts);
+	case NT_CMD_TRACE:
+		return nt_trace(&opts);
+	}
+	return NT_EXIT_USAGE;
+}

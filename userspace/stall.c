@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "stall.h"
+
+#include <string.h>
+
+const struct nt_end *nt_stall_self(const struct nt_stall *stall)
+{
+	return stall->side == NT_SIDE_SENDER ? &stall->record.sender : &stall->record.receiver;
+}
+
+const struct nt_end *nt_stall_peer(const struct nt_stall *stall)
+{
+	return stall->side == NT_SIDE_SENDER ? &stall->record.receiver : &stall->record.sender;
+}
+
+static bool in_list(const struct nt_port_list *list, uint16_t port)
+{
+	for (unsigned int i = 0; i < list->count; i++)
+		if (list->port[i] == port)
+			return true;
+	return false;
+}
+
+/* The kernel side let pass what has one of the ports at either end. */
+static bool ports_match(const struct nt_options *opts, const struct nt_tuple *tuple)
+{
+	if (opts->ports.count && !in_list(&opts->ports, tuple->local_port) &&
+	    !in_list(&opts->ports, tuple->remote_port))
+		return false;
+	if (opts->local_ports.count && !in_list(&opts->local_ports, tuple->local_port))
+		return false;
+	return !opts->remote_ports.count || in_list(&opts->remote_ports, tuple->remote_port);
+}
+
+static __u64 began_ns(const struct nt_record *r)
+{
+	return r->sender.present ? r->hold.begin_ns : r->ack.begin_ns;
+}
+
+/* Of several processes that hold the socket, one that is asked for, else the youngest number. */
+static pid_t choose_owner(const struct nt_owner *list, size_t count, const struct nt_targets *targets)
+{
+	pid_t chosen = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (nt_targets_any(targets) && nt_targets_match(targets, list[i].tgid))
+			return list[i].tgid;
+		chosen = list[i].tgid;
+	}
+	return chosen;
+}
+
+/* Who owns this end: its writer where one was seen, else by its descriptors, else who used it before. */
+static pid_t owner_of(const struct nt_end *end, const struct nt_record *r, bool wrote,
+		      const struct nt_targets *targets, struct nt_owners *owners)
+{
+	const struct nt_owner *list;
+	size_t count;
+
+	if (wrote && end->tgid)
+		return end->tgid;
+	list = nt_owners_find(owners, end, began_ns(r), &count);
+	return list ? choose_owner(list, count, targets) : (pid_t)end->tgid;
+}
+
+/* Is this end asked for? The writer may be another than the process that holds the socket too. */
+static bool end_matches(const struct nt_end *end, const struct nt_record *r,
+			const struct nt_options *opts, const struct nt_targets *targets,
+			struct nt_owners *owners)
+{
+	const struct nt_owner *list;
+	size_t count;
+
+	if (!end->present || !ports_match(opts, &end->tuple))
+		return false;
+	if (!nt_targets_any(targets) || end->target || nt_targets_match(targets, end->tgid))
+		return true;
+	list = nt_owners_find(owners, end, began_ns(r), &count);
+	for (size_t i = 0; i < count; i++)
+		if (nt_targets_match(targets, list[i].tgid))
+			return true;
+	return false;
+}
+
+static void describe(struct nt_process *process, const struct nt_end *end, bool wrote, pid_t owner)
+{
+	nt_process_read(owner, process);
+	if (wrote && end->tgid == (__u32)owner)
+		memcpy(process->comm, end->comm, sizeof(process->comm));
+	process->comm[NT_COMM_LEN - 1] = '\0';
+}
+
+static void measure(struct nt_stall *stall)
+{
+	const struct nt_record *r = &stall->record;
+	uint64_t begin = r->sender.present ? r->hold.begin_ns : r->ack.begin_ns;
+	uint64_t end = r->sender.present ? r->hold.end_ns : r->ack.end_ns;
+	uint64_t rtt_ns;
+
+	stall->min_rtt_us = r->sender.present ? r->sender.min_rtt_us : r->receiver.min_rtt_us;
+	stall->duration_ns = end > begin ? end - begin : 0;
+	rtt_ns = stall->min_rtt_us * 1000ULL;
+	stall->excess_ns = stall->duration_ns > rtt_ns ? stall->duration_ns - rtt_ns : 0;
+}
+
+bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record,
+			  const struct nt_options *opts, const struct nt_targets *targets,
+			  struct nt_owners *owners)
+{
+	const struct nt_record *r = record;
+	pid_t sender = 0, receiver = 0;
+
+	if (end_matches(&r->sender, r, opts, targets, owners))
+		stall->side = NT_SIDE_SENDER;
+	else if (end_matches(&r->receiver, r, opts, targets, owners))
+		stall->side = NT_SIDE_RECEIVER;
+	else
+		return false;
+	/* the sender is here and held nothing: what came a round trip after our ACK came by chance */
+	if (!r->sender.present && nt_owners_has_peer(owners, &r->receiver.tuple))
+		return false;
+
+	stall->record = *r;
+	stall->is_stall = r->kind == NT_RECORD_STALL;
+	memset(&stall->self, 0, sizeof(stall->self));
+	memset(&stall->peer, 0, sizeof(stall->peer));
+	if (r->sender.present)
+		sender = owner_of(&r->sender, r, true, targets, owners);
+	if (r->receiver.present)
+		receiver = owner_of(&r->receiver, r, false, targets, owners);
+	if (sender)
+		describe(stall->side == NT_SIDE_SENDER ? &stall->self : &stall->peer, &r->sender, true,
+			 sender);
+	if (receiver)
+		describe(stall->side == NT_SIDE_SENDER ? &stall->peer : &stall->self, &r->receiver,
+			 false, receiver);
+	stall->tid = stall->side == NT_SIDE_SENDER ? r->sender.tid : 0;
+	measure(stall);
+	return true;
+}
