@@ -3,16 +3,6 @@
 
 #include <string.h>
 
-const struct nt_end *nt_stall_self(const struct nt_stall *stall)
-{
-	return stall->side == NT_SIDE_SENDER ? &stall->record.sender : &stall->record.receiver;
-}
-
-const struct nt_end *nt_stall_peer(const struct nt_stall *stall)
-{
-	return stall->side == NT_SIDE_SENDER ? &stall->record.receiver : &stall->record.sender;
-}
-
 static bool in_list(const struct nt_port_list *list, uint16_t port)
 {
 	for (unsigned int i = 0; i < list->count; i++)

@@ -26,8 +26,15 @@ struct nt_stall {
 };
 
 /* The end that the report is about, and the other one, which may not be present. */
-const struct nt_end *nt_stall_self(const struct nt_stall *stall);
-const struct nt_end *nt_stall_peer(const struct nt_stall *stall);
+static inline const struct nt_end *nt_stall_self(const struct nt_stall *stall)
+{
+	return stall->side == NT_SIDE_SENDER ? &stall->record.sender : &stall->record.receiver;
+}
+
+static inline const struct nt_end *nt_stall_peer(const struct nt_stall *stall)
+{
+	return stall->side == NT_SIDE_SENDER ? &stall->record.receiver : &stall->record.sender;
+}
 
 /*
  * Decides whether a record is asked for and from which end it is seen, and finds the owners. Returns true and

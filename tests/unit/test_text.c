@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/text.c userspace/words.c
+#include <string.h>
+#include <arpa/inet.h>
+#include "unit.h"
+#include "text.h"
+#include "words.h"
+
+static void expect_duration(uint64_t ns, const char *expected)
+{
+	char text[16];
+
+	nt_format_duration(ns, text, sizeof(text));
+	assert_string_equal(text, expected);
+}
+
+static void durations_have_three_figures_and_the_unit_that_fits(void **state)
+{
+	(void)state;
+	expect_duration(0, "0 us");
+	expect_duration(312000, "312 us");
+	expect_duration(999499, "999 us");
+	expect_duration(999500, "1.00 ms");
+	expect_duration(4217000, "4.22 ms");
+	expect_duration(9994999, "9.99 ms");
+	expect_duration(9995000, "10.0 ms");
+	expect_duration(40312000, "40.3 ms");
+	expect_duration(213400000, "213 ms");
+	expect_duration(999500000, "1.00 s");
+	expect_duration(30000000000, "30.0 s");
+}
+
+static void expect_escaped(const char *text, size_t length, const char *expected)
+{
+	char out[NT_ESCAPED_LEN(64)];
+
+	nt_escape(text, length, out, sizeof(out));
+	assert_string_equal(out, expected);
+}
+
+static void names_cannot_break_a_line_or_a_terminal(void **state)
+{
+	(void)state;
+	expect_escaped("java", 16, "java");
+	expect_escaped("a b", 16, "a b");
+	expect_escaped("a\nb", 16, "a\\x0ab");
+	expect_escaped("\033[2Jx", 16, "\\x1b[2Jx");
+	expect_escaped("\\x41", 16, "\\x5cx41"); /* what looks escaped is told from what is */
+	expect_escaped("\x7f", 16, "\\x7f");
+}
+
+static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
+{
+	(void)state;
+	expect_escaped("größe", 16, "größe");
+	expect_escaped("\xff\xfe", 16, "\\xff\\xfe");
+	expect_escaped("a\xc3", 16, "a\\xc3"); /* cut off in the middle, as the kernel does to names */
+	expect_escaped("\xc0\xaf", 16, "\\xc0\\xaf"); /* overlong */
+	expect_escaped("\xed\xa0\x80", 16, "\\xed\\xa0\\x80"); /* a surrogate */
+	expect_escaped("\xc2\x9b" "2J", 16, "\\xc2\\x9b2J"); /* a C1 control: begins a terminal sequence */
+	expect_escaped("\xe2\x80\xae", 16, "\\xe2\\x80\\xae"); /* turns the line's direction */
+}
+
+static void a_name_without_nul_ends_at_its_length(void **state)
+{
+	(void)state;
+	expect_escaped("0123456789abcdefGARBAGE", 16, "0123456789abcdef");
+}
+
+static void an_escaped_name_never_overruns_its_room(void **state)
+{
+	char out[8];
+
+	(void)state;
+	nt_escape("abc\001\002", 5, out, sizeof(out));
+	assert_string_equal(out, "abc\\x01");
+	nt_escape("abcdefghij", 10, out, sizeof(out));
+	assert_true(strlen(out) < sizeof(out));
+}
+
+static void addresses_of_both_families(void **state)
+{
+	struct nt_tuple t = {.family = AF_INET, .local_port = 8000, .remote_port = 65535};
+	char text[NT_ADDRESS_LEN];
+
+	(void)state;
+	inet_pton(AF_INET, "127.0.0.1", t.local_addr);
+	nt_format_address(&t, true, text, sizeof(text));
+	assert_string_equal(text, "127.0.0.1:8000");
+	t.family = AF_INET6;
+	inet_pton(AF_INET6, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", t.remote_addr);
+	nt_format_address(&t, false, text, sizeof(text));
+	assert_string_equal(text, "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535");
+}
+
+static void long_text_is_shortened_in_its_middle(void **state)
+{
+	char fits[] = ":51234 → 127.0.0.1:8000", text[] = "0123456789abcdef";
+	char umlauts[] = "ääääääääää";
+
+	(void)state;
+	nt_shorten(fits, 23);
+	assert_string_equal(fits, ":51234 → 127.0.0.1:8000");
+	nt_shorten(text, 9);
+	assert_string_equal(text, "0123…cdef");
+	nt_shorten(umlauts, 5);
+	assert_string_equal(umlauts, "ää…ää");
+}
+
+static void every_value_has_its_word_and_no_other_has(void **state)
+{
+	(void)state;
+	for (unsigned int i = 1; i < NT_HOLD_REASONS; i++)
+		assert_non_null(nt_hold_reason_word(i));
+	for (unsigned int i = 1; i < NT_RELEASES; i++)
+		assert_non_null(nt_release_word(i));
+	for (unsigned int i = 1; i < NT_ACK_ENDS; i++)
+		assert_non_null(nt_ack_end_word(i));
+	for (unsigned int i = 1; i < NT_WHYS; i++)
+		assert_non_null(nt_ack_why_word(i));
+	for (unsigned int i = 1; i < NT_CAUSES; i++)
+		assert_non_null(nt_cause_word(i));
+	for (unsigned int i = 1; i < NT_EVIDENCES; i++)
+		assert_non_null(nt_evidence_word(i));
+	for (unsigned int i = 1; i < NT_PATTERNS; i++)
+		assert_non_null(nt_pattern_word(i));
+	for (unsigned int i = 0; i < NT_LOST_WAYS; i++)
+		assert_non_null(nt_lost_word(i));
+	assert_null(nt_hold_reason_word(0));
+	assert_null(nt_hold_reason_word(NT_HOLD_REASONS));
+	assert_null(nt_release_word(255));
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(durations_have_three_figures_and_the_unit_that_fits),
+	cmocka_unit_test(names_cannot_break_a_line_or_a_terminal),
+	cmocka_unit_test(utf8_stays_and_what_is_not_utf8_is_escaped),
+	cmocka_unit_test(a_name_without_nul_ends_at_its_length),
+	cmocka_unit_test(an_escaped_name_never_overruns_its_room),
+	cmocka_unit_test(addresses_of_both_families),
+	cmocka_unit_test(long_text_is_shortened_in_its_middle),
+	cmocka_unit_test(every_value_has_its_word_and_no_other_has),
+};
+
+UNIT_MAIN(tests)

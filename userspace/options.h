@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The command line: one table of options, from which parser and --help come. */
+#ifndef NT_OPTIONS_H
+#define NT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+enum nt_exit {
+	NT_EXIT_OK = 0,
+	NT_EXIT_FAILED = 1, /* at run time */
+	NT_EXIT_USAGE = 2,
+	NT_EXIT_KERNEL = 3, /* this kernel cannot */
+	NT_EXIT_PERMISSION = 4,
+};
+
+enum nt_command {
+	NT_CMD_TRACE = 0,
+	NT_CMD_CHECK,
+	NT_CMD_HELP,
+	NT_CMD_VERSION,
+	NT_CMD_JSON_SCHEMA,
+};
+
+enum nt_hooks {
+	NT_HOOKS_AUTO = 0,
+	NT_HOOKS_FUNCTION,
+	NT_HOOKS_KPROBE,
+	NT_HOOKS_TRACEPOINT,
+};
+
+enum nt_output {
+	NT_OUTPUT_TEXT = 0,
+	NT_OUTPUT_JSON,
+};
+
+#define NT_MAX_PIDS  64
+#define NT_MAX_PORTS 32
+#define NT_NAME_LEN  16 /* TASK_COMM_LEN */
+
+struct nt_port_list {
+	uint16_t port[NT_MAX_PORTS];
+	unsigned int count;
+};
+
+struct nt_options {
+	enum nt_command command;
+	pid_t pids[NT_MAX_PIDS];
+	unsigned int n_pids;
+	char name[NT_NAME_LEN]; /* "": none */
+	const char *cgroup; /* NULL: none */
+	struct nt_port_list ports, local_ports, remote_ports;
+	bool only_v4, only_v6;
+	uint64_t min_ns; /* default 1 ms */
+	uint64_t interval_ns; /* 0: no reports at intervals */
+	uint64_t duration_ns; /* 0: until interrupted */
+	uint64_t count; /* 0: without limit */
+	bool all_holds, stacks, wide, quiet;
+	int verbose;
+	enum nt_output output;
+	enum nt_hooks hooks;
+	const char *btf; /* NULL: the kernel's own */
+};
+
+#define NT_OPTION_ERROR_LEN 256
+
+/*
+ * Parses argv. Returns 0 with *opts filled, or -EINVAL with one line in err (no newline, no control character)
+ * that names the option, the value and the remedy. Prints nothing. What *opts points to is argv's.
+ */
+int nt_options_parse(int argc, char **argv, struct nt_options *opts, char *err, size_t err_size);
+
+/* Prints usage and options, in at most 80 columns. */
+void nt_options_help(FILE *out);
+
+/*
+ * Parses a number with a unit (ns, us, ms, s, m, h), as 250us or 1.5s. Returns 0 with *ns set, -EINVAL if it is
+ * none, -ERANGE if it is beyond 64 bits of ns.
+ */
+int nt_parse_duration(const char *text, uint64_t *ns);
+
+#endif /* NT_OPTIONS_H */
