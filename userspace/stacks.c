@@ -19,7 +19,6 @@ struct kept {
 
 struct nt_stacks {
 	const struct nt_tracer *tracer;
-	struct nt_symbols *symbols;
 	struct kept kept[KEPT];
 	size_t next; /* to be overwritten */
 };
@@ -28,14 +27,8 @@ struct nt_stacks *nt_stacks_new(const struct nt_tracer *tracer)
 {
 	struct nt_stacks *stacks = calloc(1, sizeof(*stacks));
 
-	if (!stacks)
-		return NULL;
-	stacks->tracer = tracer;
-	stacks->symbols = nt_symbols_new();
-	if (!stacks->symbols) {
-		free(stacks);
-		return NULL;
-	}
+	if (stacks)
+		stacks->tracer = tracer;
 	return stacks;
 }
 
@@ -52,7 +45,6 @@ void nt_stacks_free(struct nt_stacks *stacks)
 		return;
 	for (size_t i = 0; i < KEPT; i++)
 		forget(&stacks->kept[i]);
-	nt_symbols_free(stacks->symbols);
 	free(stacks);
 }
 
@@ -95,7 +87,7 @@ size_t nt_stacks_get(struct nt_stacks *stacks, int stack_id, pid_t tgid,
 	}
 	kept->stack_id = stack_id;
 	kept->tgid = tgid;
-	nt_symbols_resolve(stacks->symbols, tgid, ips, kept->n, kept->frames);
+	nt_symbols_resolve(tgid, ips, kept->n, kept->frames);
 	malloc_trim(0);
 	*frames = kept->frames;
 	return kept->n;

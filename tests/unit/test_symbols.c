@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/symbols.c -ldl
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "unit.h"
+#include "symbols.h"
+
+static __attribute__((noinline, used)) int a_static_function(int n)
+{
+	return n + getpid();
+}
+
+/* Resolves one address a little inside a function, as a return address is. */
+static struct nt_frame resolve(pid_t pid, void *function)
+{
+	uint64_t ip = (uint64_t)function + 4;
+	struct nt_frame frame;
+
+	nt_symbols_resolve(pid, &ip, 1, &frame);
+	assert_int_equal(frame.ip, ip);
+	return frame;
+}
+
+static void a_static_function_of_the_program_is_named(void **state)
+{
+	struct nt_frame f = resolve(getpid(), a_static_function);
+
+	(void)state;
+	assert_non_null(f.module);
+	assert_non_null(strstr(f.module, "test_symbols"));
+	assert_string_equal(f.symbol, "a_static_function");
+	nt_frames_free(&f, 1);
+}
+
+static void a_function_of_a_stripped_library_is_named_by_its_dynamic_table(void **state)
+{
+	struct nt_frame f = resolve(getpid(), dlsym(RTLD_NEXT, "getppid"));
+
+	(void)state;
+	assert_non_null(strstr(f.module, "libc"));
+	assert_string_equal(f.symbol, "getppid");
+	nt_frames_free(&f, 1);
+}
+
+static char directory[] = "/tmp/nt-symbols-XXXXXX";
+static char library[64];
+
+static int build_library(void **state)
+{
+	char command[256];
+
+	(void)state;
+	if (!mkdtemp(directory))
+		return -1;
+	snprintf(library, sizeof(library), "%s/lib.so", directory);
+	snprintf(command, sizeof(command), "cc -O1 -shared -fPIC -s -o %s tests/unit/symbols_helper.c",
+		 library);
+	return system(command);
+}
+
+static int remove_library(void **state)
+{
+	(void)state;
+	unlink(library);
+	return rmdir(directory);
+}
+
+static void what_has_no_name_has_module_and_offset(void **state)
+{
+	void *handle = dlopen(library, RTLD_NOW);
+	uint64_t exported, ips[2];
+	struct nt_frame f[2];
+
+	(void)state;
+	assert_non_null(handle);
+	exported = (uint64_t)dlsym(handle, "exported_function");
+	ips[0] = exported + 1;
+	ips[1] = exported - 4; /* inside hidden_function, just before it */
+	assert_int_equal(nt_symbols_resolve(getpid(), ips, 2, f), 0);
+	assert_string_equal(f[0].symbol, "exported_function");
+	assert_string_equal(f[1].module, library);
+	assert_null(f[1].symbol);
+	assert_int_equal(f[0].offset - f[1].offset, 5);
+	nt_frames_free(f, 2);
+	dlclose(handle);
+}
+
+static void a_deleted_file_is_still_read(void **state)
+{
+	char copy[80], command[200];
+	struct nt_frame f;
+	void *handle;
+
+	(void)state;
+	snprintf(copy, sizeof(copy), "%s/deleted.so", directory);
+	snprintf(command, sizeof(command), "cp %s %s", library, copy);
+	assert_int_equal(system(command), 0);
+	handle = dlopen(copy, RTLD_NOW);
+	assert_non_null(handle);
+	unlink(copy);
+	f = resolve(getpid(), dlsym(handle, "exported_function"));
+	assert_string_equal(f.module, copy);
+	assert_string_equal(f.symbol, "exported_function");
+	nt_frames_free(&f, 1);
+	dlclose(handle);
+}
+
+/* The child sees the library under a name that means nothing outside its mount namespace. */
+static void a_process_in_another_mount_namespace_is_looked_into(void **state)
+{
+	int ready[2], rc = -1;
+	uint64_t address = 0;
+	struct nt_frame f;
+	pid_t child;
+
+	(void)state;
+	if (geteuid()) {
+		print_message("skipped: a mount namespace needs root\n");
+		skip();
+	}
+	assert_int_equal(pipe(ready), 0);
+	child = fork();
+	if (!child) {
+		void *handle;
+
+		if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		    mount(directory, "/mnt", NULL, MS_BIND, NULL))
+			_exit(1);
+		handle = dlopen("/mnt/lib.so", RTLD_NOW);
+		address = handle ? (uint64_t)dlsym(handle, "exported_function") : 0;
+		rc = write(ready[1], &address, sizeof(address));
+		pause();
+		_exit(rc != sizeof(address));
+	}
+	close(ready[1]);
+	rc = read(ready[0], &address, sizeof(address));
+	close(ready[0]);
+	assert_int_equal(rc, sizeof(address));
+	assert_true(address);
+	f = resolve(child, (void *)address);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_string_equal(f.module, "/mnt/lib.so");
+	assert_string_equal(f.symbol, "exported_function");
+	nt_frames_free(&f, 1);
+}
+
+static void code_made_at_run_time_has_its_address_only(void **state)
+{
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			  0);
+	struct nt_frame f = resolve(getpid(), code);
+
+	(void)state;
+	assert_null(f.module);
+	assert_null(f.symbol);
+	nt_frames_free(&f, 1);
+	munmap(code, 4096);
+}
+
+static void a_process_that_is_gone_is_told(void **state)
+{
+	uint64_t ip = 4096;
+	struct nt_frame f;
+	pid_t child = fork();
+
+	(void)state;
+	if (!child)
+		_exit(0);
+	waitpid(child, NULL, 0);
+	assert_int_equal(nt_symbols_resolve(child, &ip, 1, &f), -ENOENT);
+	assert_int_equal(f.ip, 4096);
+	assert_null(f.module);
+	nt_frames_free(&f, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_static_function_of_the_program_is_named),
+	cmocka_unit_test(a_function_of_a_stripped_library_is_named_by_its_dynamic_table),
+	cmocka_unit_test(what_has_no_name_has_module_and_offset),
+	cmocka_unit_test(a_deleted_file_is_still_read),
+	cmocka_unit_test(a_process_in_another_mount_namespace_is_looked_into),
+	cmocka_unit_test(code_made_at_run_time_has_its_address_only),
+	cmocka_unit_test(a_process_that_is_gone_is_told),
+};
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, build_library, remove_library);
+}
