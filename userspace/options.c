@@ -602,7 +602,7 @@ static void print_row(FILE *out, const struct option_row *row)
 
 void nt_options_help(FILE *out)
 {
-	fputs("nagletrace finds the time that TCP connections lose when the sender holds a small\n"
+	fputs("nagletrace finds the time that TCP connections lose when a sender holds a small\n"
 	      "segment (Nagle, cork) while the receiver holds the ACK: the 40 ms stall\n"
 	      "\n"
 	      "  nagletrace [OPTIONS]                  every stall on this host, as it happens\n"

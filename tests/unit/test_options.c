@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/options.c userspace/text.c
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "unit.h"
+#include "options.h"
+
+#define MAX_ARGS 40
+
+/* Parses a line of words separated by single spaces; \s in a word stands for a space. */
+static int parse(const char *line, struct nt_options *opts, char err[NT_OPTION_ERROR_LEN])
+{
+	static char copy[1024];
+	char *argv[MAX_ARGS] = {"nagletrace"}, *word, *rest = copy;
+	int argc = 1;
+
+	snprintf(copy, sizeof(copy), "%s", line);
+	while ((word = strsep(&rest, " ")) && argc < MAX_ARGS - 1)
+		if (*word)
+			argv[argc++] = word;
+	argv[argc] = NULL;
+	return nt_options_parse(argc, argv, opts, err, NT_OPTION_ERROR_LEN);
+}
+
+static struct nt_options good(const char *line)
+{
+	struct nt_options opts;
+	char err[NT_OPTION_ERROR_LEN];
+
+	if (parse(line, &opts, err))
+		fail_msg("%s: %s", line, err);
+	return opts;
+}
+
+/* Refused, in one line that holds each of the words. */
+static void refused(const char *line, const char *option, const char *value, const char *remedy)
+{
+	struct nt_options opts;
+	char err[NT_OPTION_ERROR_LEN];
+
+	if (parse(line, &opts, err) != -EINVAL)
+		fail_msg("%s: was not refused", line);
+	if (!strstr(err, option) || !strstr(err, value) || !strstr(err, remedy))
+		fail_msg("%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", line, err, option, value, remedy);
+	for (const char *c = err; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			fail_msg("%s: the message holds a control character", line);
+}
+
+static void without_options_it_traces_everything(void **state)
+{
+	struct nt_options o = good("");
+
+	(void)state;
+	assert_int_equal(o.command, NT_CMD_TRACE);
+	assert_int_equal(o.min_ns, 1000000);
+	assert_int_equal(o.n_pids, 0);
+	assert_int_equal(o.hooks, NT_HOOKS_AUTO);
+	assert_int_equal(o.output, NT_OUTPUT_TEXT);
+}
+
+static void every_option_sets_what_it_says(void **state)
+{
+	struct nt_options o = good("-p 1,2 -p 3 -P 80,443 -L 1 -D 65535 -4 -m 250us -i 5s --count 3 -d 2m -a "
+				   "-U -w -v -v --hooks kprobe -j");
+
+	(void)state;
+	assert_int_equal(o.n_pids, 3);
+	assert_int_equal(o.pids[2], 3);
+	assert_int_equal(o.ports.count, 2);
+	assert_int_equal(o.ports.port[1], 443);
+	assert_int_equal(o.local_ports.port[0], 1);
+	assert_int_equal(o.remote_ports.port[0], 65535);
+	assert_true(o.only_v4 && !o.only_v6);
+	assert_int_equal(o.min_ns, 250000);
+	assert_int_equal(o.interval_ns, 5000000000);
+	assert_int_equal(o.count, 3);
+	assert_int_equal(o.duration_ns, 120000000000);
+	assert_true(o.all_holds && o.stacks && o.wide);
+	assert_int_equal(o.verbose, 2);
+	assert_int_equal(o.hooks, NT_HOOKS_KPROBE);
+	assert_int_equal(o.output, NT_OUTPUT_JSON);
+	o = good("--name nginx --ipv6 --quiet --output=json --btf /dev/null");
+	assert_string_equal(o.name, "nginx");
+	assert_true(o.only_v6 && o.quiet);
+	assert_string_equal(o.btf, "/dev/null");
+	o = good("--cgroup=/system.slice");
+	assert_string_equal(o.cgroup, "/system.slice");
+}
+
+static void short_options_can_be_joined(void **state)
+{
+	struct nt_options o = good("-aUp123");
+
+	(void)state;
+	assert_true(o.all_holds && o.stacks);
+	assert_int_equal(o.pids[0], 123);
+}
+
+static void the_bcc_habit_works(void **state)
+{
+	struct nt_options o = good("5 12");
+
+	(void)state;
+	assert_int_equal(o.interval_ns, 5000000000);
+	assert_int_equal(o.count, 12);
+	o = good("-p 1 0.5 -a");
+	assert_int_equal(o.interval_ns, 500000000);
+	assert_int_equal(o.count, 0);
+	assert_true(o.all_holds);
+	refused("5 12 3", "", "3", "INTERVAL [COUNT]");
+	refused("5x", "INTERVAL", "5x", "for example 5");
+	refused("0", "INTERVAL", "0", "for example 5");
+	refused("5 0", "COUNT", "0", "1 or more");
+	refused("-i 5s 5", "INTERVAL", "5", "--interval");
+	refused("-i 5s --count 2 5", "INTERVAL", "5", "one of them");
+	refused("--count 2 5 3", "COUNT", "3", "one of them");
+}
+
+static void commands_are_told_from_words_that_are_none(void **state)
+{
+	(void)state;
+	assert_int_equal(good("check").command, NT_CMD_CHECK);
+	assert_int_equal(good("check --hooks tracepoint -j -v").command, NT_CMD_CHECK);
+	assert_int_equal(good("--help").command, NT_CMD_HELP);
+	assert_int_equal(good("-h").command, NT_CMD_HELP);
+	assert_int_equal(good("--version").command, NT_CMD_VERSION);
+	assert_int_equal(good("--json-schema").command, NT_CMD_JSON_SCHEMA);
+	refused("chek", "", "chek", "check");
+	refused("check now", "", "now", "options only");
+	refused("check -p 1", "--pid", "", "leave it out");
+	refused("check -U", "--stacks", "", "leave it out");
+}
+
+static void pids_and_ports_are_taken_to_the_letter(void **state)
+{
+	(void)state;
+	assert_int_equal(good("-p 4194304").pids[0], 4194304);
+	refused("-p 4194305", "--pid", "4194305", "4242");
+	refused("-p 0", "--pid", "0", "4242");
+	refused("-p 12x", "--pid", "12x", "4242");
+	refused("-p -5", "--pid", "-5", "4242");
+	refused("-p +5", "--pid", "+5", "4242");
+	refused("-p 1,,2", "--pid", "1,,2", "4242");
+	refused("-p 1,", "--pid", "1,", "4242");
+	refused("-p 99999999999999999999999", "--pid", "9999999", "4242");
+	assert_int_equal(good("-P 1").ports.port[0], 1);
+	assert_int_equal(good("-P 65535").ports.port[0], 65535);
+	refused("-P 65536", "--port", "65536", "1 to 65535");
+	refused("-P 0", "--port", "0", "1 to 65535");
+	refused("-L http", "--localport", "http", "1 to 65535");
+	refused("-D 80,x", "--remoteport", "80,x", "1 to 65535");
+}
+
+static void expect_ns(const char *text, uint64_t expected)
+{
+	uint64_t ns;
+
+	assert_int_equal(nt_parse_duration(text, &ns), 0);
+	assert_int_equal(ns, expected);
+}
+
+static void durations_take_a_unit(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	expect_ns("1ns", 1);
+	expect_ns("250us", 250000);
+	expect_ns("40ms", 40000000);
+	expect_ns("5s", 5000000000);
+	expect_ns("2m", 120000000000);
+	expect_ns("1h", 3600000000000);
+	expect_ns("1.5s", 1500000000);
+	expect_ns("0.25ms", 250000);
+	expect_ns("0s", 0);
+	assert_int_equal(nt_parse_duration("40", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("ms", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration(".5s", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("5.s", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("1.2.3s", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("-5s", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("5 s", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("5sx", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("5S", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("99999999999999999999s", &ns), -ERANGE);
+	assert_int_equal(nt_parse_duration("18446744073s", &ns), -ERANGE);
+	expect_ns("18446744072s", 18446744072000000000ULL);
+}
+
+static void malformed_durations_name_option_value_and_remedy(void **state)
+{
+	(void)state;
+	refused("-m 40", "--min", "40", "needs a unit");
+	refused("-d abc", "--duration", "abc", "40ms");
+	refused("-i 5x", "--interval", "5x", "40ms");
+	refused("-i 0s", "--interval", "0s", "more than zero");
+	refused("-d 0ms", "--duration", "0ms", "more than zero");
+	refused("-d 99999999999h", "--duration", "99999999999h", "too long");
+	assert_int_equal(good("-m 0ms").min_ns, 0);
+}
+
+static void options_that_contradict_each_other_are_refused(void **state)
+{
+	(void)state;
+	refused("-p 1 -n x", "--pid", "--name", "one of them");
+	refused("-p 1 -c /x", "--pid", "--cgroup", "one of them");
+	refused("-n x -c /x", "--name", "--cgroup", "one of them");
+	refused("-4 -6", "--ipv4", "--ipv6", "leave both out");
+	refused("-q -v", "--quiet", "--verbose", "one of them");
+	refused("-j -o text", "--json", "--output text", "one of them");
+	assert_int_equal(good("-j -o json").output, NT_OUTPUT_JSON);
+	refused("--count 3", "--count", "3", "--interval");
+	refused("-m 1ms -m 2ms", "--min", "2ms", "once");
+	assert_int_equal(good("-m 2ms -m 2ms").min_ns, 2000000);
+}
+
+static void other_values_are_refused(void **state)
+{
+	(void)state;
+	refused("-o xml", "--output", "xml", "json");
+	refused("--hooks fentry", "--hooks", "fentry", "tracepoint");
+	refused("-n 0123456789abcdef", "--name", "0123456789abcdef", "15");
+	assert_string_equal(good("-n 0123456789abcde").name, "0123456789abcde");
+	refused("-c system.slice", "--cgroup", "system.slice", "/");
+	refused("--btf /no/such/file", "--btf", "/no/such/file", "No such file");
+	refused("-i 1s --count 0", "--count", "0", "1 or more");
+}
+
+static void unknown_options_and_abbreviations_are_refused(void **state)
+{
+	(void)state;
+	refused("--foo", "--foo", "", "--help");
+	refused("-x", "-x", "", "--help");
+	refused("-ax", "-x", "", "--help");
+	refused("--inter 5s", "--inter", "", "--help");
+	refused("--pid", "--pid", "", "needs a value");
+	refused("-p", "-p", "", "needs a value");
+	refused("--json=yes", "--json", "", "takes no value");
+	refused("-- -p", "", "-p", "check");
+}
+
+static void a_value_with_control_characters_is_shown_escaped(void **state)
+{
+	(void)state;
+	refused("-p 1\n2", "--pid", "1\\x0a2", "4242");
+	refused("-o \033[2J", "--output", "\\x1b[2J", "json");
+	refused("\033x", "", "\\x1bx", "check");
+	refused("--f\noo", "--f\\x0aoo", "", "--help");
+}
+
+static void calls_do_not_know_of_each_other(void **state)
+{
+	(void)state;
+	good("-p 5 -a 3");
+	assert_int_equal(good("-p 6").n_pids, 1);
+	assert_false(good("").all_holds);
+}
+
+static void help_fits_80_columns_and_names_every_option(void **state)
+{
+	static const char *const options[] = {"-p, --pid",  "-n, --name",     "-c, --cgroup",	"-P, --port",
+					      "--localport", "--remoteport",   "-4, --ipv4",	"-6, --ipv6",
+					      "-m, --min",   "-i, --interval", "--count",	"-d, --duration",
+					      "--all-holds", "-U, --stacks",   "-o, --output",	"-j, --json",
+					      "-w, --wide",  "--hooks",	       "--btf",		"-q, --quiet",
+					      "--verbose",   "-h, --help",     "--version",	"--json-schema"};
+	char *text = NULL, *line, *rest;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	(void)state;
+	nt_options_help(out);
+	fclose(out);
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (!strstr(text, options[i]))
+			fail_msg("help does not name %s", options[i]);
+	rest = text;
+	while ((line = strsep(&rest, "\n")))
+		if (strlen(line) > 80)
+			fail_msg("more than 80 columns: %s", line);
+	free(text);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(without_options_it_traces_everything),
+	cmocka_unit_test(every_option_sets_what_it_says),
+	cmocka_unit_test(short_options_can_be_joined),
+	cmocka_unit_test(the_bcc_habit_works),
+	cmocka_unit_test(commands_are_told_from_words_that_are_none),
+	cmocka_unit_test(pids_and_ports_are_taken_to_the_letter),
+	cmocka_unit_test(durations_take_a_unit),
+	cmocka_unit_test(malformed_durations_name_option_value_and_remedy),
+	cmocka_unit_test(options_that_contradict_each_other_are_refused),
+	cmocka_unit_test(other_values_are_refused),
+	cmocka_unit_test(unknown_options_and_abbreviations_are_refused),
+	cmocka_unit_test(a_value_with_control_characters_is_shown_escaped),
+	cmocka_unit_test(calls_do_not_know_of_each_other),
+	cmocka_unit_test(help_fits_80_columns_and_names_every_option),
+};
+
+UNIT_MAIN(tests)
