@@ -53,10 +53,11 @@ struct writer {
 static __always_inline bool family_wanted(const struct tcp *t, const bool trusted)
 {
 	u16 family = SK(t, __sk_common.skc_family);
+	const struct sock *sk = t->sk;
 	struct in6_addr addr;
 
 	if (family == AF_INET6) {
-		BPF_CORE_READ_INTO(&addr, t->sk, __sk_common.skc_v6_daddr);
+		BPF_CORE_READ_INTO(&addr, sk, __sk_common.skc_v6_daddr);
 		if (v4_mapped(&addr))
 			family = AF_INET;
 	}

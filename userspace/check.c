@@ -28,7 +28,7 @@ static void print_table(struct nt_kernel *kernel)
 {
 	char status[160];
 
-	printf("%-10s %-24s %-10s %-9s %s\n", "FAMILY", "HOOK", "KIND", "OFFERED", "WITHOUT IT, NO");
+	printf("%-10s %-24s %-10s %-9s %s\n", "FAMILY", "HOOK", "KIND", "OFFERED", "LOST WITHOUT IT");
 	for (size_t f = 0; f < N_FAMILIES; f++) {
 		for (size_t i = 0; i < nt_n_hooks; i++) {
 			const struct nt_hook *hook = &nt_hooks[i];

@@ -303,9 +303,11 @@ void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t si
 		break;
 	case EPERM:
 	case EACCES:
-		snprintf(text, size, "refused by the kernel (%s%s%s)",
-			 k->lockdown[0] ? "lockdown is " : "its configuration or a security policy",
-			 k->lockdown, k->lockdown[0] ? "" : " forbids it");
+		if (k->lockdown[0] && strcmp(k->lockdown, "none"))
+			snprintf(text, size, "refused by the kernel (lockdown is %s)", k->lockdown);
+		else
+			snprintf(text, size, "refused by the kernel (its configuration or a security "
+				 "policy)");
 		break;
 	case 524: /* ENOTSUPP, which libc does not know */
 	case EINVAL:

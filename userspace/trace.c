@@ -237,7 +237,7 @@ static void print_start(const struct trace *trace)
 		 tracer->why, tracer->why[0] ? ")" : "");
 	for (size_t i = 0; i < nt_n_hooks; i++)
 		if (tracer->missing[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE)
-			complain("%s %s is missing: without it, no %s", nt_attach_name(nt_hooks[i].how),
+			complain("%s %s is missing; lost with it: %s", nt_attach_name(nt_hooks[i].how),
 				 nt_hooks[i].target, nt_hooks[i].part);
 }
 

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command: how it starts and ends, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+from harness import IN_GUEST, NAGLETRACE, SCHEMA, Lab, Tracer, run, stalled_rounds
+
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
+                "--bounding-set=-all")
+#: The kernel's BTF out of sight, in a mount namespace of its own.
+WITHOUT_BTF = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
+               'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh")
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert done.returncode == code, done
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("nagletrace: ")
+    for word in words:
+        assert word in lines[0], (word, lines[0])
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+# ---- how it ends ----
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_the_closing_report(how: signal.Signals) -> None:
+    with Tracer() as tracer:
+        tracer.stop(how)
+    assert tracer.closing()["stalls"] >= 0
+
+
+def test_a_duration_ends_it() -> None:
+    began = time.monotonic()
+    with Tracer("-d", "300ms") as tracer:
+        tracer.wait()
+    assert 0.3 <= time.monotonic() - began < 3
+    assert tracer.closing()["span_us"] >= 300_000
+
+
+@pytest.mark.guest
+def test_the_end_of_the_process_ends_it_with_the_closing_report() -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    with Tracer("-p", str(process.pid)) as tracer:
+        process.kill()
+        process.wait()
+        tracer.wait()
+    assert tracer.closing()["stalls"] == 0
+    assert "ended" in tracer.errors.text()
+
+
+def test_of_two_processes_the_last_one_ends_it() -> None:
+    first, second = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])
+    with Tracer("-p", f"{first.pid},{second.pid}") as tracer:
+        first.kill()
+        first.wait()
+        with pytest.raises(subprocess.TimeoutExpired):
+            tracer.process.wait(0.3)
+        second.kill()
+        second.wait()
+        tracer.wait()
+
+
+def test_a_closed_stdout_ends_it_quietly() -> None:
+    with Lab("write-write-read", "--rounds", "10") as lab:
+        process = subprocess.Popen([str(NAGLETRACE), "-p", str(lab.client), "-j"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        assert process.stderr and process.stdout
+        while "ready" not in process.stderr.readline():
+            pass
+        process.stdout.close()
+        lab.play()
+        assert process.wait(10) == 0
+        assert "cannot" not in process.stderr.read()
+        process.stderr.close()
+
+
+def test_a_full_disk_is_told() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([str(NAGLETRACE), "-d", "200ms"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=10)
+    assert done.returncode == 1
+    assert "cannot write the output: No space left on device" in done.stderr
+
+
+def our_programs() -> set[int]:
+    shown = subprocess.run(["bpftool", "--json", "prog", "show"], capture_output=True, text=True, check=True,
+                           env={**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"})
+    return {p["id"] for p in json.loads(shown.stdout) if p.get("name", "").startswith(("on_tcp_probe", "fexit_tcp_wri",
+                                                                                      "kretprobe_tcp_"))}
+
+
+@pytest.mark.guest
+def test_killed_it_leaves_nothing_attached() -> None:
+    before = our_programs()
+    with Tracer() as tracer:
+        assert our_programs() - before
+        tracer.process.kill()
+        tracer.process.wait()
+    deadline = time.monotonic() + 10
+    while our_programs() - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert our_programs() == before
+
+
+# ---- what it says ----
+
+
+@pytest.mark.guest
+def test_the_first_line_says_what_traces(hooks: str) -> None:
+    with Tracer() as tracer:
+        tracer.stop()
+    start = tracer.records("start")
+    assert len(start) == 1
+    assert start[0]["schema"] == 1
+    assert start[0]["kernel"] == os.uname().release
+    assert hooks == "auto" or start[0]["hooks"] == hooks
+    assert f"{start[0]['hooks']} hooks" in tracer.errors.text()
+
+
+def test_intervals_give_reports_and_a_count_ends_them() -> None:
+    with Lab("write-write-read", "--rounds", "15") as lab:
+        with Tracer("-p", str(lab.client), "-i", "250ms", "--count", "3") as tracer:
+            result = lab.play()
+            tracer.wait()
+    reports = tracer.records("report")
+    assert [r["closing"] for r in reports] == [False] * (len(reports) - 1) + [True]
+    assert len(reports) <= 4
+    assert reports[-1]["stalls"] == len(tracer.stalls()) == len(stalled_rounds(result))
+    assert sum(r["stalls"] for r in reports[:-1]) <= reports[-1]["stalls"]
+    for report in reports[:-1]:
+        assert 200_000 <= report["span_us"] <= 600_000
+
+
+def test_the_bcc_habit_counts_seconds() -> None:
+    with Tracer("0.2", "2") as tracer:
+        tracer.wait()
+    assert [r["closing"] for r in tracer.records("report")] == [False, False, True]
+
+
+@pytest.mark.guest
+def test_a_stall_is_told_within_100_ms_of_its_end() -> None:
+    with Lab("write-write-read", "--rounds", "8") as lab, Tracer("-p", str(lab.client)) as tracer:
+        lab.play()
+        tracer.wait()
+        offset = time.time() - time.monotonic()
+        arrivals = tracer.arrivals("stall")
+    assert len(arrivals) >= 5
+    for at, stall in arrivals:
+        date, fraction = stall["time"].rstrip("Z").split(".")
+        ended = time.mktime(time.strptime(date, "%Y-%m-%dT%H:%M:%S")) - time.timezone + float("0." + fraction)
+        assert at + offset - ended < (0.5 if IN_GUEST else 0.1)
+
+
+def test_the_schema_is_a_schema_and_the_program_prints_it() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert json.loads(run("--json-schema").stdout) == SCHEMA
+
+
+def test_the_schema_refuses_what_is_no_record() -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    with Lab("write-write-read", "--rounds", "4") as lab, Tracer("-p", str(lab.client)) as tracer:
+        lab.play()
+        tracer.wait()
+    stall = tracer.stalls()[0]
+    for change in ({"hold": None}, {"pid": None}, {"cause": "nagle"}, {"comm": "a\nb"}, {"unknown": 1},
+                   {"side": "receiver"}, {"duration_us": -1}, {"local": "here"}):
+        assert not validator.is_valid({**stall, **change}), change
+    for key in ("time", "side", "cause", "evidence", "hold", "local", "excess_us"):
+        assert not validator.is_valid({k: v for k, v in stall.items() if k != key}), key
+
+
+def test_version_and_help() -> None:
+    assert re.fullmatch(r"nagletrace \d+\.\d+\.\d+\n", run("--version").stdout)
+    done = run("--help")
+    assert done.returncode == 0 and "--all-holds" in done.stdout
+
+
+def test_a_process_name_with_any_bytes_breaks_nothing() -> None:
+    name = b"a\n\x1b[2J\xff"
+    script = ("import ctypes, socket, time, sys; "
+              f"ctypes.CDLL(None).prctl(15, ctypes.c_char_p({name!r})); "
+              "l = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(l.getsockname()); "
+              "s, _ = l.accept(); sys.stdin.readline()\n"
+              "for i in range(4):\n"
+              "    c.send(b'1' * 6); c.send(b'2' * 7); n = 0\n"
+              "    while n < 13: n += len(s.recv(99))\n"
+              "    s.send(b'x' * 13); c.recv(99)\n")
+    process = subprocess.Popen(["/usr/bin/python3", "-c", script], stdin=subprocess.PIPE)
+    with Tracer("-p", str(process.pid)) as as_json, Tracer("-p", str(process.pid), text=True) as as_text:
+        process.communicate(b"\n")
+        as_json.wait()
+        as_text.wait()
+    stalls = as_json.stalls()
+    assert stalls and {s["comm"] for s in stalls} == {"a\\x0a\\x1b[2J\\xff"}
+    assert "\x1b" not in as_text.lines.text()
+
+
+# ---- what it refuses ----
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["-p", "12x"], ["--pid", "12x"]),
+    (["-m", "40"], ["--min", "40", "unit"]),
+    (["-P", "70000"], ["--port", "70000", "65535"]),
+    (["-4", "-6"], ["--ipv4", "--ipv6"]),
+    (["-p", "1", "-n", "x"], ["--pid", "--name"]),
+    (["--nonsense"], ["--nonsense", "--help"]),
+    (["-c", "/no/such/cgroup"], ["--cgroup", "/no/such/cgroup"]),
+    (["--btf", "/no/such/file"], ["--btf", "/no/such/file"]),
+])
+def test_bad_usage_is_one_line_and_exit_code_2(arguments: list[str], words: list[str]) -> None:
+    assert_one_line(run(*arguments), 2, *words)
+
+
+@pytest.mark.guest
+def test_an_unknown_pid_is_refused() -> None:
+    pid = str(dead_pid())
+    assert_one_line(run("-p", pid), 2, "--pid", pid, "no such process")
+
+
+def test_a_thread_is_told_from_a_process() -> None:
+    with Lab("write-write-read", "--threads", "2") as lab:
+        threads = [int(t) for t in os.listdir(f"/proc/{lab.client}/task") if int(t) != lab.client]
+        if not threads:
+            pytest.skip("the lab starts its threads later")
+        assert_one_line(run("-p", str(threads[0])), 2, "--pid", f"a thread of process {lab.client}")
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("command", [["-d", "1s"], ["check"]])
+def test_without_privilege_the_missing_capabilities_are_named(command: list[str]) -> None:
+    assert_one_line(run(*command, prefix=UNPRIVILEGED), 4, "CAP_BPF and CAP_PERFMON")
+
+
+def test_with_one_capability_the_other_is_named() -> None:
+    only = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf",
+            "--ambient-caps=-all,+bpf")
+    assert_one_line(run("-d", "1s", prefix=only), 4, "CAP_PERFMON missing")
+
+
+def test_the_two_capabilities_suffice() -> None:
+    both = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf,+perfmon",
+            "--ambient-caps=-all,+bpf,+perfmon")
+    with Lab("write-write-read") as lab, Tracer("-n", "lab-client", prefix=both) as tracer:
+        result = lab.play()
+        tracer.stop()
+    assert len(tracer.stalls()) == len(stalled_rounds(result)) > 0
+
+
+def test_without_btf_it_says_what_to_give() -> None:
+    done = run("-d", "1s", prefix=WITHOUT_BTF)
+    assert_one_line(done, 3, "BTF", "--btf FILE", os.uname().release)
+    assert run("check", prefix=WITHOUT_BTF).returncode == 3
+
+
+def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> None:
+    btf = tmp_path / "vmlinux.btf"
+    btf.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
+    with Lab("write-write-read", "--rounds", "8") as lab:
+        with Tracer("-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1], "--btf", str(btf),
+                    prefix=WITHOUT_BTF) as tracer:
+            result = lab.play()
+            tracer.stop()
+    assert len(tracer.stalls()) == len(stalled_rounds(result)) > 0
+
+
+@pytest.mark.skipif(not IN_GUEST, reason="lockdown cannot be lifted again: only in a guest, as the last test")
+@pytest.mark.guest
+def test_zz_lockdown_confidentiality_is_told() -> None:
+    path = Path("/sys/kernel/security/lockdown")
+    if not path.exists():
+        pytest.skip("this kernel has no lockdown")
+    path.write_text("confidentiality")
+    assert_one_line(run("-d", "1s"), 3, "lockdown", "confidentiality", "lockdown=integrity")
+
+
+# ---- hooks ----
+
+
+@pytest.mark.guest
+def test_check_says_what_would_be_used(hooks: str) -> None:
+    arguments = [] if hooks == "auto" else ["--hooks", hooks]
+    done = run("check", *arguments)
+    assert done.returncode == 0
+    table = json.loads(run("check", "--json", *arguments).stdout)
+    assert table["hooks"] in ("function", "kprobe", "tracepoint")
+    required = [h for h in table["table"] if h["family"] == table["hooks"] and h["required"]]
+    assert required and all(h["offered"] for h in required)
+    assert "would be used" in done.stdout
+    with Tracer() as tracer:
+        tracer.stop()
+    assert tracer.records("start")[0]["hooks"] == table["hooks"]
+
+
+def test_hooks_that_the_kernel_refuses_are_exit_code_3() -> None:
+    table = json.loads(run("check", "--json").stdout)
+    if table["hooks"] != "tracepoint":
+        pytest.skip("this kernel takes function hooks")
+    for family in ("function", "kprobe"):
+        assert_one_line(run("--hooks", family, "-d", "1s"), 3, f"--hooks {family}", "nagletrace check")
+
+
+OPTIONAL = {"tracepoint": ["tcp_sendmsg_locked", "timer_start", "sock_send_length", "inet_sock_set_state"],
+            "function": ["tcp_sendmsg_locked", "tcp_delack_timer_handler", "tcp_probe", "tcp_write_wakeup"],
+            "kprobe": ["tcp_sendmsg_locked", "tcp_delack_timer_handler", "tcp_probe", "tcp_write_wakeup"]}
+
+
+@pytest.mark.guest
+def test_a_missing_hook_costs_its_part_and_is_said(hooks: str) -> None:
+    family = json.loads(run("check", "--json").stdout)["hooks"] if hooks == "auto" else hooks
+    for hook in OPTIONAL[family]:
+        missing = {"NAGLETRACE_WITHOUT_HOOKS": hook}
+        with Lab("write-write-read", "--rounds", "6") as lab:
+            with Tracer("-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1],
+                        environment=missing) as tracer:
+                result = lab.play()
+                tracer.stop()
+        said = tracer.records("start")[0]["missing_hooks"]
+        if hook == "tcp_sendmsg_locked" and family != "tracepoint":
+            assert said == []  # tcp_sendmsg takes its place
+        else:
+            assert hook in said and f"{hook} is missing" in tracer.errors.text()
+        stalls = tracer.stalls()
+        assert len(stalls) == len(stalled_rounds(result)) > 0, hook
+        assert {s["pid"] for s in stalls} == {lab.client}, hook
+
+
+def test_without_a_required_hook_the_family_is_refused() -> None:
+    without = {"NAGLETRACE_WITHOUT_HOOKS": "tcp_probe,timer_expire_entry"}
+    done = run("--hooks", "tracepoint", "-d", "1s", environment=without)
+    assert_one_line(done, 3, "--hooks tracepoint")
+    assert run("check", "--hooks", "tracepoint", environment=without).returncode == 3

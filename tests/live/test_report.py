@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a person reads: the lines of stalls, the report, call stacks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from harness import Lab, Tracer, stalled_rounds, trace
+
+
+def text_of(lab: Lab, *arguments: str) -> tuple[dict, str, str]:
+    with Tracer("-p", str(lab.client), *arguments, text=True) as tracer:
+        result = lab.play()
+        tracer.wait()
+    return result, tracer.lines.text(), tracer.errors.text()
+
+
+def test_the_report_names_process_connection_cause_and_fix() -> None:
+    with Lab("write-write-read", "--rounds", "8") as lab:
+        result, text, _ = text_of(lab)
+        connection = lab.ready["connections"][0]
+        pids = lab.client, lab.server
+    stalls = len(stalled_rounds(result))
+    assert f"nagletrace: {stalls} stalls in " in text
+    assert f"lab-client[{pids[0]}]  {connection['client']} → {connection['server']}" in text
+    assert "write 6 B (sent), write 7 B (held), waits for the reply" in text
+    flowing = " ".join(text.split())
+    assert f"lab-server[{pids[1]}], in interactive mode, delays that ACK until its timer fires" in flowing
+    assert "seen at both ends" in flowing
+    assert "writev" in flowing and "TCP_NODELAY" in flowing
+    assert "0 lost" in flowing
+    for line in text.splitlines():
+        assert len(line) <= 80, line
+
+
+def test_each_stall_is_a_line_unless_reports_are_asked_for() -> None:
+    line = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} lab-client\[\d+\] +send +4\d\.\d ms +7 :\d+ → 127\.0\.0\.1:\d+$", re.M)
+    with Lab("write-write-read", "--rounds", "8") as lab:
+        result, text, _ = text_of(lab)
+    assert len(line.findall(text)) == len(stalled_rounds(result)) > 0
+    with Lab("write-write-read", "--rounds", "8") as lab:
+        _, text, _ = text_of(lab, "-i", "10s")
+    assert line.findall(text) == []
+
+
+def test_wide_shows_both_addresses_in_full() -> None:
+    with Lab("write-write-read", "-6", "--rounds", "5") as lab:
+        connection = lab.ready["connections"][0]
+        _, text, _ = text_of(lab, "--wide")
+    assert re.search(rf"{re.escape(connection['client'])} → {re.escape(connection['server'])}", text)
+    assert "write_write_read" in text and "seen" in text
+
+
+def test_without_a_stall_it_says_so_and_what_was_looked_at() -> None:
+    with Lab("echo") as lab:
+        _, text, _ = text_of(lab)
+    assert "nagletrace: no stall in " in text
+    assert re.search(r"looked at 10 writes, 0 holds, ", " ".join(text.split()))
+
+
+def test_a_receiver_is_told_what_it_can_do() -> None:
+    with Lab("write-write-read", "--rounds", "6") as lab:
+        with Tracer("-p", str(lab.server), text=True) as tracer:
+            lab.play()
+            tracer.wait()
+    flowing = " ".join(tracer.lines.text().split())
+    assert "(receiver)" in flowing and "TCP_QUICKACK" in flowing and "quickack 1" in flowing
+
+
+def test_quiet_leaves_ready_only() -> None:
+    with Tracer("-q", "-d", "100ms", text=True) as tracer:
+        tracer.wait()
+    assert tracer.errors.text() == "nagletrace: ready"
+
+
+def test_nothing_is_said_of_connections_that_do_not_stall() -> None:
+    with Lab("write-write-read", "--nodelay", "--rounds", "200") as lab, Tracer("-p", str(lab.client)) as tracer:
+        lab.play()
+        tracer.wait()
+    kinds = [record["type"] for _, record in tracer._records()]
+    assert kinds == ["start", "report"]
+
+
+@pytest.mark.guest
+def test_stacks_name_the_call_that_made_the_held_write() -> None:
+    with Lab("write-write-read", "--rounds", "6", "--linger", "2s") as lab:
+        result, tracer = trace_while_it_lives(lab)
+    stalls = tracer.stalls()
+    assert len(stalls) == len(stalled_rounds(result)) > 0
+    for stall in stalls:
+        modules = [f.get("module", "") for f in stall["stack"]]
+        symbols = [f.get("symbol", "") for f in stall["stack"]]
+        assert any("libc" in m for m in modules), stall["stack"]
+        assert any(m.endswith("nagle-lab") for m in modules), stall["stack"]
+        assert any(re.fullmatch(r"(__)?(libc_)?(write|send|sendto|sendmsg|writev)(64)?(_nocancel)?", s) for s in symbols)
+    # the held write is always made at the same place: one stack, named once
+    assert len({str(s["stack"]) for s in stalls}) == 1
+
+
+def trace_while_it_lives(lab: Lab) -> tuple[dict, Tracer]:
+    return trace(lab, "-p", str(lab.client), "--stacks")
+
+
+def test_stacks_stand_in_the_text_report() -> None:
+    with Lab("write-write-read", "--rounds", "6", "--linger", "2s") as lab:
+        _, text, _ = text_of(lab, "--stacks")
+    assert re.search(r"where +\S+ ← ", text)

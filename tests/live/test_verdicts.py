@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The verdict against the application's clock: every stall it felt is reported, and none that it did not."""
+
+from __future__ import annotations
+
+import pytest
+from harness import Lab, assert_durations_match, stalled_rounds, trace
+
+pytestmark = pytest.mark.guest
+
+PATHS = [(over, family) for over in ("loopback", "veth") for family in ("-4", "-6")]
+
+
+@pytest.mark.parametrize("over,family", PATHS)
+@pytest.mark.parametrize("scenario", ["write-write-read", "header-body"])
+def test_every_stalled_round_is_reported_with_its_duration(scenario: str, over: str, family: str) -> None:
+    with Lab(scenario, "--over", over, family, "--rounds", "8", "--interval", "20ms") as lab:
+        result, tracer = trace(lab, "-p", str(lab.client))
+    rounds = stalled_rounds(result)
+    assert len(rounds) >= 6, "the lab did not stall; there is nothing to find"
+    stalls = tracer.stalls()
+    assert_durations_match(rounds, stalls)
+    for stall in stalls:
+        assert stall["cause"] == "nagle_delayed_ack"
+        assert stall["side"] == "sender" and stall["pid"] == lab.client
+        assert stall["evidence"] == "seen"
+        assert stall["hold"]["reason"] == "nagle" and stall["hold"]["release"] == "ack"
+        assert stall["hold"]["bytes"] == (7 if scenario == "write-write-read" else 512)
+        assert stall["hold"]["in_flight_bytes"] == (6 if scenario == "write-write-read" else 512)
+        assert stall["hold"]["writes"] == 1
+        assert stall["peer"]["pid"] == lab.server
+        assert stall["peer"]["end"] == "timer"
+        assert stall["local"] == result_address(lab, "client")
+        assert stall["remote"] == result_address(lab, "server")
+        assert stall["family"] == int(family[1])
+        assert stall["options"]["nodelay"] is False
+        assert stall["netns"] == lab.ready["client"]["netns"]
+
+
+def result_address(lab: Lab, end: str) -> str:
+    return lab.ready["connections"][0][end]
+
+
+@pytest.mark.parametrize("over,family", PATHS)
+def test_echo_rules_nagle_out(over: str, family: str) -> None:
+    """One write a round leaves nothing in flight: no hold by Nagle, no stall; the ACKs ride on the answers."""
+    with Lab("echo", "--over", over, family) as lab:
+        _, tracer = trace(lab, "-p", f"{lab.client},{lab.server}")
+    closing = tracer.closing()
+    assert tracer.stalls() == []
+    assert closing["stalls"] == 0
+    assert closing["totals"]["holds"]["nagle"] == 0
+    assert closing["totals"]["writes"] == 20
+
+
+FIXES = [
+    ("write-write-read", ["--nodelay"]),
+    ("write-write-read", ["--coalesce"]),
+    ("write-write-read", ["--writev"]),
+    ("write-write-read", ["--msg-more"]),
+    ("header-body", ["--nodelay"]),
+    ("header-body", ["--writev"]),
+    ("header-body", ["--quickack"]),
+    ("header-body", ["--no-reply"]),
+    ("header-body", ["--one-part"]),
+    ("header-body", ["--sizes", "1448,1448,1448", "--over", "veth"]),
+    ("header-body", ["--quickack-route", "--over", "veth"]),
+    ("length-data", ["--nodelay"]),
+    ("length-data", ["--writev"]),
+]
+
+
+@pytest.mark.parametrize("scenario,fix", FIXES, ids=[f"{s} {' '.join(f)}" for s, f in FIXES])
+def test_with_the_fix_nothing_is_reported(scenario: str, fix: list[str]) -> None:
+    with Lab(scenario, "--rounds", "8", "--interval", "20ms", *fix) as lab:
+        result, tracer = trace(lab, "-p", f"{lab.client},{lab.server}")
+    assert stalled_rounds(result) == []
+    assert tracer.stalls() == []
+    assert tracer.closing()["stalls"] == 0
+
+
+@pytest.mark.parametrize("over", ["loopback", "veth"])
+def test_where_each_side_stalls_the_other_both_are_reported(over: str) -> None:
+    """length-data, answered the same way: of each round one process sees one stall from either side."""
+    with Lab("length-data", "--over", over, "--rounds", "8") as lab:
+        result, tracer = trace(lab, "-p", str(lab.client))
+    rounds = stalled_rounds(result)
+    by_side: dict[str, list[dict]] = {"sender": [], "receiver": []}
+    for stall in tracer.stalls():
+        assert stall["pid"] == lab.client
+        by_side[stall["side"]].append(stall)
+    # a round of two stalls takes 80 ms; the first ones have one, as one end is in quick-ACK mode still
+    expected = sum(round(r["latency_us"] / 42_000) for r in rounds)
+    assert len(by_side["sender"]) + len(by_side["receiver"]) == expected
+    assert len(by_side["sender"]) >= 5 and len(by_side["receiver"]) >= 5
+    for stall in by_side["sender"]:
+        assert stall["hold"]["bytes"] == 100 and stall["peer"]["pid"] == lab.server
+    for stall in by_side["receiver"]:
+        assert stall["pending_ack"]["end"] == "timer" and stall["pending_ack"]["bytes"] == 4
+        assert stall["peer"]["pid"] == lab.server and stall["peer"]["hold"]["reason"] == "nagle"
+        assert stall["peer"]["hold"]["bytes"] == 100
+
+
+def test_a_reply_of_several_segments_has_its_tail_held() -> None:
+    with Lab("reply-tail", "--over", "veth", "--rounds", "8") as lab:
+        result, tracer = trace(lab, "-p", str(lab.server))
+    rounds, stalls = stalled_rounds(result), tracer.stalls()
+    assert rounds, "the lab did not stall"
+    assert_durations_match(rounds, stalls)
+    for stall in stalls:
+        assert stall["side"] == "sender" and stall["pid"] == lab.server
+        assert stall["pattern"] == "reply_tail"
+
+
+@pytest.mark.parametrize("how,reason", [([], "cork"), (["--msg-more"], "msg_more")])
+def test_a_cork_that_is_forgotten_ends_at_its_ceiling(how: list[str], reason: str) -> None:
+    with Lab("cork-forgotten", "--rounds", "3", *how) as lab:
+        result, tracer = trace(lab, "-p", str(lab.client))
+    stalls = tracer.stalls()
+    rounds = [r for r in result["rounds"] if r["latency_us"] > 150_000]
+    assert rounds, "the lab's cork held nothing"
+    assert_durations_match(rounds, stalls)
+    for stall in stalls:
+        assert stall["cause"] == "cork_ceiling" and stall["pattern"] == "cork_ceiling"
+        assert stall["hold"]["reason"] == reason and stall["hold"]["release"] == "timer"
+        assert stall["evidence"] == "seen" and "peer" not in stall
+
+
+def test_bulk_and_one_way_streams_are_never_accused() -> None:
+    for scenario in ("bulk", "one-way"):
+        with Lab(scenario, "--over", "veth") as lab:
+            _, tracer = trace(lab, "-p", f"{lab.client},{lab.server}")
+        assert tracer.stalls() == [], scenario
+
+
+def test_the_delayed_acks_that_the_timer_ended_are_as_many_as_the_kernel_counts() -> None:
+    with Lab("write-write-read", "--over", "veth", "--rounds", "10") as lab:
+        result, tracer = trace(lab, "-p", str(lab.server))
+    counted = result["server"]["counters"]["TcpExtDelayedACKs"]
+    assert counted >= 8
+    assert tracer.closing()["totals"]["delayed_acks"]["timer"] == counted
+
+
+def test_holds_that_are_no_stall_are_shown_on_demand_only() -> None:
+    with Lab("header-body", "--quickack", "--rounds", "8", "--interval", "20ms") as lab:
+        _, tracer = trace(lab, "-p", str(lab.client), "--all-holds", "--min", "0ms")
+    holds = [h for h in tracer.records("hold") if h["hold"]["reason"] == "nagle"]
+    assert tracer.stalls() == []
+    assert len(holds) == tracer.closing()["totals"]["holds"]["nagle"] > 0
+    for hold in holds:
+        assert hold["hold"]["release"] == "ack" and hold["pattern"] == "ack_clocked"

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Whose stalls are reported: the sockets of the processes asked for, however they came by them, and no other's."""
+
+from __future__ import annotations
+
+import pytest
+from harness import Lab, Tracer, assert_durations_match, stalled_rounds, trace
+
+pytestmark = pytest.mark.guest
+
+
+def test_a_receiver_alone_gets_its_own_side_of_each_stall() -> None:
+    with Lab("write-write-read", "--rounds", "8") as lab:
+        result, tracer = trace(lab, "-p", str(lab.server))
+    stalls = tracer.stalls()
+    assert_durations_match(stalled_rounds(result), stalls)
+    for stall in stalls:
+        assert stall["side"] == "receiver" and stall["pid"] == lab.server
+        assert stall["pending_ack"]["end"] == "timer"
+        assert stall["peer"]["pid"] == lab.client and stall["peer"]["hold"]["bytes"] == 7
+
+
+def test_other_processes_are_left_out() -> None:
+    with Lab("write-write-read", "--rounds", "20") as other, Lab("echo", "--rounds", "20") as lab:
+        with Tracer("-p", str(lab.client)) as tracer:
+            other.go()
+            lab.go()
+            assert stalled_rounds(other.result())
+            lab.result()
+            tracer.wait()  # the process has ended
+    assert tracer.stalls() == []
+    assert tracer.closing()["stalls"] == 0
+    assert tracer.closing()["totals"]["writes"] == 20
+
+
+def test_without_a_process_the_whole_host_is_seen_across_namespaces() -> None:
+    with Lab("write-write-read", "--over", "veth") as first, Lab("write-write-read", "--over", "veth") as second:
+        with Tracer() as tracer:
+            first.go()
+            second.go()
+            results = {first.client: first.result(), second.client: second.result()}
+            tracer.stop()
+    for client, result in results.items():
+        mine = [s for s in tracer.stalls() if s["pid"] == client]
+        assert_durations_match(stalled_rounds(result), mine)
+        assert all(s["side"] == "sender" for s in mine), "one stall is one record, the sender's"
+    spaces = {lab.ready[end]["netns"] for lab in (first, second) for end in ("client", "server")}
+    assert len(spaces) == 4
+
+
+WAYS = {
+    "open before attaching": [],
+    "connected after attaching": ["--late-connect"],
+    "threads sharing a socket": ["--threads", "3"],
+    "a forked worker": ["--fork-worker"],
+    "a descriptor passed over a unix socket": ["--pass-fd"],
+    "IPv4-mapped IPv6": ["--v4-mapped"],
+    "writev of each part": ["--sendmsg"],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
+    with Lab("write-write-read", "--rounds", "8", "--linger", "500ms", *WAYS[way]) as lab:
+        pids = lab.ready["client"]["pids"]
+        target = pids[-1] if way.startswith("a descriptor") else lab.client
+        with Tracer("-p", str(target)) as tracer:
+            result = lab.play()
+            if tracer.process.poll() is None:
+                tracer.stop()
+            else:
+                tracer.wait()
+    rounds = stalled_rounds(result)
+    if way == "writev of each part":
+        return  # --sendmsg writes both parts at once; that nothing is reported is what the next line shows
+    assert rounds
+    assert_durations_match(rounds, tracer.stalls())
+    for stall in tracer.stalls():
+        assert stall["side"] == "sender" and stall["pid"] in pids
+        assert stall["family"] == 4
+
+
+def test_several_connections_are_told_apart() -> None:
+    with Lab("write-write-read", "--connections", "4", "--rounds", "6") as lab:
+        result, tracer = trace(lab, "-p", str(lab.client))
+    for i, connection in enumerate(lab.ready["connections"]):
+        rounds = [r for r in stalled_rounds(result) if r["connection"] == i]
+        assert_durations_match(rounds, [s for s in tracer.stalls() if s["local"] == connection["client"]])
+    assert len(tracer.closing()["connections"]) == 4
+
+
+def test_ports_choose_by_either_end_or_by_one() -> None:
+    with Lab("write-write-read") as lab:
+        client = lab.ready["connections"][0]["client"].rsplit(":", 1)[1]
+        server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
+        choices = {("-P", server): True, ("-P", client): True, ("-L", client): True, ("-D", server): True,
+                   ("-P", "1"): False}
+        tracers = {choice: Tracer(*choice) for choice in choices}
+        result = lab.play()
+        for tracer in tracers.values():
+            tracer.stop()
+    expected = len(stalled_rounds(result))
+    assert expected
+    for choice, wanted in choices.items():
+        assert len(tracers[choice].stalls()) == (expected if wanted else 0), choice
+        assert all(s["side"] == "sender" for s in tracers[choice].stalls())
+
+
+def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
+    with Lab("write-write-read") as lab:
+        server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
+        result, tracer = trace(lab, "-L", server)
+    assert_durations_match(stalled_rounds(result), tracer.stalls())
+    assert all(s["side"] == "receiver" for s in tracer.stalls())
+
+
+@pytest.mark.parametrize("family", ["-4", "-6"])
+def test_families_choose(family: str) -> None:
+    with Lab("write-write-read", family) as lab:
+        same, other = Tracer(family), Tracer("-6" if family == "-4" else "-4")
+        result = lab.play()
+        same.stop()
+        other.stop()
+    assert_durations_match(stalled_rounds(result), same.stalls())
+    assert other.stalls() == []
+
+
+def test_a_name_chooses_its_processes_at_either_end() -> None:
+    with Lab("write-write-read") as lab:
+        sender, receiver, nobody = Tracer("-n", "lab-client"), Tracer("-n", "lab-server"), Tracer("-n", "nobody")
+        result = lab.play()
+        for tracer in (sender, receiver, nobody):
+            tracer.stop()
+    rounds = stalled_rounds(result)
+    assert_durations_match(rounds, sender.stalls())
+    assert_durations_match(rounds, receiver.stalls())
+    assert {s["side"] for s in sender.stalls()} == {"sender"}
+    assert {s["side"] for s in receiver.stalls()} == {"receiver"}
+    assert nobody.stalls() == []
+
+
+def test_a_short_stall_is_left_out_by_min() -> None:
+    with Lab("write-write-read") as lab:
+        result, tracer = trace(lab, "-p", str(lab.client), "--min", "100ms")
+    assert stalled_rounds(result)
+    assert tracer.stalls() == []

@@ -1,0 +1,144 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the tests, part by part, and ends with counts of passed, failed and skipped.
+
+`run.py [unit] [live] [guest] [-k PATTERN]`; without a part, all of them. A part that could not run counts as
+failed: nothing passes silently.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+RESULTS = BUILD / "results"
+PARTS = ("unit", "live", "guest")
+
+
+@dataclass
+class Counts:
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def add(self, other: Counts) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+def run_unit(pattern: str | None) -> Counts:
+    """Each program under build/unit is one group of cmocka tests, built with ASan and UBSan."""
+    counts = Counts()
+    programs = sorted(p for p in (BUILD / "unit").glob("test_*") if os.access(p, os.X_OK) and p.is_file())
+    if not programs:
+        counts.failed.append("unit: no test was built")
+    for program in programs:
+        command = [str(program)] + ([f"*{pattern}*"] if pattern else [])
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        output = done.stdout + done.stderr
+        failed = sorted(set(re.findall(r"\[  FAILED  \] (\w+)", output)))
+        counts.passed += len(re.findall(r"\[       OK \]", output))
+        counts.skipped += [f"{program.name}: {name}" for name in re.findall(r"\[  SKIPPED \] (\w+)", output)]
+        counts.failed += [f"{program.name}: {name}" for name in failed]
+        if done.returncode and not failed:
+            counts.failed.append(f"{program.name}: ended with {done.returncode}")
+        if done.returncode:
+            print(output)
+    return counts
+
+
+def read_junit(path: Path, part: str) -> Counts:
+    counts = Counts()
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{part}: {case.get('name')}"
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            counts.failed.append(name)
+        elif skip is not None:
+            counts.skipped.append(f"{name}: {skip.get('message')}")
+        else:
+            counts.passed += 1
+    return counts
+
+
+def pytest_command(results: Path, pattern: str | None, arguments: list[str]) -> list[str]:
+    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/live"]
+    command += [f"--junitxml={results}", *arguments]
+    return command + (["-k", pattern] if pattern else [])
+
+
+def judge(part: str, results: Path, code: int, chosen: bool) -> Counts:
+    """The results of a pytest run; one without a single test that passed has not shown anything."""
+    if code == 5 and chosen:
+        return Counts()  # no test has that name here
+    if not results.exists():
+        return Counts(failed=[f"{part}: could not run (exit code {code})"])
+    counts = read_junit(results, part)
+    if code and not counts.failed:
+        counts.failed.append(f"{part}: ended with {code}")
+    if not counts.passed and not counts.failed and not chosen:
+        counts.failed.append(f"{part}: no test ran")
+    return counts
+
+
+def run_live(pattern: str | None) -> Counts:
+    results = RESULTS / "live.xml"
+    results.unlink(missing_ok=True)
+    code = subprocess.run(pytest_command(results, pattern, []), cwd=ROOT, timeout=1800).returncode
+    return judge("live", results, code, pattern is not None)
+
+
+def run_guest(pattern: str | None) -> Counts:
+    """The live tests again, in a guest with Debian's 6.1 kernel, by function hooks and by kprobes."""
+    counts = Counts()
+    for hooks in ("function", "kprobe"):
+        part = f"6.1 {hooks}"
+        directory = RESULTS / f"guest-6.1-{hooks}"
+        directory.mkdir(parents=True, exist_ok=True)
+        results = directory / "live.xml"
+        results.unlink(missing_ok=True)
+        command = pytest_command(results, pattern, [f"--hooks={hooks}", "-m", "guest"])
+        guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", "6.1", "--timeout", "900"]
+        code = subprocess.run([*guest, "--results", str(directory), "--", *command], cwd=ROOT).returncode
+        counts.add(judge(part, results, code, pattern is not None))
+    return counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="unit, live, guest; all by default")
+    parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
+    arguments = parser.parse_args()
+    for part in arguments.parts:
+        if part not in PARTS:
+            parser.error(f"{part}: no such part; give {', '.join(PARTS)}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    runners = {"unit": run_unit, "live": run_live, "guest": run_guest}
+    total = Counts()
+    for part in arguments.parts or PARTS:
+        print(f"==== {part}", flush=True)
+        counts = runners[part](arguments.pattern)
+        print(f"==== {part}: {counts.passed} passed, {len(counts.failed)} failed, "
+              f"{len(counts.skipped)} skipped", flush=True)
+        total.add(counts)
+    for line in total.skipped:
+        print(f"skipped  {line}")
+    for line in total.failed:
+        print(f"FAILED   {line}")
+    if not total.passed and not total.failed:
+        total.failed.append("no test ran")
+    print(f"{total.passed} passed, {len(total.failed)} failed, {len(total.skipped)} skipped")
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
