@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The life of one end's process: it does what the parent orders and answers each order. */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "lab.h"
+
+int end_be_child(pid_t parent, const char *name)
+{
+	prctl(PR_SET_NAME, name);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		return fail(-errno, "cannot set the parent-death signal: %s", strerror(errno));
+	/* The parent may have died before the request was made. */
+	return getppid() == parent ? 0 : -ESRCH;
+}
+
+int end_add_pid(struct lab_end *end, pid_t pid)
+{
+	if (end->nr_pids == LAB_MAX_PIDS)
+		return -E2BIG;
+	end->pids[end->nr_pids++] = pid;
+	return 0;
+}
+
+static int take_order(struct lab_end *end, enum lab_order_kind kind, struct lab_order *order)
+{
+	size_t got = 0;
+
+	while (got < sizeof(*order)) {
+		ssize_t n = read(end->channel, (char *)order + got, sizeof(*order) - got);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		/* The parent is gone or ends the run: it has said why. */
+		if (n <= 0)
+			return -EPIPE;
+		got += (size_t)n;
+	}
+	return order->kind == kind ? 0 : fail(-EPROTO, "order %u out of turn", order->kind);
+}
+
+static int pin(const struct lab_end *end)
+{
+	bool client = end->side == LAB_CLIENT;
+	uint64_t cpu = client ? end->plan->opt.client_cpu : end->plan->opt.server_cpu;
+	cpu_set_t set;
+
+	if (cpu == LAB_UNSET)
+		return 0;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		return fail(-errno, "--%s-cpu %llu: %s; name a CPU this process may use",
+			    client ? "client" : "server", (unsigned long long)cpu, strerror(errno));
+	return 0;
+}
+
+static int be_born(struct lab_end *end)
+{
+	int err = pin(end);
+
+	if (!err && end->plan->opt.over_veth)
+		err = net_own_namespace();
+	return err ? err : say_step(end, "born");
+}
+
+static int step_network(struct lab_end *end)
+{
+	struct lab_order order;
+	int err = take_order(end, ORDER_NETWORK, &order);
+
+	if (!err)
+		err = end->ops->network(end, (int)order.peer_pid);
+	if (!err)
+		err = handover_prepare(end);
+	if (!err && !end->is_worker)
+		err = say_up(end);
+	return err;
+}
+
+static int step_connect(struct lab_end *end)
+{
+	struct lab_order order;
+	int err = 0;
+
+	if (!end->is_worker) {
+		err = take_order(end, ORDER_CONNECT, &order);
+		if (!err)
+			err = end->ops->open(end, (uint16_t)order.port);
+	}
+	if (!err)
+		err = handover_do(end);
+	return err ? err : say_connected(end);
+}
+
+static void play(struct lab_conn *c)
+{
+	const struct lab_options *opt = &c->end->plan->opt;
+
+	for (c->round = 1; c->round <= opt->rounds; c->round++) {
+		c->err = c->end->ops->round(c);
+		if (c->err)
+			break;
+		c->played = c->round;
+		if (c->round < opt->rounds && c->end->side == LAB_CLIENT)
+			sleep_ns(opt->interval_ns);
+	}
+	/* The other end may wait for what will never come. */
+	if (c->err && c->fd >= 0)
+		shutdown(c->fd, SHUT_RDWR);
+}
+
+static void *play_thread(void *arg)
+{
+	play(arg);
+	return NULL;
+}
+
+static int play_all(struct lab_end *end)
+{
+	pthread_t thread[LAB_MAX_CONNECTIONS];
+	uint32_t started = 1;
+	int err = 0;
+
+	while (started < end->nr_conns && !err) {
+		err = -pthread_create(&thread[started], NULL, play_thread, &end->conn[started]);
+		started += !err;
+	}
+	if (!err)
+		err = say_step(end, "playing");
+	if (err)
+		return fail(err, "cannot start connection %u: %s", started, strerror(-err));
+	play(&end->conn[0]);
+	for (uint32_t i = 1; i < end->nr_conns; i++)
+		pthread_join(thread[i], NULL);
+	return 0;
+}
+
+static int check_played(struct lab_end *end)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < end->nr_conns; i++) {
+		struct lab_conn *c = &end->conn[i];
+
+		writers_stop(c);
+		if (c->err)
+			err = fail(c->err, "%s, connection %u, round %u: %s", end->ops->name, i,
+				   c->round,
+				   c->err == -ENODATA ? "the peer closed" : strerror(-c->err));
+	}
+	return err;
+}
+
+static int step_play(struct lab_end *end)
+{
+	struct lab_order order;
+	int err = take_order(end, ORDER_PLAY, &order);
+
+	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
+		err = conn_prepare(&end->conn[i], order.mss);
+	if (err)
+		return fail(err, "%s: cannot prepare the rounds: %s", end->ops->name,
+			    strerror(-err));
+	err = counters_read(&end->before);
+	if (!err)
+		err = play_all(end);
+	if (!err)
+		err = check_played(end);
+	return err ? err : say_step(end, "played");
+}
+
+static int step_finish(struct lab_end *end)
+{
+	struct lab_order order;
+	int err = take_order(end, ORDER_FINISH, &order);
+
+	return err ? err : say_report(end);
+}
+
+static int run_steps(struct lab_end *end)
+{
+	static int (*const steps[])(struct lab_end *end) = {
+		be_born, step_network, step_connect, step_play, step_finish,
+	};
+	int err = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps) && !err; i++)
+		err = steps[i](end);
+	return err;
+}
+
+int end_run(const struct lab_plan *plan, enum lab_side side, int channel)
+{
+	struct lab_end *end = calloc(1, sizeof(*end));
+	int err;
+
+	if (!end)
+		return -ENOMEM;
+	end->plan = plan;
+	end->side = side;
+	end->ops = side == LAB_CLIENT ? &client_ops : &server_ops;
+	end->channel = channel;
+	end->listener = end->passage = -1;
+	end->nr_conns = (uint32_t)plan->opt.connections;
+	end_add_pid(end, getpid());
+	for (uint32_t i = 0; i < end->nr_conns; i++) {
+		end->conn[i].end = end;
+		end->conn[i].index = i;
+		end->conn[i].fd = -1;
+		end->conn[i].log.on = plan->opt.events;
+	}
+	err = run_steps(end);
+	for (uint32_t i = 0; i < end->nr_conns; i++)
+		conn_release(&end->conn[i]);
+	free(end);
+	return err;
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * nagle-lab: both ends of a TCP experiment with a known truth.
+ *
+ * main.c       the parent: starts both ends, conducts the run, prints the lines
+ * options.c    the table of options; scenarios.c the table of scenarios
+ * end.c        the life of one end's process; client.c and server.c what differs
+ * handover.c   another process plays the client's rounds
+ * message.c    sending and reading one message in its parts
+ * net.c        namespaces, veth, addresses, sockets; measure.c, report.c what is measured and said
+ */
+#ifndef NAGLE_LAB_H
+#define NAGLE_LAB_H
+
+#include <errno.h>
+#include <limits.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+/* Not <netinet/tcp.h>: glibc's struct tcp_info ends before tcpi_bytes_sent. */
+#include <linux/tcp.h>
+
+#define LAB_MAX_PARTS 16
+#define LAB_MAX_PART_BYTES (1024 * 1024)
+#define LAB_MAX_ROUNDS 100000
+#define LAB_MAX_TOTAL_ROUNDS 200000
+#define LAB_MAX_CONNECTIONS 64
+#define LAB_MAX_THREADS 64
+#define LAB_MAX_PIDS 4
+#define LAB_UNSET UINT64_MAX
+#define LAB_USEC UINT64_C(1000)
+#define LAB_MSEC (1000 * LAB_USEC)
+#define LAB_SEC (1000 * LAB_MSEC)
+
+/* Long enough to be sure the data is held, well below the 40 ms of a delayed ACK. */
+#define LAB_HELD_NS (10 * LAB_MSEC)
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+enum lab_side {
+	LAB_CLIENT,
+	LAB_SERVER,
+	LAB_SIDES,
+};
+
+/* How the parts of a message become system calls. */
+enum lab_how {
+	HOW_UNSET = 0,
+	HOW_WRITES,
+	HOW_COALESCE,
+	HOW_WRITEV,
+	HOW_SENDMSG,
+	HOW_MSG_MORE,
+};
+
+enum lab_cork {
+	CORK_NONE = 0,
+	CORK_FORGOTTEN,
+	CORK_ROUND,
+};
+
+enum lab_handover {
+	HANDOVER_NONE = 0,
+	HANDOVER_FORK,
+	HANDOVER_PASS_FD,
+};
+
+/* bytes + segments * MSS, or what --size says. */
+struct lab_part {
+	uint32_t bytes;
+	uint32_t segments;
+	bool sized;
+};
+
+struct lab_message {
+	uint32_t nr;
+	struct lab_part part[LAB_MAX_PARTS];
+};
+
+struct lab_scenario {
+	const char *name;
+	const char *about;
+	uint64_t rounds;
+	uint64_t interval_ns;
+	uint64_t pause_ns;
+	uint64_t delay_reply_ns;
+	uint64_t size;
+	enum lab_cork cork;
+	/* The first part of each message is a length, which --agreed-length leaves out. */
+	bool length_first;
+	struct lab_message request;
+	struct lab_message reply;
+};
+
+/* Numbers are uint64_t so that one table can fill them; LAB_UNSET: the scenario decides. */
+struct lab_options {
+	uint64_t rounds, connections, threads, size, reply_bytes, mss, port, seed;
+	uint64_t interval_ns, pause_ns, delay_reply_ns, linger_ns, timeout_ns;
+	uint64_t client_cpu, server_cpu;
+	uint64_t family, over_veth, how, handover;
+	const char *cc;
+	struct lab_message sizes;
+	bool nodelay, nodelay_client, nodelay_server, nodelay_while_held, close_while_held;
+	bool quickack, quickack_off, quickack_route;
+	bool no_reply, one_part, agreed_length;
+	bool v4_mapped, own_netns, late_connect, wait, events;
+};
+
+/* What is played: the scenario with the options laid over it; fixed once both ends are forked. */
+struct lab_plan {
+	const struct lab_scenario *scenario;
+	struct lab_options opt;
+	enum lab_cork cork;
+	bool forget_more;
+	struct lab_message request;
+	struct lab_message reply;
+};
+
+enum lab_call {
+	CALL_WRITE,
+	CALL_WRITEV,
+	CALL_SENDMSG,
+	CALL_SEND,
+	CALL_READ,
+	CALL_SETSOCKOPT,
+	CALL_CLOSE,
+};
+
+struct lab_event {
+	enum lab_call call;
+	uint32_t connection;
+	uint32_t round;
+	int32_t tid;
+	int32_t flags;
+	int32_t option;
+	int32_t value;
+	int64_t bytes;
+	int64_t result;
+	uint64_t start_ns;
+	uint64_t end_ns;
+};
+
+struct lab_log {
+	bool on;
+	uint32_t nr;
+	uint32_t room;
+	struct lab_event *event;
+};
+
+struct lab_round {
+	uint64_t start_ns;
+	uint64_t end_ns;
+	bool closed;
+};
+
+/* One system call that sends: iov lies inside one buffer, part after part. */
+struct lab_send {
+	enum lab_call call;
+	const struct iovec *iov;
+	int nr;
+	int flags;
+};
+
+struct lab_writers;
+
+struct lab_conn {
+	struct lab_end *end;
+	uint32_t index;
+	int fd;
+	uint32_t round;
+	uint32_t played;
+	int err;
+	bool nodelay_now;
+	struct lab_round *rounds;
+	struct lab_log log;
+	struct lab_writers *writers;
+	char *request;
+	char *reply;
+	uint32_t request_size[LAB_MAX_PARTS];
+	uint32_t reply_size[LAB_MAX_PARTS];
+	size_t request_bytes;
+	size_t reply_bytes;
+	bool has_info;
+	struct tcp_info info;
+};
+
+#define LAB_COUNTERS 6
+
+struct lab_counters {
+	uint64_t value[LAB_COUNTERS];
+};
+
+struct lab_end;
+struct json_object;
+
+/* What differs between the two ends. */
+struct lab_side_ops {
+	const char *name;
+	int (*network)(struct lab_end *end, int peer_pid);
+	int (*open)(struct lab_end *end, uint16_t port);
+	int (*round)(struct lab_conn *c);
+};
+
+struct lab_end {
+	const struct lab_plan *plan;
+	const struct lab_side_ops *ops;
+	enum lab_side side;
+	int channel;
+	int listener;
+	uint16_t port;
+	/* Of the process that passes descriptors and of the one that gets them. */
+	int passage;
+	bool is_worker;
+	pid_t pids[LAB_MAX_PIDS];
+	uint32_t nr_pids;
+	struct lab_counters before;
+	uint32_t nr_conns;
+	struct lab_conn conn[LAB_MAX_CONNECTIONS];
+};
+
+/* What the parent tells an end; an end answers each with one line of JSON. */
+enum lab_order_kind {
+	ORDER_NETWORK = 1,
+	ORDER_CONNECT,
+	ORDER_PLAY,
+	ORDER_FINISH,
+};
+
+struct lab_order {
+	uint32_t kind;
+	uint32_t peer_pid;
+	uint32_t port;
+	uint32_t mss;
+};
+
+/* options.c: 0, 1 when --help or --list was served, or -EINVAL after a line on stderr. */
+int options_parse(int argc, char **argv, struct lab_plan *plan);
+
+/* scenarios.c */
+const struct lab_scenario *scenario_find(const char *name);
+void scenario_list(void);
+int plan_resolve(struct lab_plan *plan);
+size_t message_sizes(const struct lab_message *m, uint64_t size, uint32_t mss, uint32_t *out);
+
+/* end.c, client.c, server.c, handover.c */
+extern const struct lab_side_ops client_ops;
+extern const struct lab_side_ops server_ops;
+int end_run(const struct lab_plan *plan, enum lab_side side, int channel);
+int end_be_child(pid_t parent, const char *name);
+int end_add_pid(struct lab_end *end, pid_t pid);
+int handover_prepare(struct lab_end *end);
+int handover_do(struct lab_end *end);
+
+/* message.c */
+int conn_prepare(struct lab_conn *c, uint32_t mss);
+void conn_release(struct lab_conn *c);
+int conn_setsockopt(struct lab_conn *c, int option, int value);
+int conn_setsockopt_cc(struct lab_conn *c);
+int conn_close(struct lab_conn *c);
+int message_send(struct lab_conn *c, enum lab_side from);
+int message_read(struct lab_conn *c, enum lab_side from);
+
+/* writers.c: the writes of one connection made by several threads in turn. */
+int writers_start(struct lab_conn *c);
+void writers_stop(struct lab_conn *c);
+ssize_t writers_call(struct lab_conn *c, const struct lab_send *s);
+ssize_t send_call(struct lab_conn *c, const struct lab_send *s);
+
+/* net.c */
+int net_own_namespace(void);
+int net_loopback_up(const struct lab_plan *plan);
+int net_veth_create(int peer_pid);
+int net_veth_up(const struct lab_plan *plan, enum lab_side side);
+int net_namespace_inode(uint64_t *inode);
+int net_listen(struct lab_end *end);
+int net_connect(struct lab_conn *c, uint16_t port);
+int net_socket(const struct lab_plan *plan);
+int net_name(int fd, bool peer, char *buf, size_t size);
+
+/* measure.c */
+uint64_t now_ns(void);
+void sleep_ns(uint64_t ns);
+int counters_read(struct lab_counters *c);
+const char *counters_name(uint32_t i);
+int conn_take_info(struct lab_conn *c);
+uint64_t log_start(const struct lab_log *log);
+void log_add(struct lab_conn *c, const struct lab_event *e);
+
+/* report.c: every line an end says to the parent. */
+int say_up(struct lab_end *end);
+int say_connected(struct lab_end *end);
+int say_step(struct lab_end *end, const char *step);
+int say_report(struct lab_end *end);
+
+/* Prints "nagle-lab: …" and returns err, so that a failure is told where it is known. */
+int fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Namespaces, the veth pair, addresses and sockets. Nothing here gets a name on the host. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lab.h"
+
+/* The documentation prefixes: no route of the host can be meant by them. */
+static const struct {
+	const char *link;
+	const char *ip4;
+	const char *ip6;
+} veth[LAB_SIDES] = {
+	[LAB_CLIENT] = {"lab-client", "192.0.2.1", "2001:db8::1"},
+	[LAB_SERVER] = {"lab-server", "192.0.2.2", "2001:db8::2"},
+};
+
+#define IP_MAX_ARGS 32
+
+static int split(char *line, char **args)
+{
+	int nr = 0;
+	char *save;
+
+	for (char *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+		if (nr == IP_MAX_ARGS - 1)
+			return -E2BIG;
+		args[nr++] = word;
+	}
+	args[nr] = NULL;
+	return 0;
+}
+
+static void exec_ip(char **args)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* stdout carries the JSON Lines. */
+	dup2(STDERR_FILENO, STDOUT_FILENO);
+	execvp("ip", args);
+	/* A user's PATH on Debian lacks the sbin directories. */
+	execv("/usr/sbin/ip", args);
+	execv("/sbin/ip", args);
+	_exit(127);
+}
+
+static int __attribute__((format(printf, 1, 2))) ip(const char *fmt, ...)
+{
+	char line[256], words[256], *args[IP_MAX_ARGS];
+	int status = 0;
+	va_list ap;
+	pid_t pid;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	strcpy(words, line);
+	if (split(words, args))
+		return fail(-E2BIG, "'%s' has too many words", line);
+	pid = fork();
+	if (!pid)
+		exec_ip(args);
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return fail(-errno, "cannot run '%s': %s", line, strerror(errno));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return fail(-ENOENT, "cannot run 'ip': install iproute2");
+	return status ? fail(-EIO, "'%s' failed", line) : 0;
+}
+
+int net_own_namespace(void)
+{
+	if (!unshare(CLONE_NEWNET))
+		return 0;
+	return fail(-errno, "cannot make a network namespace: %s%s", strerror(errno),
+		    errno == EPERM ? "; it needs CAP_SYS_ADMIN, run as root" : "");
+}
+
+int net_namespace_inode(uint64_t *inode)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/net", &st))
+		return fail(-errno, "cannot read /proc/self/ns/net: %s", strerror(errno));
+	*inode = st.st_ino;
+	return 0;
+}
+
+/* 'replace' would add a second local route behind the kernel's own, which has other keys. */
+static int loopback_quickack(uint64_t family)
+{
+	if (family == 6)
+		return ip("ip -6 route change local ::1 dev lo table local proto kernel metric 0 "
+			  "quickack 1");
+	return ip("ip route change local 127.0.0.1 dev lo table local proto kernel scope host "
+		  "src 127.0.0.1 quickack 1");
+}
+
+int net_loopback_up(const struct lab_plan *plan)
+{
+	int err = ip("ip link set lo up");
+
+	if (!err && plan->opt.quickack_route)
+		err = loopback_quickack(plan->opt.family);
+	return err;
+}
+
+int net_veth_create(int peer_pid)
+{
+	return ip("ip link add %s type veth peer name %s netns %d", veth[LAB_CLIENT].link,
+		  veth[LAB_SERVER].link, peer_pid);
+}
+
+static int veth_quickack(enum lab_side side, uint64_t family)
+{
+	const char *link = veth[side].link;
+
+	if (family == 6)
+		return ip("ip -6 route change 2001:db8::/64 dev %s proto kernel metric 256 "
+			  "quickack 1", link);
+	return ip("ip route change 192.0.2.0/24 dev %s proto kernel scope link src %s quickack 1",
+		  link, veth[side].ip4);
+}
+
+int net_veth_up(const struct lab_plan *plan, enum lab_side side)
+{
+	const char *link = veth[side].link;
+	int err = ip("ip addr add %s/24 dev %s", veth[side].ip4, link);
+
+	/* nodad: an address in duplicate detection cannot be bound for a second. */
+	if (!err)
+		err = ip("ip addr add %s/64 dev %s nodad", veth[side].ip6, link);
+	if (!err)
+		err = ip("ip link set %s mtu 1500 up", link);
+	if (!err && side == LAB_SERVER && plan->opt.quickack_route)
+		err = veth_quickack(side, plan->opt.family);
+	return err;
+}
+
+static const char *server_address(const struct lab_options *opt)
+{
+	if (opt->family == 6)
+		return opt->over_veth ? veth[LAB_SERVER].ip6 : "::1";
+	return opt->over_veth ? veth[LAB_SERVER].ip4 : "127.0.0.1";
+}
+
+static socklen_t fill_address(const struct lab_options *opt, uint16_t port,
+			      struct sockaddr_storage *out)
+{
+	struct sockaddr_in *in4 = (struct sockaddr_in *)out;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)out;
+	char text[64];
+
+	memset(out, 0, sizeof(*out));
+	if (opt->family == 4 && !opt->v4_mapped) {
+		in4->sin_family = AF_INET;
+		in4->sin_port = htons(port);
+		inet_pton(AF_INET, server_address(opt), &in4->sin_addr);
+		return sizeof(*in4);
+	}
+	snprintf(text, sizeof(text), "%s%s", opt->v4_mapped ? "::ffff:" : "", server_address(opt));
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(port);
+	inet_pton(AF_INET6, text, &in6->sin6_addr);
+	return sizeof(*in6);
+}
+
+int net_socket(const struct lab_plan *plan)
+{
+	const struct lab_options *opt = &plan->opt;
+	int family = opt->family == 6 || opt->v4_mapped ? AF_INET6 : AF_INET;
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return fail(-errno, "cannot make a TCP socket: %s", strerror(errno));
+	return fd;
+}
+
+static int set_listener_options(int fd, const struct lab_options *opt)
+{
+	int one = 1, off = 0, mss = (int)opt->mss;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (opt->v4_mapped)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	/* The MSS is told in the SYN-ACK, so it cannot wait for accept. */
+	if (mss && setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &mss, sizeof(mss)))
+		return fail(-errno, "cannot set TCP_MAXSEG %d: %s", mss, strerror(errno));
+	if (opt->cc && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, opt->cc,
+				  (socklen_t)strlen(opt->cc)))
+		return fail(-errno,
+			    "cannot set --cc %s: %s; see net.ipv4.tcp_available_congestion_control",
+			    opt->cc, strerror(errno));
+	return 0;
+}
+
+int net_listen(struct lab_end *end)
+{
+	const struct lab_options *opt = &end->plan->opt;
+	struct sockaddr_storage at;
+	socklen_t len = fill_address(opt, (uint16_t)opt->port, &at);
+	int fd = net_socket(end->plan);
+	int err;
+
+	if (fd < 0)
+		return fd;
+	end->listener = fd;
+	err = set_listener_options(fd, opt);
+	if (err)
+		return err;
+	if (bind(fd, (struct sockaddr *)&at, len) || listen(fd, LAB_MAX_CONNECTIONS))
+		return fail(-errno, "cannot listen on %s port %u: %s; try another --port",
+			    server_address(opt), (unsigned int)opt->port, strerror(errno));
+	len = sizeof(at);
+	if (getsockname(fd, (struct sockaddr *)&at, &len))
+		return fail(-errno, "cannot read the listener's port: %s", strerror(errno));
+	end->port = ntohs(((struct sockaddr_in *)&at)->sin_port);
+	return 0;
+}
+
+int net_connect(struct lab_conn *c, uint16_t port)
+{
+	const struct lab_options *opt = &c->end->plan->opt;
+	struct sockaddr_storage to;
+	socklen_t len = fill_address(opt, port, &to);
+	uint64_t give_up = now_ns() + 5 * LAB_SEC;
+
+	while (connect(c->fd, (struct sockaddr *)&to, len)) {
+		/* IPv6 on a veth that just came up has no route for a moment. */
+		bool young = errno == ENETUNREACH || errno == EADDRNOTAVAIL ||
+			     errno == EHOSTUNREACH;
+
+		if (!young || now_ns() > give_up)
+			return fail(-errno, "cannot connect to %s port %u: %s",
+				    server_address(opt), port, strerror(errno));
+		sleep_ns(LAB_MSEC);
+	}
+	return 0;
+}
+
+int net_name(int fd, bool peer, char *buf, size_t size)
+{
+	struct sockaddr_storage at;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&at;
+	socklen_t len = sizeof(at);
+	char text[INET6_ADDRSTRLEN];
+	int ret;
+
+	ret = peer ? getpeername(fd, (struct sockaddr *)&at, &len) :
+		     getsockname(fd, (struct sockaddr *)&at, &len);
+	if (ret)
+		return fail(-errno, "cannot read a socket's address: %s", strerror(errno));
+	if (at.ss_family == AF_INET)
+		inet_ntop(AF_INET, &((struct sockaddr_in *)&at)->sin_addr, text, sizeof(text));
+	else if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
+		inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], text, sizeof(text));
+	else
+		inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
+	snprintf(buf, size, strchr(text, ':') ? "[%s]:%u" : "%s:%u", text,
+		 ntohs(in6->sin6_port));
+	return 0;
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+/* One table of options: the parser and --help both come from it. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lab.h"
+
+enum option_type {
+	OPT_FLAG,
+	OPT_SET, /* stores .min; a second, different one is refused */
+	OPT_NUMBER,
+	OPT_DURATION, /* .max in ns */
+	OPT_SIZES,
+	OPT_TEXT,
+	OPT_OVER,
+	OPT_HELP,
+	OPT_LIST,
+};
+
+struct option_row {
+	const char *name;
+	char letter;
+	enum option_type type;
+	size_t offset;
+	uint64_t min;
+	uint64_t max;
+	const char *arg;
+	const char *help;
+};
+
+#define AT(field) offsetof(struct lab_options, field)
+#define FLAG(name, field, help)                                                                    \
+	{                                                                                          \
+		name, 0, OPT_FLAG, AT(field), 0, 0, NULL, help                                     \
+	}
+#define SET(name, letter, field, value, help)                                                      \
+	{                                                                                          \
+		name, letter, OPT_SET, AT(field), value, value, NULL, help                         \
+	}
+#define NUMBER(name, field, min, max, help)                                                        \
+	{                                                                                          \
+		name, 0, OPT_NUMBER, AT(field), min, max, "N", help                                \
+	}
+#define DURATION(name, field, max, help)                                                           \
+	{                                                                                          \
+		name, 0, OPT_DURATION, AT(field), 0, max, "DURATION", help                         \
+	}
+
+/* clang-format off */
+static const struct option_row rows[] = {
+	NUMBER("rounds", rounds, 1, LAB_MAX_ROUNDS, "rounds each connection plays"),
+	DURATION("interval", interval_ns, 60 * LAB_SEC, "sleep between rounds"),
+	DURATION("pause", pause_ns, 60 * LAB_SEC,
+		 "sleep between the parts of a message (uncork: before uncorking)"),
+	{"sizes", 0, OPT_SIZES, AT(sizes), 0, 0, "A,B,C", "sizes of the request's parts"},
+	NUMBER("size", size, 1, LAB_MAX_PART_BYTES, "size of the data (length-data, one-way, bulk)"),
+	NUMBER("reply", reply_bytes, 1, LAB_MAX_PART_BYTES, "one reply of N bytes"),
+	FLAG("no-reply", no_reply, "the server only reads"),
+	FLAG("one-part", one_part, "only the first part of the request, then the reply"),
+	FLAG("agreed-length", agreed_length, "length-data: only the data, both ways"),
+	DURATION("delay-reply", delay_reply_ns, 60 * LAB_SEC, "the server thinks before it replies"),
+	FLAG("nodelay", nodelay, "TCP_NODELAY at both ends"),
+	FLAG("nodelay-client", nodelay_client, "TCP_NODELAY at the client"),
+	FLAG("nodelay-server", nodelay_server, "TCP_NODELAY at the server"),
+	FLAG("nodelay-while-held", nodelay_while_held,
+	     "the client sets TCP_NODELAY 10 ms after its last write, if no reply came"),
+	FLAG("close-while-held", close_while_held,
+	     "the client closes 10 ms after the last write of the last round"),
+	SET("coalesce", 0, how, HOW_COALESCE, "all parts of a message in one write"),
+	SET("writev", 0, how, HOW_WRITEV, "all parts of a message in one writev"),
+	SET("sendmsg", 0, how, HOW_SENDMSG, "all parts of a message in one sendmsg"),
+	SET("msg-more", 0, how, HOW_MSG_MORE,
+	    "all parts but the last with MSG_MORE (cork-forgotten: the last too)"),
+	FLAG("quickack", quickack, "the server sets TCP_QUICKACK before each read"),
+	FLAG("quickack-off", quickack_off, "the server sets TCP_QUICKACK 0 once after accept"),
+	FLAG("quickack-route", quickack_route, "'quickack 1' on the server's route to the client"),
+	{"cc", 0, OPT_TEXT, AT(cc), 1, 15, "NAME", "TCP_CONGESTION at both ends"},
+	NUMBER("mss", mss, 88, 32767, "TCP_MAXSEG at both ends"),
+	NUMBER("connections", connections, 1, LAB_MAX_CONNECTIONS,
+	       "connections in parallel, a thread each at both ends"),
+	NUMBER("threads", threads, 1, LAB_MAX_THREADS,
+	       "threads that make the client's writes of a connection in turn"),
+	SET("fork-worker", 0, handover, HANDOVER_FORK,
+	    "a forked child that inherited the client's sockets plays the rounds"),
+	SET("pass-fd", 0, handover, HANDOVER_PASS_FD,
+	    "the client passes its sockets to another process, which plays the rounds"),
+	SET("ipv4", '4', family, 4, "IPv4 (default)"),
+	SET("ipv6", '6', family, 6, "IPv6"),
+	FLAG("v4-mapped", v4_mapped, "IPv4 on AF_INET6 sockets"),
+	{"over", 0, OPT_OVER, AT(over_veth), 0, 0, "loopback|veth",
+	 "loopback (default) or veth between two fresh namespaces"},
+	FLAG("own-netns", own_netns, "loopback in a fresh network namespace"),
+	NUMBER("port", port, 1, 65535, "port the server listens on (default: any free one)"),
+	NUMBER("client-cpu", client_cpu, 0, 4095, "pin the client to CPU N"),
+	NUMBER("server-cpu", server_cpu, 0, 4095, "pin the server to CPU N"),
+	FLAG("wait", wait, "wait for a newline on stdin before the first round"),
+	FLAG("late-connect", late_connect, "with --wait: connect only after the newline"),
+	DURATION("linger", linger_ns, 60 * LAB_SEC, "keep everything open after the last round"),
+	{"timeout", 0, OPT_DURATION, AT(timeout_ns), LAB_MSEC, 3600 * LAB_SEC, "DURATION",
+	 "end the run after this long (default 120s)"},
+	NUMBER("seed", seed, 0, INT64_MAX, "seed of the payload, told in the output (default 1)"),
+	FLAG("events", events, "print every write, read and option too"),
+	{"list", 0, OPT_LIST, 0, 0, 0, NULL, "list the scenarios"},
+	{"help", 'h', OPT_HELP, 0, 0, 0, NULL, "this text"},
+};
+/* clang-format on */
+
+static void print_help(void)
+{
+	printf("Usage: nagle-lab SCENARIO [options]\n\n"
+	       "Plays both ends of a TCP experiment and prints as JSON Lines what they measured.\n"
+	       "A DURATION is a whole number with us, ms or s.\n\nScenarios:\n");
+	scenario_list();
+	printf("\nOptions:\n");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char left[64];
+
+		snprintf(left, sizeof(left), "%c%c%s--%s%s%s", rows[i].letter ? '-' : ' ',
+			 rows[i].letter ? rows[i].letter : ' ', rows[i].letter ? ", " : "  ",
+			 rows[i].name, rows[i].arg ? " " : "", rows[i].arg ? rows[i].arg : "");
+		printf("  %-26s %s\n", left, rows[i].help);
+	}
+}
+
+/* strtoull takes signs, spaces and overflow; a size on the command line has none of them. */
+static int parse_digits(const char *text, uint64_t *value, const char **end)
+{
+	uint64_t v = 0;
+	const char *p = text;
+
+	for (; *p >= '0' && *p <= '9'; p++) {
+		if (v > (UINT64_MAX - 9) / 10)
+			return -ERANGE;
+		v = v * 10 + (uint64_t)(*p - '0');
+	}
+	if (p == text)
+		return -EINVAL;
+	*value = v;
+	*end = p;
+	return 0;
+}
+
+static int parse_number(const struct option_row *row, const char *text, uint64_t *out)
+{
+	const char *end;
+
+	if (parse_digits(text, out, &end) || *end || *out < row->min || *out > row->max)
+		return fail(-EINVAL, "--%s '%s': give a whole number from %llu to %llu", row->name,
+			    text, (unsigned long long)row->min, (unsigned long long)row->max);
+	return 0;
+}
+
+static int parse_duration(const struct option_row *row, const char *text, uint64_t *out)
+{
+	static const struct {
+		const char *unit;
+		uint64_t ns;
+	} units[] = {{"us", LAB_USEC}, {"ms", LAB_MSEC}, {"s", LAB_SEC}};
+	const char *end = text;
+	uint64_t value;
+
+	if (!parse_digits(text, &value, &end)) {
+		for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
+			if (strcmp(end, units[i].unit) || value > row->max / units[i].ns ||
+			    value * units[i].ns < row->min)
+				continue;
+			*out = value * units[i].ns;
+			return 0;
+		}
+	}
+	return fail(-EINVAL, "--%s '%s': give a whole number with us, ms or s, at most %llus",
+		    row->name, text, (unsigned long long)(row->max / LAB_SEC));
+}
+
+static int parse_sizes(const struct option_row *row, const char *text, struct lab_message *out)
+{
+	const char *p = text;
+
+	out->nr = 0;
+	for (;;) {
+		uint64_t value;
+
+		if (out->nr == LAB_MAX_PARTS || parse_digits(p, &value, &p) || !value ||
+		    value > LAB_MAX_PART_BYTES)
+			break;
+		out->part[out->nr++] = (struct lab_part){.bytes = (uint32_t)value};
+		if (!*p)
+			return 0;
+		if (*p++ != ',')
+			break;
+	}
+	return fail(-EINVAL, "--%s '%s': give 1 to %d sizes from 1 to %d, with commas between",
+		    row->name, text, LAB_MAX_PARTS, LAB_MAX_PART_BYTES);
+}
+
+static int parse_over(const struct option_row *row, const char *text, uint64_t *out)
+{
+	*out = !strcmp(text, "veth");
+	if (*out || !strcmp(text, "loopback"))
+		return 0;
+	return fail(-EINVAL, "--%s '%s': give loopback or veth", row->name, text);
+}
+
+static int parse_text(const struct option_row *row, const char *text, const char **out)
+{
+	size_t len = strlen(text);
+
+	if (len < row->min || len > row->max)
+		return fail(-EINVAL, "--%s '%s': give a name of %llu to %llu characters", row->name,
+			    text, (unsigned long long)row->min, (unsigned long long)row->max);
+	*out = text;
+	return 0;
+}
+
+static int set_once(const struct option_row *row, uint64_t *out)
+{
+	if (*out == row->min || !*out) {
+		*out = row->min;
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (rows[i].type == OPT_SET && rows[i].offset == row->offset &&
+		    rows[i].min == *out)
+			return fail(-EINVAL, "--%s with --%s: give one of them", rows[i].name,
+				    row->name);
+	}
+	return -EINVAL;
+}
+
+static int apply(const struct option_row *row, const char *arg, struct lab_options *opt)
+{
+	void *at = (char *)opt + row->offset;
+
+	switch (row->type) {
+	case OPT_FLAG:
+		*(bool *)at = true;
+		return 0;
+	case OPT_SET:
+		return set_once(row, at);
+	case OPT_NUMBER:
+		return parse_number(row, arg, at);
+	case OPT_DURATION:
+		return parse_duration(row, arg, at);
+	case OPT_SIZES:
+		return parse_sizes(row, arg, at);
+	case OPT_TEXT:
+		return parse_text(row, arg, at);
+	case OPT_OVER:
+		return parse_over(row, arg, at);
+	case OPT_LIST:
+		scenario_list();
+		return 1;
+	case OPT_HELP:
+		print_help();
+		return 1;
+	}
+	return -EINVAL;
+}
+
+/* The rows as getopt_long wants them; a row's val is its index + 256, so no letter meets it. */
+static void build_getopt(struct option *longs, char *shorts)
+{
+	*shorts++ = ':';
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		longs[i] = (struct option){
+			rows[i].name, rows[i].arg ? required_argument : no_argument, NULL,
+			256 + (int)i};
+		if (rows[i].letter)
+			*shorts++ = rows[i].letter;
+	}
+	*shorts = 0;
+}
+
+static const struct option_row *row_of(int val)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (val == 256 + (int)i || (val < 256 && val == rows[i].letter))
+			return &rows[i];
+	}
+	return NULL;
+}
+
+static int parse_rows(int argc, char **argv, struct lab_options *opt)
+{
+	struct option longs[ARRAY_SIZE(rows) + 1] = {};
+	char shorts[ARRAY_SIZE(rows) + 2];
+	int val, err;
+
+	build_getopt(longs, shorts);
+	opterr = 0;
+	for (;;) {
+		val = getopt_long(argc, argv, shorts, longs, NULL);
+		if (val == -1)
+			return 0;
+		if (val == ':')
+			return fail(-EINVAL, "%s: give it a value; see nagle-lab --help",
+				    argv[optind - 1]);
+		if (val == '?' && optopt >= 256)
+			return fail(-EINVAL, "--%s takes no value: leave it out",
+				    row_of(optopt)->name);
+		if (val == '?' && optopt)
+			return fail(-EINVAL, "-%c: no such option; see nagle-lab --help", optopt);
+		if (val == '?')
+			return fail(-EINVAL, "%s: no such option (or cut too short); see "
+				    "nagle-lab --help", argv[optind - 1]);
+		err = apply(row_of(val), optarg, opt);
+		if (err)
+			return err;
+	}
+}
+
+static int check_cpu(const char *name, uint64_t cpu)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+
+	if (cpu != LAB_UNSET && cpu >= (uint64_t)cpus)
+		return fail(-EINVAL, "--%s %llu: this host has CPUs 0 to %ld", name,
+			    (unsigned long long)cpu, cpus - 1);
+	return 0;
+}
+
+int options_parse(int argc, char **argv, struct lab_plan *plan)
+{
+	struct lab_options *opt = &plan->opt;
+	int err;
+
+	*opt = (struct lab_options){
+		.rounds = LAB_UNSET, .size = LAB_UNSET, .reply_bytes = LAB_UNSET,
+		.interval_ns = LAB_UNSET, .pause_ns = LAB_UNSET, .delay_reply_ns = LAB_UNSET,
+		.client_cpu = LAB_UNSET, .server_cpu = LAB_UNSET,
+		.connections = 1, .threads = 1, .seed = 1, .timeout_ns = 120 * LAB_SEC,
+	};
+	err = parse_rows(argc, argv, opt);
+	if (err)
+		return err;
+	if (!opt->family)
+		opt->family = 4;
+	if (optind == argc)
+		return fail(-EINVAL, "no scenario given: name one of nagle-lab --list");
+	if (optind + 1 < argc)
+		return fail(-EINVAL, "'%s': one scenario at a time; leave it out",
+			    argv[optind + 1]);
+	plan->scenario = scenario_find(argv[optind]);
+	if (!plan->scenario)
+		return fail(-EINVAL, "no scenario '%s': name one of nagle-lab --list",
+			    argv[optind]);
+	err = check_cpu("client-cpu", opt->client_cpu);
+	if (!err)
+		err = check_cpu("server-cpu", opt->server_cpu);
+	return err ? err : plan_resolve(plan);
+}

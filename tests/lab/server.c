@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The server: accepts, reads each request to its end, thinks and replies. */
+#include <string.h>
+#include <unistd.h>
+
+#include "lab.h"
+
+static int server_network(struct lab_end *end, int peer_pid)
+{
+	int err = 0;
+
+	(void)peer_pid;
+	if (end->plan->opt.over_veth)
+		err = net_veth_up(end->plan, LAB_SERVER);
+	return err ? err : net_listen(end);
+}
+
+static int accept_one(struct lab_conn *c)
+{
+	const struct lab_options *opt = &c->end->plan->opt;
+	int err = 0;
+
+	c->fd = accept4(c->end->listener, NULL, NULL, SOCK_CLOEXEC);
+	if (c->fd < 0)
+		return fail(-errno, "server: cannot accept: %s", strerror(errno));
+	if (opt->nodelay || opt->nodelay_server)
+		err = conn_setsockopt(c, TCP_NODELAY, 1);
+	if (!err && opt->quickack_off)
+		err = conn_setsockopt(c, TCP_QUICKACK, 0);
+	return err ? fail(err, "server: cannot set an option: %s", strerror(-err)) : 0;
+}
+
+/* Connections come one after the other, so the order is the client's. */
+static int server_open(struct lab_end *end, uint16_t port)
+{
+	int err = 0;
+
+	(void)port;
+	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
+		err = accept_one(&end->conn[i]);
+	close(end->listener);
+	end->listener = -1;
+	return err;
+}
+
+/* A client that closes while data is held ends its last round as it likes. */
+static bool is_expected_end(const struct lab_conn *c, int err)
+{
+	const struct lab_options *opt = &c->end->plan->opt;
+
+	return opt->close_while_held && c->round == opt->rounds &&
+	       (err == -ENODATA || err == -EPIPE || err == -ECONNRESET);
+}
+
+static int server_round(struct lab_conn *c)
+{
+	const struct lab_plan *plan = c->end->plan;
+	struct lab_round *r = &c->rounds[c->round - 1];
+	int err = message_read(c, LAB_CLIENT);
+
+	r->start_ns = now_ns();
+	if (!err && plan->reply.nr) {
+		sleep_ns(plan->opt.delay_reply_ns);
+		err = message_send(c, LAB_SERVER);
+	}
+	r->end_ns = now_ns();
+	return is_expected_end(c, err) ? 0 : err;
+}
+
+const struct lab_side_ops server_ops = {
+	.name = "server",
+	.network = server_network,
+	.open = server_open,
+	.round = server_round,
+};
