@@ -166,6 +166,30 @@ const struct nt_owner *nt_owners_find(struct nt_owners *owners, const struct nt_
 	return found;
 }
 
+static size_t known_place(__u64 sk)
+{
+	/* sockets lie at multiples of 64 and more */
+	return (sk >> 6) % NT_KNOWN_OWNERS;
+}
+
+void nt_owners_remember(struct nt_owners *owners, const struct nt_end *end,
+			const struct nt_process *process)
+{
+	struct nt_known_owner *known = &owners->known[known_place(end->sk)];
+
+	known->sk = end->sk;
+	known->tuple = end->tuple;
+	known->process = *process;
+}
+
+const struct nt_process *nt_owners_recall(const struct nt_owners *owners, const struct nt_end *end)
+{
+	const struct nt_known_owner *known = &owners->known[known_place(end->sk)];
+
+	return known->sk == end->sk && same_connection(&known->tuple, &end->tuple) ? &known->process
+										   : NULL;
+}
+
 bool nt_owners_has_peer(struct nt_owners *owners, const struct nt_tuple *tuple)
 {
 	if (refresh(owners))

@@ -72,12 +72,22 @@ static bool end_matches(const struct nt_end *end, const struct nt_record *r,
 	return false;
 }
 
-static void describe(struct nt_process *process, const struct nt_end *end, bool wrote, pid_t owner)
+/* Names the owner of an end; one that is gone by now as it was when it was last found. */
+static void describe(struct nt_process *process, const struct nt_end *end, bool wrote, pid_t owner,
+		     struct nt_owners *owners)
 {
-	nt_process_read(owner, process);
-	if (wrote && end->tgid == (__u32)owner)
+	const struct nt_process *known;
+
+	if (!owner || nt_process_read(owner, process)) {
+		known = nt_owners_recall(owners, end);
+		if (known && (!owner || known->tgid == owner))
+			*process = *known;
+	}
+	if (wrote && end->tgid && end->tgid == (__u32)owner)
 		memcpy(process->comm, end->comm, sizeof(process->comm));
 	process->comm[NT_COMM_LEN - 1] = '\0';
+	if (process->tgid)
+		nt_owners_remember(owners, end, process);
 }
 
 static void measure(struct nt_stall *stall)
@@ -98,7 +108,7 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 			  struct nt_owners *owners)
 {
 	const struct nt_record *r = record;
-	pid_t sender = 0, receiver = 0;
+	struct nt_process *sender, *receiver;
 
 	if (end_matches(&r->sender, r, opts, targets, owners))
 		stall->side = NT_SIDE_SENDER;
@@ -114,16 +124,13 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 	stall->is_stall = r->kind == NT_RECORD_STALL;
 	memset(&stall->self, 0, sizeof(stall->self));
 	memset(&stall->peer, 0, sizeof(stall->peer));
+	sender = stall->side == NT_SIDE_SENDER ? &stall->self : &stall->peer;
+	receiver = stall->side == NT_SIDE_SENDER ? &stall->peer : &stall->self;
 	if (r->sender.present)
-		sender = owner_of(&r->sender, r, true, targets, owners);
+		describe(sender, &r->sender, true, owner_of(&r->sender, r, true, targets, owners), owners);
 	if (r->receiver.present)
-		receiver = owner_of(&r->receiver, r, false, targets, owners);
-	if (sender)
-		describe(stall->side == NT_SIDE_SENDER ? &stall->self : &stall->peer, &r->sender, true,
-			 sender);
-	if (receiver)
-		describe(stall->side == NT_SIDE_SENDER ? &stall->peer : &stall->self, &r->receiver,
-			 false, receiver);
+		describe(receiver, &r->receiver, false,
+			 owner_of(&r->receiver, r, false, targets, owners), owners);
 	stall->tid = stall->side == NT_SIDE_SENDER ? r->sender.tid : 0;
 	measure(stall);
 	return true;

@@ -293,6 +293,7 @@ static int prepare(struct trace *trace)
 					  trace, NULL);
 	if (!trace->records)
 		return -errno;
+	trace->started_ns = trace->reported_ns = now_ns();
 	err = watch(trace, ring_buffer__epoll_fd(trace->records), WAKE_RECORDS);
 	if (!err)
 		err = watch_pids(trace);
@@ -400,7 +401,6 @@ static enum nt_exit start_and_run(struct trace *trace)
 	/* what loading took is given back: the BTF of the kernel, for the most part */
 	malloc_trim(0);
 	print_start(trace);
-	trace->started_ns = trace->reported_ns = now_ns();
 	if (trace->opts->output == NT_OUTPUT_JSON)
 		note_output(trace, nt_json_start(stdout, &trace->tracer));
 	fputs("nagletrace: ready\n", stderr);

@@ -186,7 +186,7 @@ static int step_finish(struct lab_end *end)
 
 static int run_steps(struct lab_end *end)
 {
-	static int (*const steps[])(struct lab_end *end) = {
+	static int (*const steps[])(struct lab_end * end) = {
 		be_born, step_network, step_connect, step_play, step_finish,
 	};
 	int err = 0;

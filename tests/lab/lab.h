@@ -2,7 +2,7 @@
 /*
  * nagle-lab: both ends of a TCP experiment with a known truth.
  *
- * main.c       the parent: starts both ends, conducts the run, prints the lines
+ * main.c, conduct.c, child.c  the parent: starts both ends, conducts the run, prints the lines
  * options.c    the table of options; scenarios.c the table of scenarios
  * end.c        the life of one end's process; client.c and server.c what differs
  * handover.c   another process plays the client's rounds
@@ -23,20 +23,20 @@
 /* Not <netinet/tcp.h>: glibc's struct tcp_info ends before tcpi_bytes_sent. */
 #include <linux/tcp.h>
 
-#define LAB_MAX_PARTS 16
-#define LAB_MAX_PART_BYTES (1024 * 1024)
-#define LAB_MAX_ROUNDS 100000
+#define LAB_MAX_PARTS        16
+#define LAB_MAX_PART_BYTES   (1024 * 1024)
+#define LAB_MAX_ROUNDS       100000
 #define LAB_MAX_TOTAL_ROUNDS 200000
-#define LAB_MAX_CONNECTIONS 64
-#define LAB_MAX_THREADS 64
-#define LAB_MAX_PIDS 4
-#define LAB_UNSET UINT64_MAX
-#define LAB_USEC UINT64_C(1000)
-#define LAB_MSEC (1000 * LAB_USEC)
-#define LAB_SEC (1000 * LAB_MSEC)
+#define LAB_MAX_CONNECTIONS  64
+#define LAB_MAX_THREADS      64
+#define LAB_MAX_PIDS         4
+#define LAB_UNSET            UINT64_MAX
+#define LAB_USEC             UINT64_C(1000)
+#define LAB_MSEC             (1000 * LAB_USEC)
+#define LAB_SEC              (1000 * LAB_MSEC)
 
 /* Long enough to be sure the data is held, well below the 40 ms of a delayed ACK. */
-#define LAB_HELD_NS (10 * LAB_MSEC)
+#define LAB_HELD_NS   (10 * LAB_MSEC)
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -89,8 +89,8 @@ int conn_setsockopt_cc(struct lab_conn *c)
 	uint64_t start = log_start(&c->log);
 	int err;
 
-	err = setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) ? -errno :
-											  0;
+	err = setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) ? -errno
+											: 0;
 	log_add(c, &(struct lab_event){.call = CALL_SETSOCKOPT,
 				       .option = TCP_CONGESTION,
 				       .bytes = (int64_t)strlen(cc),
@@ -105,8 +105,7 @@ int conn_close(struct lab_conn *c)
 	int err = close(c->fd) ? -errno : 0;
 
 	c->fd = -1;
-	log_add(c, &(struct lab_event){
-			   .call = CALL_CLOSE, .result = err, .start_ns = start});
+	log_add(c, &(struct lab_event){.call = CALL_CLOSE, .result = err, .start_ns = start});
 	return err;
 }
 
@@ -121,8 +120,7 @@ static size_t iov_bytes(const struct iovec *iov, int nr)
 
 ssize_t send_call(struct lab_conn *c, const struct lab_send *s)
 {
-	const struct msghdr msg = {.msg_iov = (struct iovec *)s->iov,
-				   .msg_iovlen = (size_t)s->nr};
+	const struct msghdr msg = {.msg_iov = (struct iovec *)s->iov, .msg_iovlen = (size_t)s->nr};
 	uint64_t start = log_start(&c->log);
 	ssize_t n;
 
@@ -194,7 +192,8 @@ static int send_parts(struct lab_conn *c, const struct iovec *iov, uint32_t nr)
 
 		if (i && pause)
 			sleep_ns(plan->opt.pause_ns);
-		err = send_all(c, &(struct lab_send){flags ? CALL_SEND : CALL_WRITE, &iov[i], 1, flags});
+		err = send_all(
+			c, &(struct lab_send){flags ? CALL_SEND : CALL_WRITE, &iov[i], 1, flags});
 		if (err)
 			return err;
 	}

@@ -124,7 +124,8 @@ static int veth_quickack(enum lab_side side, uint64_t family)
 
 	if (family == 6)
 		return ip("ip -6 route change 2001:db8::/64 dev %s proto kernel metric 256 "
-			  "quickack 1", link);
+			  "quickack 1",
+			  link);
 	return ip("ip route change 192.0.2.0/24 dev %s proto kernel scope link src %s quickack 1",
 		  link, veth[side].ip4);
 }
@@ -193,8 +194,8 @@ static int set_listener_options(int fd, const struct lab_options *opt)
 	/* The MSS is told in the SYN-ACK, so it cannot wait for accept. */
 	if (mss && setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &mss, sizeof(mss)))
 		return fail(-errno, "cannot set TCP_MAXSEG %d: %s", mss, strerror(errno));
-	if (opt->cc && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, opt->cc,
-				  (socklen_t)strlen(opt->cc)))
+	if (opt->cc &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, opt->cc, (socklen_t)strlen(opt->cc)))
 		return fail(-errno,
 			    "cannot set --cc %s: %s; see net.ipv4.tcp_available_congestion_control",
 			    opt->cc, strerror(errno));
@@ -234,12 +235,12 @@ int net_connect(struct lab_conn *c, uint16_t port)
 
 	while (connect(c->fd, (struct sockaddr *)&to, len)) {
 		/* IPv6 on a veth that just came up has no route for a moment. */
-		bool young = errno == ENETUNREACH || errno == EADDRNOTAVAIL ||
-			     errno == EHOSTUNREACH;
+		bool young =
+			errno == ENETUNREACH || errno == EADDRNOTAVAIL || errno == EHOSTUNREACH;
 
 		if (!young || now_ns() > give_up)
-			return fail(-errno, "cannot connect to %s port %u: %s",
-				    server_address(opt), port, strerror(errno));
+			return fail(-errno, "cannot connect to %s port %u: %s", server_address(opt),
+				    port, strerror(errno));
 		sleep_ns(LAB_MSEC);
 	}
 	return 0;
@@ -253,8 +254,8 @@ int net_name(int fd, bool peer, char *buf, size_t size)
 	char text[INET6_ADDRSTRLEN];
 	int ret;
 
-	ret = peer ? getpeername(fd, (struct sockaddr *)&at, &len) :
-		     getsockname(fd, (struct sockaddr *)&at, &len);
+	ret = peer ? getpeername(fd, (struct sockaddr *)&at, &len)
+		   : getsockname(fd, (struct sockaddr *)&at, &len);
 	if (ret)
 		return fail(-errno, "cannot read a socket's address: %s", strerror(errno));
 	if (at.ss_family == AF_INET)
@@ -263,7 +264,6 @@ int net_name(int fd, bool peer, char *buf, size_t size)
 		inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], text, sizeof(text));
 	else
 		inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
-	snprintf(buf, size, strchr(text, ':') ? "[%s]:%u" : "%s:%u", text,
-		 ntohs(in6->sin6_port));
+	snprintf(buf, size, strchr(text, ':') ? "[%s]:%u" : "%s:%u", text, ntohs(in6->sin6_port));
 	return 0;
 }

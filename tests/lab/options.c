@@ -32,21 +32,21 @@ struct option_row {
 };
 
 #define AT(field) offsetof(struct lab_options, field)
-#define FLAG(name, field, help)                                                                    \
-	{                                                                                          \
-		name, 0, OPT_FLAG, AT(field), 0, 0, NULL, help                                     \
+#define FLAG(name, field, help)                                \
+	{                                                      \
+		name, 0, OPT_FLAG, AT(field), 0, 0, NULL, help \
 	}
-#define SET(name, letter, field, value, help)                                                      \
-	{                                                                                          \
-		name, letter, OPT_SET, AT(field), value, value, NULL, help                         \
+#define SET(name, letter, field, value, help)                              \
+	{                                                                  \
+		name, letter, OPT_SET, AT(field), value, value, NULL, help \
 	}
-#define NUMBER(name, field, min, max, help)                                                        \
-	{                                                                                          \
-		name, 0, OPT_NUMBER, AT(field), min, max, "N", help                                \
+#define NUMBER(name, field, min, max, help)                         \
+	{                                                           \
+		name, 0, OPT_NUMBER, AT(field), min, max, "N", help \
 	}
-#define DURATION(name, field, max, help)                                                           \
-	{                                                                                          \
-		name, 0, OPT_DURATION, AT(field), 0, max, "DURATION", help                         \
+#define DURATION(name, field, max, help)                                   \
+	{                                                                  \
+		name, 0, OPT_DURATION, AT(field), 0, max, "DURATION", help \
 	}
 
 /* clang-format off */
@@ -222,8 +222,7 @@ static int set_once(const struct option_row *row, uint64_t *out)
 		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		if (rows[i].type == OPT_SET && rows[i].offset == row->offset &&
-		    rows[i].min == *out)
+		if (rows[i].type == OPT_SET && rows[i].offset == row->offset && rows[i].min == *out)
 			return fail(-EINVAL, "--%s with --%s: give one of them", rows[i].name,
 				    row->name);
 	}
@@ -265,9 +264,9 @@ static void build_getopt(struct option *longs, char *shorts)
 {
 	*shorts++ = ':';
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		longs[i] = (struct option){
-			rows[i].name, rows[i].arg ? required_argument : no_argument, NULL,
-			256 + (int)i};
+		longs[i] =
+			(struct option){rows[i].name, rows[i].arg ? required_argument : no_argument,
+					NULL, 256 + (int)i};
 		if (rows[i].letter)
 			*shorts++ = rows[i].letter;
 	}
@@ -304,8 +303,10 @@ static int parse_rows(int argc, char **argv, struct lab_options *opt)
 		if (val == '?' && optopt)
 			return fail(-EINVAL, "-%c: no such option; see nagle-lab --help", optopt);
 		if (val == '?')
-			return fail(-EINVAL, "%s: no such option (or cut too short); see "
-				    "nagle-lab --help", argv[optind - 1]);
+			return fail(-EINVAL,
+				    "%s: no such option (or cut too short); see "
+				    "nagle-lab --help",
+				    argv[optind - 1]);
 		err = apply(row_of(val), optarg, opt);
 		if (err)
 			return err;
@@ -328,10 +329,18 @@ int options_parse(int argc, char **argv, struct lab_plan *plan)
 	int err;
 
 	*opt = (struct lab_options){
-		.rounds = LAB_UNSET, .size = LAB_UNSET, .reply_bytes = LAB_UNSET,
-		.interval_ns = LAB_UNSET, .pause_ns = LAB_UNSET, .delay_reply_ns = LAB_UNSET,
-		.client_cpu = LAB_UNSET, .server_cpu = LAB_UNSET,
-		.connections = 1, .threads = 1, .seed = 1, .timeout_ns = 120 * LAB_SEC,
+		.rounds = LAB_UNSET,
+		.size = LAB_UNSET,
+		.reply_bytes = LAB_UNSET,
+		.interval_ns = LAB_UNSET,
+		.pause_ns = LAB_UNSET,
+		.delay_reply_ns = LAB_UNSET,
+		.client_cpu = LAB_UNSET,
+		.server_cpu = LAB_UNSET,
+		.connections = 1,
+		.threads = 1,
+		.seed = 1,
+		.timeout_ns = 120 * LAB_SEC,
 	};
 	err = parse_rows(argc, argv, opt);
 	if (err)

@@ -14,7 +14,7 @@ static const struct {
 } calls[] = {
 	[CALL_WRITE] = {"write", "write"},     [CALL_WRITEV] = {"write", "writev"},
 	[CALL_SENDMSG] = {"write", "sendmsg"}, [CALL_SEND] = {"write", "send"},
-	[CALL_READ] = {"read", "read"},	       [CALL_SETSOCKOPT] = {"setsockopt", "setsockopt"},
+	[CALL_READ] = {"read", "read"},        [CALL_SETSOCKOPT] = {"setsockopt", "setsockopt"},
 	[CALL_CLOSE] = {"close", "close"},
 };
 
@@ -22,8 +22,8 @@ static const struct {
 	int option;
 	const char *name;
 } option_names[] = {
-	{TCP_NODELAY, "TCP_NODELAY"},	{TCP_CORK, "TCP_CORK"},
-	{TCP_QUICKACK, "TCP_QUICKACK"}, {TCP_MAXSEG, "TCP_MAXSEG"},
+	{TCP_NODELAY, "TCP_NODELAY"},       {TCP_CORK, "TCP_CORK"},
+	{TCP_QUICKACK, "TCP_QUICKACK"},     {TCP_MAXSEG, "TCP_MAXSEG"},
 	{TCP_CONGESTION, "TCP_CONGESTION"},
 };
 

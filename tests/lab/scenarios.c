@@ -5,9 +5,18 @@
 
 #include "lab.h"
 
-#define BYTES(n) {.bytes = (n)}
-#define SIZED {.sized = true}
-#define SEGMENTS(n, more) {.segments = (n), .bytes = (more)}
+#define BYTES(n)             \
+	{                    \
+		.bytes = (n) \
+	}
+#define SIZED                 \
+	{                     \
+		.sized = true \
+	}
+#define SEGMENTS(n, more)                        \
+	{                                        \
+		.segments = (n), .bytes = (more) \
+	}
 
 static const struct lab_scenario scenarios[] = {
 	{
