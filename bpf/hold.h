@@ -5,6 +5,7 @@
 
 #include "correlate.h"
 #include "release.h"
+#include "stack.h"
 
 struct hold {
 	u64 sk;
@@ -15,7 +16,7 @@ struct hold {
 	u32 rcv_nxt;
 	u32 segments_before;
 	u32 writes;
-	s32 stack_id;
+	struct nt_stack_key stack;
 	u64 begin_ns;
 	u32 ack; /* the last ACK that moved the window: what it acknowledged, its sequence number */
 	u32 ack_seq;
@@ -42,14 +43,6 @@ struct {
 } hold_hash SEC(".maps");
 
 static const struct hold no_hold;
-
-/* Call stacks of held writes, with --stacks. */
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__uint(value_size, NT_STACK_DEPTH * sizeof(u64));
-} stacks SEC(".maps");
 
 /* How many sockets have a hold: while there is none, most hooks need not look for one. */
 __u64 active_holds;
@@ -157,7 +150,8 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	r->hold.in_flight_bytes = h->in_flight_bytes;
 	r->hold.writes = h->writes;
 	r->hold.mss = h->held.mss;
-	r->hold.stack_id = h->writer.tgid ? h->stack_id : NT_NO_STACK;
+	r->hold.stack_id = h->writer.tgid ? h->stack.id : NT_NO_STACK;
+	r->hold.stack_word = h->stack.word;
 	r->hold.reason = f->reason;
 	r->hold.release = f->release;
 	read_end(&r->sender, t);
@@ -258,7 +252,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->total_retrans = PROBED(t->tp, total_retrans);
 	h->rcv_nxt = PROBED(t->tp, rcv_nxt);
 	h->segments_before = PROBED(t->tp, data_segs_out);
-	h->stack_id = NT_NO_STACK;
+	h->stack.id = NT_NO_STACK;
 	h->begin_ns = s->clock_ns;
 }
 
@@ -290,13 +284,8 @@ static __always_inline void hold_note_writer(struct hold *h, void *ctx)
 		return;
 	read_writer(&h->writer);
 	h->writer.target = nt_config.target != NT_TARGET_ALL && current_is_target();
-	if (nt_config.stacks) {
-		h->stack_id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
-		if (h->stack_id < 0) {
-			count_lost(NT_LOST_STACK);
-			h->stack_id = NT_NO_STACK;
-		}
-	}
+	if (nt_config.stacks)
+		stack_take(ctx, &h->stack, h->writer.tgid);
 }
 
 /*

@@ -11,6 +11,9 @@
 #define NT_COMM_LEN   16 /* TASK_COMM_LEN */
 #define NT_STACK_DEPTH 64
 #define NT_NO_STACK   (-1)
+#define NT_REGS_BYTES 272
+#define NT_STACK_BYTES 4096
+#define NT_STACK_CHUNK 512 /* a stack may end before its bytes do */
 
 /* Why the unsent tail is not on the wire, in the order in which tcp_write_xmit asks. */
 enum nt_hold_reason {
@@ -153,10 +156,30 @@ struct nt_hold_part {
 	__u32 in_flight_bytes;
 	__u32 writes;
 	__u32 mss;
-	__s32 stack_id;
+	__s32 stack_id; /* of the call stack that made the held write, as the next; NT_NO_STACK: none */
 	__u8 reason; /* enum nt_hold_reason */
 	__u8 release; /* enum nt_release */
 	__u8 reserved[2];
+	__u64 stack_word;
+};
+
+/*
+ * One call site of a held write: the frame pointers' chain and the word on top of the user stack, which is the
+ * return address where code without frame pointers made the system call.
+ */
+struct nt_stack_key {
+	__s32 id;
+	__u32 tgid;
+	__u64 word;
+};
+
+/* What unwinding by DWARF needs: the registers at the system call, and the top of the user stack. */
+struct nt_stack_dump {
+	__u8 regs[NT_REGS_BYTES]; /* struct pt_regs (x86), struct user_pt_regs (arm64) */
+	__u64 sp; /* 0: this kernel shows no registers */
+	__u32 size; /* of what is valid of bytes */
+	__u32 reserved;
+	__u8 bytes[NT_STACK_BYTES];
 };
 
 struct nt_ack_part {
@@ -218,9 +241,9 @@ struct nt_owner {
 
 _Static_assert(sizeof(struct nt_tuple) == 44, "nt_tuple has no padding");
 _Static_assert(sizeof(struct nt_end) == 96, "nt_end has no padding");
-_Static_assert(sizeof(struct nt_hold_part) == 40, "nt_hold_part has no padding");
+_Static_assert(sizeof(struct nt_hold_part) == 48, "nt_hold_part has no padding");
 _Static_assert(sizeof(struct nt_ack_part) == 24, "nt_ack_part has no padding");
-_Static_assert(sizeof(struct nt_record) == 16 + 2 * 96 + 40 + 24, "nt_record has no padding");
+_Static_assert(sizeof(struct nt_record) == 16 + 2 * 96 + 48 + 24, "nt_record has no padding");
 _Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
 _Static_assert(sizeof(struct nt_owner) == 56, "nt_owner has no padding");
 

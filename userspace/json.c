@@ -183,7 +183,7 @@ static void add_stack(struct json_object *o, const struct nt_stall *stall, struc
 
 	if (!stacks || stall->side != NT_SIDE_SENDER)
 		return;
-	n = nt_stacks_get(stacks, stall->record.hold.stack_id, stall->record.sender.tgid, &frames);
+	n = nt_stacks_get(stacks, &stall->record, &frames);
 	if (!n)
 		return;
 	list = json_object_new_array();

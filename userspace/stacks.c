@@ -11,8 +11,7 @@
 #define KEPT 512 /* distinct stacks whose names are kept */
 
 struct kept {
-	int stack_id;
-	pid_t tgid; /* 0: free */
+	struct nt_stack_key key; /* tgid 0: free */
 	size_t n;
 	struct nt_frame *frames;
 };
@@ -61,34 +60,46 @@ static size_t read_addresses(const struct nt_stacks *stacks, __u32 stack_id,
 	return n;
 }
 
-size_t nt_stacks_get(struct nt_stacks *stacks, int stack_id, pid_t tgid,
+/* Unwound and named; from now on what the kernel kept of it is not needed. */
+static void name_stack(struct nt_stacks *stacks, struct kept *kept)
+{
+	struct nt_stack_dump *dump = malloc(sizeof(*dump));
+	struct bpf_map *dumps = stacks->tracer->skel->maps.stack_dumps;
+	uint64_t ips[NT_STACK_DEPTH];
+	size_t n = read_addresses(stacks, kept->key.id, ips);
+
+	if (dump && bpf_map__lookup_elem(dumps, &kept->key, sizeof(kept->key), dump, sizeof(*dump), 0))
+		dump->sp = 0;
+	kept->frames = calloc(NT_STACK_DEPTH, sizeof(*kept->frames));
+	if (kept->frames)
+		kept->n = nt_symbols_resolve(kept->key.tgid, ips, n, dump, kept->frames, NT_STACK_DEPTH);
+	free(dump);
+	malloc_trim(0);
+}
+
+size_t nt_stacks_get(struct nt_stacks *stacks, const struct nt_record *record,
 		     const struct nt_frame **frames)
 {
-	uint64_t ips[NT_STACK_DEPTH];
+	struct nt_stack_key key = {
+		.id = record->hold.stack_id,
+		.tgid = record->sender.tgid,
+		.word = record->hold.stack_word,
+	};
 	struct kept *kept;
 
-	if (stack_id < 0 || !tgid)
+	if (key.id < 0 || !key.tgid)
 		return 0;
 	for (size_t i = 0; i < KEPT; i++) {
 		kept = &stacks->kept[i];
-		if (kept->tgid == tgid && kept->stack_id == stack_id) {
+		if (!memcmp(&kept->key, &key, sizeof(key))) {
 			*frames = kept->frames;
 			return kept->n;
 		}
 	}
 	kept = &stacks->kept[stacks->next++ % KEPT];
 	forget(kept);
-	kept->n = read_addresses(stacks, stack_id, ips);
-	if (kept->n)
-		kept->frames = calloc(kept->n, sizeof(*kept->frames));
-	if (!kept->frames) {
-		kept->n = 0;
-		return 0;
-	}
-	kept->stack_id = stack_id;
-	kept->tgid = tgid;
-	nt_symbols_resolve(tgid, ips, kept->n, kept->frames);
-	malloc_trim(0);
+	kept->key = key;
+	name_stack(stacks, kept);
 	*frames = kept->frames;
 	return kept->n;
 }

@@ -76,6 +76,7 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
 	bpf_map__set_autocreate(skel->maps.hold_hash, !attempt->sk_storage);
 	bpf_map__set_autocreate(skel->maps.ack_hash, !attempt->sk_storage);
 	bpf_map__set_autocreate(skel->maps.stacks, opts->stacks);
+	bpf_map__set_autocreate(skel->maps.stack_dumps, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.calls, tracer->family == NT_HOOKS_KPROBE);
 	bpf_map__set_autocreate(skel->maps.more_hash, tracer->family == NT_HOOKS_TRACEPOINT);
 	if (!filtered)

@@ -113,7 +113,8 @@ static int fill(struct lab_run *run, enum lab_side side)
 	ssize_t n;
 	int err;
 
-	memmove(child->buf, child->buf + child->taken, child->len - child->taken);
+	if (child->taken)
+		memmove(child->buf, child->buf + child->taken, child->len - child->taken);
 	child->len -= child->taken;
 	child->taken = 0;
 	if (child->room - child->len < 65536) {
@@ -167,14 +168,20 @@ int child_await_exits(struct lab_run *run)
 	return reap(run, 0);
 }
 
-void child_end(struct lab_child *child)
+void child_end_all(struct lab_run *run)
 {
-	if (child->pid > 0) {
-		kill(child->pid, SIGKILL);
-		waitpid(child->pid, NULL, 0);
+	/* All before any is waited for, so that none complains about a peer that is gone. */
+	for (size_t i = 0; i < LAB_SIDES; i++) {
+		if (run->child[i].pid > 0)
+			kill(run->child[i].pid, SIGKILL);
 	}
-	json_object_put(child->who);
-	json_object_put(child->connections);
-	json_object_put(child->report);
-	free(child->buf);
+	/* A worker dies with its parent and then is ours: see PR_SET_CHILD_SUBREAPER. */
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
+	for (size_t i = 0; i < LAB_SIDES; i++) {
+		json_object_put(run->child[i].who);
+		json_object_put(run->child[i].connections);
+		json_object_put(run->child[i].report);
+		free(run->child[i].buf);
+	}
 }

@@ -49,7 +49,7 @@ static int connect_one(struct lab_conn *c, uint16_t port)
 
 static int client_open(struct lab_end *end, uint16_t port)
 {
-	int err = 0;
+	int err = end->plan->opt.over_veth ? net_veth_running(LAB_CLIENT) : 0;
 
 	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
 		err = connect_one(&end->conn[i], port);

@@ -38,11 +38,19 @@ static void keep(struct json_object **at, struct json_object *value)
 	*at = value;
 }
 
+static void keep_number(uint32_t *at, struct json_object *o, const char *key)
+{
+	struct json_object *value;
+
+	if (json_object_object_get_ex(o, key, &value))
+		*at = (uint32_t)json_object_get_int(value);
+}
+
 /* Takes an end's answer to an order and keeps what it tells. */
 static int take_answer(struct lab_run *run, enum lab_side side)
 {
 	struct lab_child *child = &run->child[side];
-	struct json_object *o, *rounds, *pids;
+	struct json_object *o, *pids;
 	char *line;
 	int err = child_line(run, side, &line);
 
@@ -56,12 +64,8 @@ static int take_answer(struct lab_run *run, enum lab_side side)
 	pids = get(o, "pids");
 	if (pids)
 		json_object_object_add(child->who, "pids", pids);
-	if (json_object_object_get_ex(o, "port", NULL))
-		child->port = (uint32_t)json_object_get_int(json_object_object_get(o, "port"));
-	if (json_object_object_get_ex(o, "mss", NULL))
-		child->mss = (uint32_t)json_object_get_int(json_object_object_get(o, "mss"));
-	rounds = get(o, "rounds");
-	keep(&child->report, rounds);
+	keep_number(&child->port, o, "port");
+	keep_number(&child->mss, o, "mss");
 	json_object_put(o);
 	return 0;
 }

@@ -102,7 +102,7 @@ struct lab_options {
 	uint64_t client_cpu, server_cpu;
 	uint64_t family, over_veth, how, handover;
 	const char *cc;
-	struct lab_message sizes;
+	struct lab_message sizes, reply_sizes;
 	bool nodelay, nodelay_client, nodelay_server, nodelay_while_held, close_while_held;
 	bool quickack, quickack_off, quickack_route;
 	bool no_reply, one_part, agreed_length;
@@ -273,6 +273,7 @@ ssize_t send_call(struct lab_conn *c, const struct lab_send *s);
 int net_own_namespace(void);
 int net_loopback_up(const struct lab_plan *plan);
 int net_veth_create(int peer_pid);
+int net_veth_running(enum lab_side side);
 int net_veth_up(const struct lab_plan *plan, enum lab_side side);
 int net_namespace_inode(uint64_t *inode);
 int net_listen(struct lab_end *end);

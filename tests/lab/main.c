@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 
@@ -30,6 +31,8 @@ static int prepare(struct lab_run *run, sigset_t *mask)
 	sigset_t set;
 
 	signal(SIGPIPE, SIG_IGN);
+	/* Orphaned workers come back here, to be waited for. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -54,8 +57,6 @@ int main(int argc, char **argv)
 	err = prepare(&run, &mask);
 	if (!err)
 		err = conduct(&run, &mask);
-	/* After a success there is nobody left to end. */
-	for (size_t i = 0; i < LAB_SIDES; i++)
-		child_end(&run.child[i]);
+	child_end_all(&run);
 	return err ? 1 : 0;
 }

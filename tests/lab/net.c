@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Namespaces, the veth pair, addresses and sockets. Nothing here gets a name on the host. */
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,11 +19,12 @@
 /* The documentation prefixes: no route of the host can be meant by them. */
 static const struct {
 	const char *link;
+	const char *mac;
 	const char *ip4;
 	const char *ip6;
 } veth[LAB_SIDES] = {
-	[LAB_CLIENT] = {"lab-client", "192.0.2.1", "2001:db8::1"},
-	[LAB_SERVER] = {"lab-server", "192.0.2.2", "2001:db8::2"},
+	[LAB_CLIENT] = {"lab-client", "02:00:5e:10:00:01", "192.0.2.1", "2001:db8::1"},
+	[LAB_SERVER] = {"lab-server", "02:00:5e:10:00:02", "192.0.2.2", "2001:db8::2"},
 };
 
 #define IP_MAX_ARGS 32
@@ -93,14 +96,16 @@ int net_namespace_inode(uint64_t *inode)
 	return 0;
 }
 
-/* 'replace' would add a second local route behind the kernel's own, which has other keys. */
+/* IPv6 cannot change the kernel's own route, whose metric 0 no command line can name. */
 static int loopback_quickack(uint64_t family)
 {
-	if (family == 6)
-		return ip("ip -6 route change local ::1 dev lo table local proto kernel metric 0 "
-			  "quickack 1");
-	return ip("ip route change local 127.0.0.1 dev lo table local proto kernel scope host "
-		  "src 127.0.0.1 quickack 1");
+	int err;
+
+	if (family == 4)
+		return ip("ip route change local 127.0.0.1 dev lo table local proto kernel "
+			  "scope host src 127.0.0.1 quickack 1");
+	err = ip("ip -6 route add local ::1 dev lo table local metric 1 quickack 1");
+	return err ? err : ip("ip -6 route del local ::1 dev lo table local");
 }
 
 int net_loopback_up(const struct lab_plan *plan)
@@ -112,10 +117,41 @@ int net_loopback_up(const struct lab_plan *plan)
 	return err;
 }
 
+/* Two different interface numbers make the link watch urgent; with equal ones it takes a second. */
 int net_veth_create(int peer_pid)
 {
-	return ip("ip link add %s type veth peer name %s netns %d", veth[LAB_CLIENT].link,
-		  veth[LAB_SERVER].link, peer_pid);
+	return ip("ip link add %s index 10 address %s type veth peer name %s index 11 address %s "
+		  "netns %d",
+		  veth[LAB_CLIENT].link, veth[LAB_CLIENT].mac, veth[LAB_SERVER].link,
+		  veth[LAB_SERVER].mac, peer_pid);
+}
+
+/*
+ * Until the kernel's link watch has run, IPv6 drops what comes in: the SYN would be answered a
+ * second late, and the retransmission timer would remember that for the whole connection.
+ */
+int net_veth_running(enum lab_side side)
+{
+	uint64_t give_up = now_ns() + 5 * LAB_SEC;
+	struct ifreq ifr = {};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int err = fd < 0 ? -errno : 0;
+
+	strncpy(ifr.ifr_name, veth[side].link, IFNAMSIZ - 1);
+	while (!err) {
+		if (ioctl(fd, SIOCGIFFLAGS, &ifr))
+			err = -errno;
+		else if (ifr.ifr_flags & IFF_RUNNING)
+			break;
+		else if (now_ns() > give_up)
+			err = -ETIMEDOUT;
+		else
+			sleep_ns(LAB_MSEC);
+	}
+	if (fd >= 0)
+		close(fd);
+	return err ? fail(err, "veth '%s' does not come up: %s", veth[side].link, strerror(-err))
+		   : 0;
 }
 
 static int veth_quickack(enum lab_side side, uint64_t family)
@@ -140,6 +176,13 @@ int net_veth_up(const struct lab_plan *plan, enum lab_side side)
 		err = ip("ip addr add %s/64 dev %s nodad", veth[side].ip6, link);
 	if (!err)
 		err = ip("ip link set %s mtu 1500 up", link);
+	/* No ARP and no neighbour discovery: the first round trip is as short as the others. */
+	if (!err)
+		err = ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip4, veth[!side].mac,
+			 link);
+	if (!err)
+		err = ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip6, veth[!side].mac,
+			 link);
 	if (!err && side == LAB_SERVER && plan->opt.quickack_route)
 		err = veth_quickack(side, plan->opt.family);
 	return err;

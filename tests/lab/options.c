@@ -32,24 +32,15 @@ struct option_row {
 };
 
 #define AT(field) offsetof(struct lab_options, field)
-#define FLAG(name, field, help)                                \
-	{                                                      \
-		name, 0, OPT_FLAG, AT(field), 0, 0, NULL, help \
-	}
-#define SET(name, letter, field, value, help)                              \
-	{                                                                  \
-		name, letter, OPT_SET, AT(field), value, value, NULL, help \
-	}
-#define NUMBER(name, field, min, max, help)                         \
-	{                                                           \
-		name, 0, OPT_NUMBER, AT(field), min, max, "N", help \
-	}
-#define DURATION(name, field, max, help)                                   \
-	{                                                                  \
-		name, 0, OPT_DURATION, AT(field), 0, max, "DURATION", help \
-	}
 
 /* clang-format off */
+#define FLAG(name, field, help) {name, 0, OPT_FLAG, AT(field), 0, 0, NULL, help}
+#define SET(name, letter, field, value, help) \
+	{name, letter, OPT_SET, AT(field), value, value, NULL, help}
+#define NUMBER(name, field, min, max, help) {name, 0, OPT_NUMBER, AT(field), min, max, "N", help}
+#define DURATION(name, field, max, help) \
+	{name, 0, OPT_DURATION, AT(field), 0, max, "DURATION", help}
+
 static const struct option_row rows[] = {
 	NUMBER("rounds", rounds, 1, LAB_MAX_ROUNDS, "rounds each connection plays"),
 	DURATION("interval", interval_ns, 60 * LAB_SEC, "sleep between rounds"),
@@ -58,6 +49,7 @@ static const struct option_row rows[] = {
 	{"sizes", 0, OPT_SIZES, AT(sizes), 0, 0, "A,B,C", "sizes of the request's parts"},
 	NUMBER("size", size, 1, LAB_MAX_PART_BYTES, "size of the data (length-data, one-way, bulk)"),
 	NUMBER("reply", reply_bytes, 1, LAB_MAX_PART_BYTES, "one reply of N bytes"),
+	{"reply-sizes", 0, OPT_SIZES, AT(reply_sizes), 0, 0, "A,B,C", "sizes of the reply's parts"},
 	FLAG("no-reply", no_reply, "the server only reads"),
 	FLAG("one-part", one_part, "only the first part of the request, then the reply"),
 	FLAG("agreed-length", agreed_length, "length-data: only the data, both ways"),
@@ -66,7 +58,7 @@ static const struct option_row rows[] = {
 	FLAG("nodelay-client", nodelay_client, "TCP_NODELAY at the client"),
 	FLAG("nodelay-server", nodelay_server, "TCP_NODELAY at the server"),
 	FLAG("nodelay-while-held", nodelay_while_held,
-	     "the client sets TCP_NODELAY 10 ms after its last write, if no reply came"),
+	     "the client sets TCP_NODELAY 10 ms after the last write of a round"),
 	FLAG("close-while-held", close_while_held,
 	     "the client closes 10 ms after the last write of the last round"),
 	SET("coalesce", 0, how, HOW_COALESCE, "all parts of a message in one write"),

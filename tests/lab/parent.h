@@ -42,6 +42,6 @@ int child_start(struct lab_run *run, enum lab_side side, const sigset_t *mask);
 int child_await(struct lab_run *run, int fd, uint64_t wait_ns);
 int child_line(struct lab_run *run, enum lab_side side, char **line);
 int child_await_exits(struct lab_run *run);
-void child_end(struct lab_child *child);
+void child_end_all(struct lab_run *run);
 
 #endif

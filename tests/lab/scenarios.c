@@ -143,7 +143,7 @@ static void resolve_messages(struct lab_plan *plan)
 	const struct lab_options *opt = &plan->opt;
 
 	plan->request = opt->sizes.nr ? opt->sizes : plan->scenario->request;
-	plan->reply = plan->scenario->reply;
+	plan->reply = opt->reply_sizes.nr ? opt->reply_sizes : plan->scenario->reply;
 	if (opt->agreed_length) {
 		drop_first_part(&plan->request);
 		drop_first_part(&plan->reply);
@@ -196,14 +196,14 @@ static int check_play(const struct lab_plan *plan)
 	const struct rule rules[] = {
 		{o->agreed_length && !s->length_first,
 		 "--agreed-length is for length-data only: leave it out"},
-		{o->agreed_length && o->sizes.nr,
+		{o->agreed_length && (o->sizes.nr || o->reply_sizes.nr),
 		 "--agreed-length with --sizes: --sizes already says every part; leave one out"},
 		{o->size != LAB_UNSET && !sized,
 		 "--size has no part to size in this scenario: use --sizes or --reply"},
 		{o->one_part && plan->opt.sizes.nr == 0 && s->request.nr < 2,
 		 "--one-part: the request of this scenario has one part already; leave it out"},
-		{o->reply_bytes != LAB_UNSET && o->no_reply,
-		 "--reply with --no-reply: leave one of them out"},
+		{(o->reply_bytes != LAB_UNSET) + (o->reply_sizes.nr > 0) + o->no_reply > 1,
+		 "--reply, --reply-sizes and --no-reply exclude each other: give one of them"},
 		{o->delay_reply_ns != LAB_UNSET && !plan->reply.nr,
 		 "--delay-reply without a reply: leave it out, or give --reply N"},
 		{o->nodelay_while_held && (o->nodelay || o->nodelay_client),

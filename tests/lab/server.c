@@ -12,6 +12,8 @@ static int server_network(struct lab_end *end, int peer_pid)
 	(void)peer_pid;
 	if (end->plan->opt.over_veth)
 		err = net_veth_up(end->plan, LAB_SERVER);
+	if (!err && end->plan->opt.over_veth)
+		err = net_veth_running(LAB_SERVER);
 	return err ? err : net_listen(end);
 }
 

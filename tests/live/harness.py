@@ -198,6 +198,13 @@ def trace(lab: Lab, *arguments: str) -> tuple[Record, Tracer]:
     return result, tracer
 
 
+def of_lab(lab: Lab, records: list[Record]) -> list[Record]:
+    """Those of this lab's connections, where the whole host is traced and others may be at work on it."""
+    connections = [{c["client"], c["server"]} for c in lab.ready["connections"]]
+    spaces = {lab.ready["client"]["netns"], lab.ready["server"]["netns"]}
+    return [r for r in records if {r["local"], r["remote"]} in connections and r["netns"] in spaces]
+
+
 def stalled_rounds(result: Record) -> list[Record]:
     return [r for r in result["rounds"] if r["latency_us"] >= STALLED_US]
 

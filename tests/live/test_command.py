@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from harness import IN_GUEST, NAGLETRACE, SCHEMA, Lab, Tracer, run, stalled_rounds
+from harness import IN_GUEST, NAGLETRACE, SCHEMA, Lab, Tracer, of_lab, run, stalled_rounds
 
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
                 "--bounding-set=-all")
@@ -119,7 +119,7 @@ def test_killed_it_leaves_nothing_attached() -> None:
     deadline = time.monotonic() + 10
     while our_programs() - before and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert our_programs() == before
+    assert our_programs() <= before
 
 
 # ---- what it says ----
@@ -264,7 +264,7 @@ def test_the_two_capabilities_suffice() -> None:
     with Lab("write-write-read") as lab, Tracer("-n", "lab-client", prefix=both) as tracer:
         result = lab.play()
         tracer.stop()
-    assert len(tracer.stalls()) == len(stalled_rounds(result)) > 0
+    assert len(of_lab(lab, tracer.stalls())) == len(stalled_rounds(result)) > 0
 
 
 def test_without_btf_it_says_what_to_give() -> None:

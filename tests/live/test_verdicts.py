@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import Lab, assert_durations_match, stalled_rounds, trace
+from harness import IN_GUEST, Lab, assert_durations_match, stalled_rounds, trace
 
 pytestmark = pytest.mark.guest
 
@@ -101,17 +101,6 @@ def test_where_each_side_stalls_the_other_both_are_reported(over: str) -> None:
         assert stall["peer"]["hold"]["bytes"] == 100
 
 
-def test_a_reply_of_several_segments_has_its_tail_held() -> None:
-    with Lab("reply-tail", "--over", "veth", "--rounds", "8") as lab:
-        result, tracer = trace(lab, "-p", str(lab.server))
-    rounds, stalls = stalled_rounds(result), tracer.stalls()
-    assert rounds, "the lab did not stall"
-    assert_durations_match(rounds, stalls)
-    for stall in stalls:
-        assert stall["side"] == "sender" and stall["pid"] == lab.server
-        assert stall["pattern"] == "reply_tail"
-
-
 @pytest.mark.parametrize("how,reason", [([], "cork"), (["--msg-more"], "msg_more")])
 def test_a_cork_that_is_forgotten_ends_at_its_ceiling(how: list[str], reason: str) -> None:
     with Lab("cork-forgotten", "--rounds", "3", *how) as lab:
@@ -141,11 +130,35 @@ def test_the_delayed_acks_that_the_timer_ended_are_as_many_as_the_kernel_counts(
     assert tracer.closing()["totals"]["delayed_acks"]["timer"] == counted
 
 
-def test_holds_that_are_no_stall_are_shown_on_demand_only() -> None:
-    with Lab("header-body", "--quickack", "--rounds", "8", "--interval", "20ms") as lab:
-        _, tracer = trace(lab, "-p", str(lab.client), "--all-holds", "--min", "0ms")
+@pytest.mark.parametrize("scenario,how,reason", [("uncork", [], "cork"), ("write-write-read", ["--msg-more"], "msg_more")])
+def test_holds_that_the_application_ends_itself_are_no_stalls(scenario: str, how: list[str], reason: str) -> None:
+    with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab:
+        _, tracer = trace(lab, "-p", str(lab.client), "--all-holds")
+    holds = [h for h in tracer.records("hold") if h["hold"]["reason"] == reason]
+    assert tracer.stalls() == []
+    assert len(holds) == 5 == tracer.closing()["totals"]["holds"][reason]
+    for hold in holds:
+        assert hold["hold"]["release"] == "uncork"
+        assert 20_000 <= hold["duration_us"] < (60_000 if IN_GUEST else 30_000)
+    # without --all-holds they are counted only
+    with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab:
+        _, tracer = trace(lab, "-p", str(lab.client))
+    assert tracer.records("hold") == []
+    assert tracer.closing()["totals"]["holds"][reason] == 5
+
+
+RELEASES = {"--nodelay-while-held": "nodelay", "--close-while-held": "close"}
+
+
+@pytest.mark.parametrize("option", RELEASES)
+def test_what_the_application_releases_is_no_stall(option: str) -> None:
+    """TCP_NODELAY set, or the socket closed, 10 ms into a hold: told apart from the ACK that would have come."""
+    rounds = "1" if option == "--close-while-held" else "6"
+    with Lab("write-write-read", "--rounds", rounds, "--quickack-off", option) as lab:
+        _, tracer = trace(lab, "-p", str(lab.client), "--all-holds", "--min", "5ms")
     holds = [h for h in tracer.records("hold") if h["hold"]["reason"] == "nagle"]
     assert tracer.stalls() == []
-    assert len(holds) == tracer.closing()["totals"]["holds"]["nagle"] > 0
+    assert holds
     for hold in holds:
-        assert hold["hold"]["release"] == "ack" and hold["pattern"] == "ack_clocked"
+        assert hold["hold"]["release"] == RELEASES[option]
+        assert 9_000 <= hold["duration_us"] < (40_000 if IN_GUEST else 20_000)

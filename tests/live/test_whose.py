@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import Lab, Tracer, assert_durations_match, stalled_rounds, trace
+from harness import Lab, Tracer, assert_durations_match, of_lab, stalled_rounds, trace
 
 pytestmark = pytest.mark.guest
 
@@ -121,8 +121,9 @@ def test_families_choose(family: str) -> None:
         result = lab.play()
         same.stop()
         other.stop()
-    assert_durations_match(stalled_rounds(result), same.stalls())
-    assert other.stalls() == []
+    assert_durations_match(stalled_rounds(result), of_lab(lab, same.stalls()))
+    assert of_lab(lab, other.stalls()) == []
+    assert {s["family"] for s in same.stalls()} == {int(family[1])}
 
 
 def test_a_name_chooses_its_processes_at_either_end() -> None:
@@ -132,8 +133,8 @@ def test_a_name_chooses_its_processes_at_either_end() -> None:
         for tracer in (sender, receiver, nobody):
             tracer.stop()
     rounds = stalled_rounds(result)
-    assert_durations_match(rounds, sender.stalls())
-    assert_durations_match(rounds, receiver.stalls())
+    assert_durations_match(rounds, of_lab(lab, sender.stalls()))
+    assert_durations_match(rounds, of_lab(lab, receiver.stalls()))
     assert {s["side"] for s in sender.stalls()} == {"sender"}
     assert {s["side"] for s in receiver.stalls()} == {"receiver"}
     assert nobody.stalls() == []
