@@ -2,19 +2,18 @@
 /*
  * nagle-lab: both ends of a TCP experiment with a known truth.
  *
- * main.c, conduct.c, child.c  the parent: starts both ends, conducts the run, prints the lines
- * options.c    the table of options; scenarios.c the table of scenarios
- * end.c        the life of one end's process; client.c and server.c what differs
- * handover.c   another process plays the client's rounds
- * message.c    sending and reading one message in its parts
- * net.c        namespaces, veth, addresses, sockets; measure.c, report.c what is measured and said
+ * main.c, conduct.c, child.c   the parent: starts both ends, conducts the run, prints the lines
+ * options.c, scenarios.c        the tables of options and of scenarios
+ * end.c, client.c, server.c     the life of one end's process, and what differs between the two
+ * handover.c                    another process plays the client's rounds
+ * message.c, writers.c          sending and reading one message; its writes by several threads
+ * net.c, measure.c, report.c    namespaces and sockets; what is measured; how it is said
  */
 #ifndef NAGLE_LAB_H
 #define NAGLE_LAB_H
 
 #include <errno.h>
 #include <limits.h>
-#include <semaphore.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -78,7 +78,7 @@ static const struct option_row rows[] = {
 	SET("fork-worker", 0, handover, HANDOVER_FORK,
 	    "a forked child that inherited the client's sockets plays the rounds"),
 	SET("pass-fd", 0, handover, HANDOVER_PASS_FD,
-	    "the client passes its sockets to another process, which plays the rounds"),
+	    "the client passes its sockets to a process that plays the rounds"),
 	SET("ipv4", '4', family, 4, "IPv4 (default)"),
 	SET("ipv6", '6', family, 6, "IPv6"),
 	FLAG("v4-mapped", v4_mapped, "IPv4 on AF_INET6 sockets"),

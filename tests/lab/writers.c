@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The writes of one connection made by several threads in turn: one call at a time, handed on. */
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 
 #include "lab.h"

@@ -284,16 +284,6 @@ def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> Non
     assert len(tracer.stalls()) == len(stalled_rounds(result)) > 0
 
 
-@pytest.mark.skipif(not IN_GUEST, reason="lockdown cannot be lifted again: only in a guest, as the last test")
-@pytest.mark.guest
-def test_zz_lockdown_confidentiality_is_told() -> None:
-    path = Path("/sys/kernel/security/lockdown")
-    if not path.exists():
-        pytest.skip("this kernel has no lockdown")
-    path.write_text("confidentiality")
-    assert_one_line(run("-d", "1s"), 3, "lockdown", "confidentiality", "lockdown=integrity")
-
-
 # ---- hooks ----
 
 
