@@ -35,8 +35,8 @@ exec 3>"$work/go"
 wait_for "$work/lab" '"ready"'
 client=$(sed -n 's/.*"client": *{ *"pid": *\([0-9]*\).*/\1/p' "$work/lab" | head -n 1)
 
-echo "\$ sudo nagletrace -p $client"
-"$tracer" -p "$client" >"$work/report" 2>"$work/err" &
+echo "\$ sudo nagletrace -p $client --stacks"
+"$tracer" -p "$client" --stacks >"$work/report" 2>"$work/err" &
 tracer_pid=$!
 wait_for "$work/err" "nagletrace: ready"
 cat "$work/err"

@@ -96,12 +96,16 @@ static int on_record(void *context, void *data, size_t size)
 {
 	struct trace *trace = context;
 	const struct nt_record *record = data;
+	const struct nt_frame *frames;
 	struct nt_stall stall;
 
 	if (size < sizeof(*record) || record->size != sizeof(*record))
 		return 0;
 	if (!nt_stall_from_record(&stall, record, trace->opts, &trace->targets, &trace->owners))
 		return 0;
+	/* a stack is named while its process is there, for the report that comes after its end too */
+	if (trace->stacks)
+		nt_stacks_get(trace->stacks, record, &frames);
 	if (stall.is_stall) {
 		nt_aggregate_add(&trace->all, &stall);
 		if (trace->opts->interval_ns)
