@@ -159,8 +159,10 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 	la->end.pingpong = p->pingpong;
 	la->end.locked = p->locked;
 	tgid = bpf_map_lookup_elem(&owned, &sk);
-	if (tgid)
+	if (tgid) {
 		la->end.tgid = *tgid;
+		la->end.target = true; /* only processes asked for are in there */
+	}
 	la->part.begin_ns = p->begin_ns;
 	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->rcv_wup;
 	la->part.end = end;

@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import signal
+import statistics
 import subprocess
 import threading
 import time
@@ -210,10 +211,13 @@ def stalled_rounds(result: Record) -> list[Record]:
 
 
 def assert_durations_match(rounds: list[Record], stalls: list[Record]) -> None:
-    """One stall a round, in order, as long as the application waited, within 5 ms or 10 %, in guests 20 ms."""
+    """One stall a round, in order, none longer than the application waited, and at the median as long.
+
+    The application's clock runs on while it is not scheduled, so single rounds may last longer than their stall.
+    """
     felt = [round(r["latency_us"]) for r in rounds]
     told = [s["duration_us"] for s in stalls]
     assert len(told) == len(felt), f"felt {felt}, told {told}"
-    for i, (latency, duration) in enumerate(zip(felt, told)):
-        missing = latency - duration
-        assert -500 <= missing <= max(20_000 if IN_GUEST else 5_000, 0.1 * latency), f"{i}: felt {felt}, told {told}"
+    missing = [latency - duration for latency, duration in zip(felt, told)]
+    assert not missing or min(missing) >= -500, f"felt {felt}, told {told}"
+    assert not missing or statistics.median(missing) <= (10_000 if IN_GUEST else 2_000), f"felt {felt}, told {told}"
