@@ -76,10 +76,4 @@ int nt_options_parse(int argc, char **argv, struct nt_options *opts, char *err, 
 /* Prints usage and options, in at most 80 columns. */
 void nt_options_help(FILE *out);
 
-/*
- * Parses a number with a unit (ns, us, ms, s, m, h), as 250us or 1.5s. Returns 0 with *ns set, -EINVAL if it is
- * none, -ERANGE if it is beyond 64 bits of ns.
- */
-int nt_parse_duration(const char *text, uint64_t *ns);
-
 #endif /* NT_OPTIONS_H */

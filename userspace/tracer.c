@@ -207,15 +207,18 @@ static int attach_hook(struct nt_tracer *tracer, struct nt_kernel *kernel, size_
  * The tracepoint programs know a socket's timers by their functions, which they read from the first TCP socket
  * that goes: this one. No symbol table is needed, which may be hidden.
  */
-static void teach_timers(const struct nt_tracer *tracer)
+static int teach_timers(const struct nt_tracer *tracer)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0)
-		close(fd);
-	(void)tracer;
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	if (tracer->family == NT_HOOKS_TRACEPOINT && !tracer->skel->bss->delack_timer_function)
+		return -ENOENT;
+	return 0;
 }
 
 static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
@@ -228,13 +231,13 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		if (!hook_in_family(hook, tracer->family, opts) || tracer->missing[i])
 			continue;
 		err = attach_hook(tracer, kernel, i);
+		if (!err && i == 0)
+			err = teach_timers(tracer);
 		if (err && hook->required) {
 			*failed = hook->target;
 			return err;
 		}
 		tracer->missing[i] = err;
-		if (i == 0)
-			teach_timers(tracer);
 	}
 	return 0;
 }

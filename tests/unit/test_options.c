@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/options.c userspace/text.c
+// links: userspace/options.c userspace/options_table.c userspace/numbers.c userspace/text.c
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
+#include "numbers.h"
 #include "options.h"
 
 #define MAX_ARGS 40
@@ -277,6 +278,7 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		if (!strstr(text, options[i]))
 			fail_msg("help does not name %s", options[i]);
+	assert_null(strstr(text, "(null)"));
 	rest = text;
 	while ((line = strsep(&rest, "\n")))
 		if (strlen(line) > 80)

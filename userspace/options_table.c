@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "options_table.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "numbers.h"
+#include "text.h"
+
+#define PID_MAX_LIMIT 4194304 /* include/linux/threads.h */
+
+int nt_fail(struct nt_parse *p, const char *format, ...)
+{
+	char text[4 * NT_OPTION_ERROR_LEN];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	snprintf(p->err, p->err_size, "%s", text);
+	return -EINVAL;
+}
+
+int nt_refuse(struct nt_parse *p, const char *value, const char *what)
+{
+	char shown[NT_ESCAPED_LEN(24)];
+
+	nt_escape(value, 24, shown, sizeof(shown));
+	return nt_fail(p, "%s %s%s: %s", p->spelled, shown, strlen(value) > 24 ? "…" : "", what);
+}
+
+static int set_duration(struct nt_parse *p, const char *value, uint64_t *ns, bool zero_allowed)
+{
+	int err = nt_parse_duration(value, ns);
+
+	if (err == -ERANGE)
+		return nt_refuse(p, value, "too long; give at most some hundred years, for example 24h");
+	if (err && *value && strspn(value, "0123456789.") == strlen(value))
+		return nt_refuse(p, value, "a duration needs a unit; for example 250us, 40ms, 5s or 2m");
+	if (err)
+		return nt_refuse(p, value, "not a duration; give for example 250us, 40ms, 5s or 2m");
+	if (!*ns && !zero_allowed)
+		return nt_refuse(p, value, "must be more than zero; for example 5s");
+	return 0;
+}
+
+/* Calls each() for every element of a list separated by commas. */
+static int for_each(struct nt_parse *p, const char *value,
+		    int (*each)(struct nt_parse *p, const char *element, size_t length, const char *all))
+{
+	const char *element = value;
+	int err;
+
+	for (;;) {
+		size_t length = strcspn(element, ",");
+
+		err = each(p, element, length, value);
+		if (err || !element[length])
+			return err;
+		element += length + 1;
+	}
+}
+
+static int add_pid(struct nt_parse *p, const char *element, size_t length, const char *all)
+{
+	struct nt_options *opts = p->opts;
+	uint64_t pid;
+
+	if (!nt_parse_number(element, length, PID_MAX_LIMIT, &pid) || !pid)
+		return nt_refuse(p, all, "not a process id; give numbers such as 4242 or 4242,4243");
+	for (unsigned int i = 0; i < opts->n_pids; i++)
+		if (opts->pids[i] == (pid_t)pid)
+			return 0;
+	if (opts->n_pids == NT_MAX_PIDS)
+		return nt_refuse(p, all, "too many processes; give at most 64, or --name or --cgroup");
+	opts->pids[opts->n_pids++] = pid;
+	return 0;
+}
+
+static int set_pid(struct nt_parse *p, const char *value)
+{
+	return for_each(p, value, add_pid);
+}
+
+static struct nt_port_list *port_list(struct nt_parse *p)
+{
+	if (!strcmp(p->spelled, "--localport"))
+		return &p->opts->local_ports;
+	return strcmp(p->spelled, "--remoteport") ? &p->opts->ports : &p->opts->remote_ports;
+}
+
+static int add_port(struct nt_parse *p, const char *element, size_t length, const char *all)
+{
+	struct nt_port_list *list = port_list(p);
+	uint64_t port;
+
+	if (!nt_parse_number(element, length, 65535, &port) || !port)
+		return nt_refuse(p, all, "not a port; give 1 to 65535, several with commas");
+	if (list->count == NT_MAX_PORTS)
+		return nt_refuse(p, all, "too many ports; give at most 32");
+	list->port[list->count++] = port;
+	return 0;
+}
+
+static int set_port(struct nt_parse *p, const char *value)
+{
+	return for_each(p, value, add_port);
+}
+
+static int set_name(struct nt_parse *p, const char *value)
+{
+	if (!*value)
+		return nt_refuse(p, value, "empty; give a command name, as `ps -o comm` shows it");
+	if (strlen(value) >= NT_NAME_LEN)
+		return nt_refuse(p, value, "the kernel keeps 15 bytes of a name; give its first 15");
+	snprintf(p->opts->name, sizeof(p->opts->name), "%s", value);
+	return 0;
+}
+
+static int set_cgroup(struct nt_parse *p, const char *value)
+{
+	if (value[0] != '/')
+		return nt_refuse(p, value, "not a cgroup path; give it from the root, as /system.slice/x");
+	p->opts->cgroup = value;
+	return 0;
+}
+
+static int set_v4(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->only_v4 = true;
+	return 0;
+}
+
+static int set_v6(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->only_v6 = true;
+	return 0;
+}
+
+static int set_min(struct nt_parse *p, const char *value)
+{
+	return set_duration(p, value, &p->opts->min_ns, true);
+}
+
+static int set_interval(struct nt_parse *p, const char *value)
+{
+	return set_duration(p, value, &p->opts->interval_ns, false);
+}
+
+static int set_total_duration(struct nt_parse *p, const char *value)
+{
+	return set_duration(p, value, &p->opts->duration_ns, false);
+}
+
+static int set_count(struct nt_parse *p, const char *value)
+{
+	if (!nt_parse_number(value, strlen(value), UINT32_MAX, &p->opts->count) || !p->opts->count)
+		return nt_refuse(p, value, "not a number of reports; give 1 or more");
+	return 0;
+}
+
+static int set_all_holds(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->all_holds = true;
+	return 0;
+}
+
+static int set_stacks(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->stacks = true;
+	return 0;
+}
+
+static int set_output(struct nt_parse *p, const char *value)
+{
+	if (!strcmp(value, "text"))
+		p->opts->output = NT_OUTPUT_TEXT;
+	else if (!strcmp(value, "json"))
+		p->opts->output = NT_OUTPUT_JSON;
+	else
+		return nt_refuse(p, value, "no such output; give text or json");
+	return 0;
+}
+
+static int set_json(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->output = NT_OUTPUT_JSON;
+	return 0;
+}
+
+static int set_wide(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->wide = true;
+	return 0;
+}
+
+static int set_hooks(struct nt_parse *p, const char *value)
+{
+	static const char *const names[] = {"auto", "function", "kprobe", "tracepoint"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(value, names[i])) {
+			p->opts->hooks = i;
+			return 0;
+		}
+	}
+	return nt_refuse(p, value, "no such hooks; give auto, function, kprobe or tracepoint");
+}
+
+static int set_btf(struct nt_parse *p, const char *value)
+{
+	char what[128];
+
+	if (access(value, R_OK)) {
+		snprintf(what, sizeof(what), "cannot be read: %s; give a file with the kernel's BTF",
+			 strerror(errno));
+		return nt_refuse(p, value, what);
+	}
+	p->opts->btf = value;
+	return 0;
+}
+
+static int set_quiet(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->quiet = true;
+	return 0;
+}
+
+static int set_verbose(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	p->opts->verbose++;
+	return 0;
+}
+
+static int set_command(struct nt_parse *p, const char *value)
+{
+	(void)value;
+	if (!strcmp(p->spelled, "--help"))
+		p->opts->command = NT_CMD_HELP;
+	else if (!strcmp(p->spelled, "--version"))
+		p->opts->command = NT_CMD_VERSION;
+	else
+		p->opts->command = NT_CMD_JSON_SCHEMA;
+	return 0;
+}
+
+const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
+	{0, NULL, NULL, "Whose connections", NULL, false, false},
+	{'p', "pid", "PID[,PID]", "sockets of these processes, either end; with their\n"
+	 "threads and children", set_pid, true, false},
+	{'n', "name", "NAME", "likewise by command name", set_name, false, false},
+	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, false, false},
+	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two", set_port, true, false},
+	{'L', "localport", "PORT", "local port", set_port, true, false},
+	{'D', "remoteport", "PORT", "remote port", set_port, true, false},
+	{'4', "ipv4", NULL, "IPv4 only", set_v4, false, false},
+	{'6', "ipv6", NULL, "IPv6 only", set_v6, false, false},
+	{0, NULL, NULL, "What to report, and when", NULL, false, false},
+	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, false,
+	 false},
+	{'i', "interval", "DURATION", "a report each interval instead of a line each stall",
+	 set_interval, false, false},
+	{NT_OPT_COUNT, "count", "N", "stop after N reports", set_count, false, false},
+	{'d', "duration", "DURATION", "stop after this", set_total_duration, false, false},
+	{'a', "all-holds", NULL, "also holds that are no stall", set_all_holds, false, false},
+	{'U', "stacks", NULL, "where in the program the held write was made", set_stacks, false,
+	 false},
+	{0, NULL, NULL, "How", NULL, false, false},
+	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, false, true},
+	{'j', "json", NULL, "the same as --output json", set_json, false, true},
+	{'w', "wide", NULL, "full addresses and names, beyond 80 columns", set_wide, false,
+	 false},
+	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint", set_hooks,
+	 false, true},
+	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, false, true},
+	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", set_quiet, false, false},
+	{'v', "verbose", NULL, "what libbpf and the verifier say", set_verbose, true, true},
+	{'h', "help", NULL, "this text", set_command, false, true},
+	{NT_OPT_VERSION, "version", NULL, "the version", set_command, false, true},
+	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, false,
+	 true},
+};

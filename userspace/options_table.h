@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The table of options: what each is called, takes, means and sets. A new option is one row there. */
+#ifndef NT_OPTIONS_TABLE_H
+#define NT_OPTIONS_TABLE_H
+
+#include "options.h"
+
+/* Numbers of options that have no short form; getopt_long's val. */
+enum {
+	NT_OPT_COUNT = 256,
+	NT_OPT_HOOKS,
+	NT_OPT_BTF,
+	NT_OPT_VERSION,
+	NT_OPT_JSON_SCHEMA,
+};
+
+/* What is known while the command line is read. */
+struct nt_parse {
+	struct nt_options *opts;
+	char *err;
+	size_t err_size;
+	const char *given[512]; /* by val: the value (or "") where the option was given */
+	char spelled[24]; /* the option at hand, as --pid */
+};
+
+struct nt_option_row {
+	int val; /* the short option's letter, or NT_OPT_… */
+	const char *name;
+	const char *argument; /* as help shows it; NULL: takes none */
+	const char *help;
+	int (*set)(struct nt_parse *p, const char *value);
+	bool repeatable;
+	bool for_check; /* goes with `nagletrace check` */
+};
+
+#define NT_N_OPTION_ROWS 27
+extern const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
+
+/* Puts one line into p->err and returns -EINVAL. */
+int nt_fail(struct nt_parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Likewise "--pid VALUE: what is wrong; remedy", with a value that may hold anything. */
+int nt_refuse(struct nt_parse *p, const char *value, const char *what);
+
+#endif /* NT_OPTIONS_TABLE_H */
