@@ -121,6 +121,11 @@ struct inet_connection_sock {
 	} icsk_ack;
 };
 
+/* From 7.0 the retransmit timer lies in struct sock. */
+struct sock___retransmit {
+	struct timer_list tcp_retransmit_timer;
+};
+
 /* Until 6.17 the timers could fire early and go back to sleep until this time (jiffies). */
 struct inet_connection_sock___timeout {
 	unsigned long icsk_timeout;

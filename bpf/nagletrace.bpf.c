@@ -20,15 +20,37 @@ char LICENSE[] SEC("license") = "GPL";
 __u64 delack_timer_function;
 __u64 write_timer_function;
 
-static __always_inline void learn_timers(struct sock *sk)
+/* Where the retransmit timer lies in a socket; 0: this kernel has it in neither place. */
+static __always_inline u64 write_timer_offset(void)
 {
-	struct inet_connection_sock *icsk = (void *)sk;
+	struct inet_connection_sock *icsk = NULL;
+	struct sock___retransmit *sk = NULL;
 
+	if (bpf_core_field_exists(icsk->icsk_retransmit_timer))
+		return bpf_core_field_offset(struct inet_connection_sock, icsk_retransmit_timer);
+	if (bpf_core_field_exists(sk->tcp_retransmit_timer))
+		return bpf_core_field_offset(struct sock___retransmit, tcp_retransmit_timer);
+	return 0;
+}
+
+static __always_inline u64 delack_timer_offset(void)
+{
+	return bpf_core_field_offset(struct inet_connection_sock, icsk_delack_timer);
+}
+
+static __always_inline u64 timer_function(const struct sock *sk, u64 offset)
+{
+	const struct timer_list *timer = (void *)sk + offset;
+
+	return offset ? (u64)BPF_CORE_READ(timer, function) : 0;
+}
+
+static __always_inline void learn_timers(const struct sock *sk)
+{
 	if (delack_timer_function || nt_config.functions)
 		return;
-	if (bpf_core_field_exists(icsk->icsk_retransmit_timer))
-		write_timer_function = (u64)BPF_CORE_READ(icsk, icsk_retransmit_timer.function);
-	delack_timer_function = (u64)BPF_CORE_READ(icsk, icsk_delack_timer.function);
+	write_timer_function = timer_function(sk, write_timer_offset());
+	delack_timer_function = timer_function(sk, delack_timer_offset());
 }
 
 /* ---- tracepoints of both families ---- */
@@ -109,12 +131,10 @@ int BPF_PROG(on_timer_start, struct timer_list *timer)
 	if (!function)
 		return 0;
 	if (function == delack_timer_function) {
-		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
-								 icsk_delack_timer), false);
+		t = tcp_of((void *)timer - delack_timer_offset(), false);
 		pending_ack_begin(&t, false);
 	} else if (function == write_timer_function && active_holds) {
-		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
-								 icsk_retransmit_timer), false);
+		t = tcp_of((void *)timer - write_timer_offset(), false);
 		write_timer_starts(&t);
 	}
 	return 0;
@@ -130,12 +150,10 @@ int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 	if (!function)
 		return 0;
 	if (function == delack_timer_function) {
-		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
-								 icsk_delack_timer), false);
+		t = tcp_of((void *)timer - delack_timer_offset(), false);
 		pending_ack_timer_expires(&t);
 	} else if (function == write_timer_function && active_holds) {
-		t = tcp_of((void *)timer - bpf_core_field_offset(struct inet_connection_sock,
-								 icsk_retransmit_timer), false);
+		t = tcp_of((void *)timer - write_timer_offset(), false);
 		write_timer_expires(&t);
 	}
 	return 0;

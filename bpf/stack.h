@@ -7,8 +7,10 @@
 
 #if defined(__TARGET_ARCH_arm64)
 typedef struct user_pt_regs user_regs;
+#define STACK_POINTER sp
 #else
 typedef struct pt_regs user_regs;
+#define STACK_POINTER rsp
 #endif
 
 _Static_assert(sizeof(user_regs) <= NT_REGS_BYTES, "room for the registers");
@@ -29,18 +31,16 @@ struct {
 
 static const struct nt_stack_dump no_stack_dump;
 
-/* The registers with which the process entered the kernel; since 5.15. */
-static __always_inline bool read_user_regs(user_regs *regs)
+/* The registers with which the process entered the kernel, in kernel memory; NULL before 5.15. */
+static __always_inline const user_regs *find_user_regs(void)
 {
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return false;
-	return !bpf_probe_read_kernel(regs, sizeof(*regs),
-				      (void *)bpf_task_pt_regs(bpf_get_current_task_btf()));
+		return NULL;
+	return (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 }
 
-static __always_inline void stack_dump(const struct nt_stack_key *key, const user_regs *regs)
+static __always_inline void stack_dump(const struct nt_stack_key *key, const user_regs *regs, u64 sp)
 {
-	u64 sp = PT_REGS_SP((struct pt_regs *)regs);
 	struct nt_stack_dump *dump;
 
 	if (bpf_map_lookup_elem(&stack_dumps, key) ||
@@ -49,7 +49,7 @@ static __always_inline void stack_dump(const struct nt_stack_key *key, const use
 	dump = bpf_map_lookup_elem(&stack_dumps, key);
 	if (!dump)
 		return;
-	__builtin_memcpy(dump->regs, regs, sizeof(*regs));
+	bpf_probe_read_kernel(dump->regs, sizeof(*regs), regs);
 	for (int i = 0; i < NT_STACK_BYTES / NT_STACK_CHUNK; i++) {
 		if (bpf_probe_read_user(dump->bytes + i * NT_STACK_CHUNK, NT_STACK_CHUNK,
 					(void *)(sp + i * NT_STACK_CHUNK)))
@@ -62,7 +62,8 @@ static __always_inline void stack_dump(const struct nt_stack_key *key, const use
 /* Current is in the system call that made the write. */
 static __always_inline void stack_take(void *ctx, struct nt_stack_key *key, u32 tgid)
 {
-	user_regs regs;
+	const user_regs *regs;
+	u64 sp = 0;
 
 	key->id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
 	if (key->id < 0) {
@@ -71,10 +72,11 @@ static __always_inline void stack_take(void *ctx, struct nt_stack_key *key, u32 
 		return;
 	}
 	key->tgid = tgid;
-	if (!read_user_regs(&regs))
+	regs = find_user_regs();
+	if (!regs || bpf_probe_read_kernel(&sp, sizeof(sp), &regs->STACK_POINTER))
 		return;
-	bpf_probe_read_user(&key->word, sizeof(key->word), (void *)PT_REGS_SP((struct pt_regs *)&regs));
-	stack_dump(key, &regs);
+	bpf_probe_read_user(&key->word, sizeof(key->word), (void *)sp);
+	stack_dump(key, regs, sp);
 }
 
 #endif /* NT_STACK_H */
