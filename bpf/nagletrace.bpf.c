@@ -121,41 +121,56 @@ int BPF_PROG(on_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg)
 	return 0;
 }
 
-SEC("raw_tp/timer_start")
-int BPF_PROG(on_timer_start, struct timer_list *timer)
+enum timer_kind {
+	TIMER_OTHER,
+	TIMER_DELACK,
+	TIMER_WRITE,
+};
+
+/* Whose timer is it? Sets *t where it is a TCP socket's that matters now; most timers are not. */
+static __always_inline enum timer_kind timer_kind(struct timer_list *timer, struct tcp *t)
 {
 	const bool trusted = true;
 	u64 function = (u64)READ(trusted, timer, function);
-	struct tcp t;
 
 	if (!function)
-		return 0;
+		return TIMER_OTHER;
 	if (function == delack_timer_function) {
-		t = tcp_of((void *)timer - delack_timer_offset(), false);
-		pending_ack_begin(&t, false);
-	} else if (function == write_timer_function && active_holds) {
-		t = tcp_of((void *)timer - write_timer_offset(), false);
-		write_timer_starts(&t);
+		*t = tcp_of((void *)timer - delack_timer_offset(), false);
+		return TIMER_DELACK;
 	}
+	if (function == write_timer_function && active_holds) {
+		*t = tcp_of((void *)timer - write_timer_offset(), false);
+		return TIMER_WRITE;
+	}
+	return TIMER_OTHER;
+}
+
+SEC("raw_tp/timer_start")
+int BPF_PROG(on_timer_start, struct timer_list *timer)
+{
+	enum timer_kind kind;
+	struct tcp t;
+
+	kind = timer_kind(timer, &t);
+	if (kind == TIMER_DELACK)
+		pending_ack_begin(&t, false);
+	else if (kind == TIMER_WRITE)
+		write_timer_starts(&t);
 	return 0;
 }
 
 SEC("raw_tp/timer_expire_entry")
 int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 {
-	const bool trusted = true;
-	u64 function = (u64)READ(trusted, timer, function);
+	enum timer_kind kind;
 	struct tcp t;
 
-	if (!function)
-		return 0;
-	if (function == delack_timer_function) {
-		t = tcp_of((void *)timer - delack_timer_offset(), false);
+	kind = timer_kind(timer, &t);
+	if (kind == TIMER_DELACK)
 		pending_ack_timer_expires(&t);
-	} else if (function == write_timer_function && active_holds) {
-		t = tcp_of((void *)timer - write_timer_offset(), false);
+	else if (kind == TIMER_WRITE)
 		write_timer_expires(&t);
-	}
 	return 0;
 }
 

@@ -51,7 +51,10 @@ static int take(struct nt_parse *p, const struct nt_option_row *row, const char 
 	if (before && !row->repeatable && strcmp(before, value ? value : ""))
 		return nt_refuse(p, value, "given twice with different values; give it once");
 	p->given[row->val] = value ? value : "";
-	return row->set(p, value);
+	if (row->set)
+		return row->set(p, value);
+	*(bool *)((char *)p->opts + row->flag) = true;
+	return 0;
 }
 
 /* What getopt_long refused: an option that is none, or one without its value. */

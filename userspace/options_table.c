@@ -127,20 +127,6 @@ static int set_cgroup(struct nt_parse *p, const char *value)
 	return 0;
 }
 
-static int set_v4(struct nt_parse *p, const char *value)
-{
-	(void)value;
-	p->opts->only_v4 = true;
-	return 0;
-}
-
-static int set_v6(struct nt_parse *p, const char *value)
-{
-	(void)value;
-	p->opts->only_v6 = true;
-	return 0;
-}
-
 static int set_min(struct nt_parse *p, const char *value)
 {
 	return set_duration(p, value, &p->opts->min_ns, true);
@@ -163,20 +149,6 @@ static int set_count(struct nt_parse *p, const char *value)
 	return 0;
 }
 
-static int set_all_holds(struct nt_parse *p, const char *value)
-{
-	(void)value;
-	p->opts->all_holds = true;
-	return 0;
-}
-
-static int set_stacks(struct nt_parse *p, const char *value)
-{
-	(void)value;
-	p->opts->stacks = true;
-	return 0;
-}
-
 static int set_output(struct nt_parse *p, const char *value)
 {
 	if (!strcmp(value, "text"))
@@ -192,13 +164,6 @@ static int set_json(struct nt_parse *p, const char *value)
 {
 	(void)value;
 	p->opts->output = NT_OUTPUT_JSON;
-	return 0;
-}
-
-static int set_wide(struct nt_parse *p, const char *value)
-{
-	(void)value;
-	p->opts->wide = true;
 	return 0;
 }
 
@@ -228,13 +193,6 @@ static int set_btf(struct nt_parse *p, const char *value)
 	return 0;
 }
 
-static int set_quiet(struct nt_parse *p, const char *value)
-{
-	(void)value;
-	p->opts->quiet = true;
-	return 0;
-}
-
 static int set_verbose(struct nt_parse *p, const char *value)
 {
 	(void)value;
@@ -254,39 +212,41 @@ static int set_command(struct nt_parse *p, const char *value)
 	return 0;
 }
 
+#define FLAG(field) offsetof(struct nt_options, field)
+
 const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
-	{0, NULL, NULL, "Whose connections", NULL, false, false},
+	{0, NULL, NULL, "Whose connections", NULL, 0, false, false},
 	{'p', "pid", "PID[,PID]", "sockets of these processes, either end; with their\n"
-	 "threads and children", set_pid, true, false},
-	{'n', "name", "NAME", "likewise by command name", set_name, false, false},
-	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, false, false},
-	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two", set_port, true, false},
-	{'L', "localport", "PORT", "local port", set_port, true, false},
-	{'D', "remoteport", "PORT", "remote port", set_port, true, false},
-	{'4', "ipv4", NULL, "IPv4 only", set_v4, false, false},
-	{'6', "ipv6", NULL, "IPv6 only", set_v6, false, false},
-	{0, NULL, NULL, "What to report, and when", NULL, false, false},
-	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, false,
+	 "threads and children", set_pid, 0, true, false},
+	{'n', "name", "NAME", "likewise by command name", set_name, 0, false, false},
+	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false, false},
+	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two", set_port, 0, true, false},
+	{'L', "localport", "PORT", "local port", set_port, 0, true, false},
+	{'D', "remoteport", "PORT", "remote port", set_port, 0, true, false},
+	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false, false},
+	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false, false},
+	{0, NULL, NULL, "What to report, and when", NULL, 0, false, false},
+	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, 0, false,
 	 false},
 	{'i', "interval", "DURATION", "a report each interval instead of a line each stall",
-	 set_interval, false, false},
-	{NT_OPT_COUNT, "count", "N", "stop after N reports", set_count, false, false},
-	{'d', "duration", "DURATION", "stop after this", set_total_duration, false, false},
-	{'a', "all-holds", NULL, "also holds that are no stall", set_all_holds, false, false},
-	{'U', "stacks", NULL, "where in the program the held write was made", set_stacks, false,
+	 set_interval, 0, false, false},
+	{NT_OPT_COUNT, "count", "N", "stop after N reports", set_count, 0, false, false},
+	{'d', "duration", "DURATION", "stop after this", set_total_duration, 0, false, false},
+	{'a', "all-holds", NULL, "also holds that are no stall", NULL, FLAG(all_holds), false, false},
+	{'U', "stacks", NULL, "where in the program the held write was made", NULL, FLAG(stacks), false,
 	 false},
-	{0, NULL, NULL, "How", NULL, false, false},
-	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, false, true},
-	{'j', "json", NULL, "the same as --output json", set_json, false, true},
-	{'w', "wide", NULL, "full addresses and names, beyond 80 columns", set_wide, false,
+	{0, NULL, NULL, "How", NULL, 0, false, false},
+	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, 0, false, true},
+	{'j', "json", NULL, "the same as --output json", set_json, 0, false, true},
+	{'w', "wide", NULL, "full addresses and names, beyond 80 columns", NULL, FLAG(wide), false,
 	 false},
-	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint", set_hooks,
+	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint", set_hooks, 0,
 	 false, true},
-	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, false, true},
-	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", set_quiet, false, false},
-	{'v', "verbose", NULL, "what libbpf and the verifier say", set_verbose, true, true},
-	{'h', "help", NULL, "this text", set_command, false, true},
-	{NT_OPT_VERSION, "version", NULL, "the version", set_command, false, true},
-	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, false,
+	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false, true},
+	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false, false},
+	{'v', "verbose", NULL, "what libbpf and the verifier say", set_verbose, 0, true, true},
+	{'h', "help", NULL, "this text", set_command, 0, false, true},
+	{NT_OPT_VERSION, "version", NULL, "the version", set_command, 0, false, true},
+	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, 0, false,
 	 true},
 };

@@ -28,7 +28,8 @@ struct nt_option_row {
 	const char *name;
 	const char *argument; /* as help shows it; NULL: takes none */
 	const char *help;
-	int (*set)(struct nt_parse *p, const char *value);
+	int (*set)(struct nt_parse *p, const char *value); /* NULL: sets the flag */
+	size_t flag; /* offset of a bool in struct nt_options */
 	bool repeatable;
 	bool for_check; /* goes with `nagletrace check` */
 };
