@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Joins a receiver's late ACK and the sender's hold that it released into one stall, and writes the records.
+ * Joins a receiver's late ACK and the sender's hold that it released into one stall, and writes the
+ * records.
  *
- * Both ends know the ACK by the same two numbers: what it acknowledges and its own sequence number, 64 bits
- * that no other connection shares. That joins them through address translation too, and tells apart
- * connections of equal addresses in different namespaces.
+ * Both ends know the ACK by the same two numbers: what it acknowledges and its own sequence number,
+ * 64 bits that no other connection shares. That joins them through address translation too, and
+ * tells apart connections of equal addresses in different namespaces.
  */
 #ifndef NT_CORRELATE_H
 #define NT_CORRELATE_H
@@ -14,7 +15,7 @@
 #include "filter.h"
 
 /* An ACK put off for less is nobody's stall, unless the timer sent it. */
-#define LATE_ACK_NS	1000000ULL
+#define LATE_ACK_NS 1000000ULL
 
 struct late_ack_key {
 	u32 ack;
@@ -91,8 +92,8 @@ static __always_inline void count_stall(enum nt_cause cause)
 }
 
 /*
- * The sender is not on this host (or is not traced): the timer sent our ACK, and what the peer had held came
- * back a round trip later.
+ * The sender is not on this host (or is not traced): the timer sent our ACK, and what the peer had
+ * held came back a round trip later.
  */
 static __always_inline void report_peer_holds(const struct late_ack *la, u64 now)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the hooks see, as rules: an attempt to send or a write has ended, a segment has come, a timer expires,
- * the socket goes. Each rule reads the socket and moves the state machines of hold.h and pending_ack.h.
+ * What the hooks see, as rules: an attempt to send or a write has ended, a segment has come, a
+ * timer expires, the socket goes. Each rule reads the socket and moves the state machines of hold.h
+ * and pending_ack.h.
  */
 #ifndef NT_EVENTS_H
 #define NT_EVENTS_H
@@ -105,8 +106,8 @@ static __always_inline void count_write(const struct tcp *t)
 }
 
 /*
- * tcp_sendmsg_locked() has returned; the socket is locked. What tcp_write_xmit() has not looked at since the
- * last write was put off before: tcp_should_autocork().
+ * tcp_sendmsg_locked() has returned; the socket is locked. What tcp_write_xmit() has not looked at
+ * since the last write was put off before: tcp_should_autocork().
  */
 static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, const bool trusted)
 {
@@ -132,7 +133,7 @@ static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, c
 
 /* The verdict where no hook shows the attempt's arguments: tcp_push() passes CORK for MSG_MORE. */
 static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_state *s,
-							       const struct tcp *t)
+							      const struct tcp *t)
 {
 	u64 key = (u64)t->sk;
 	enum nt_hold_reason reason;
@@ -150,8 +151,9 @@ static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_stat
 }
 
 /*
- * A write has returned, seen without the socket's lock: sock_send_length. A reason read in a moment of change
- * is put right by the next segment that comes (segment_came), before anything is reported.
+ * A write has returned, seen without the socket's lock: sock_send_length. A reason read in a moment
+ * of change is put right by the next segment that comes (segment_came), before anything is
+ * reported.
  */
 static __always_inline void write_ended(void *ctx, const struct tcp *t, const bool trusted)
 {
@@ -179,12 +181,14 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 	if (!h)
 		return;
 	hold_note_writer(h, ctx);
-	/* an ACK on another CPU may have taken the bytes along before the hold could be seen there */
+	/* an ACK on another CPU may have taken the bytes along before the hold could be seen there
+	 */
 	if (TCP(t, snd_nxt) != s.snd_nxt)
 		no_tail_left(t, trusted);
 }
 
-/* The part of a write with MSG_MORE that is still to be queued belongs to it: tcp_sendmsg_locked. */
+/* The part of a write with MSG_MORE that is still to be queued belongs to it: tcp_sendmsg_locked.
+ */
 static __always_inline void write_with_more(const struct tcp *t, u32 left, const bool trusted)
 {
 	struct more more = {
@@ -196,8 +200,10 @@ static __always_inline void write_with_more(const struct tcp *t, u32 left, const
 	bpf_map_update_elem(&more_hash, &key, &more, BPF_ANY);
 }
 
-/* Will this ACK let the held segment go? tcp_data_snd_check() is about to ask the verdict's question. */
-static __always_inline bool ack_will_release(const struct hold *h, const struct nt_tcp_state *s, u32 ack)
+/* Will this ACK let the held segment go? tcp_data_snd_check() is about to ask the verdict's
+ * question. */
+static __always_inline bool ack_will_release(const struct hold *h, const struct nt_tcp_state *s,
+					     u32 ack)
 {
 	if (h->held.reason == NT_HOLD_MSG_MORE && s->nonagle & NT_NAGLE_OFF)
 		return true;

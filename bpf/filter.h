@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which sockets and processes are asked for. The kernel side leaves out what cannot matter (by family and
- * port, either end); by process it only marks, since the other end of a stall may be another process, and
- * user space decides.
+ * Which sockets and processes are asked for. The kernel side leaves out what cannot matter (by
+ * family and port, either end); by process it only marks, since the other end of a stall may be
+ * another process, and user space decides.
  */
 #ifndef NT_FILTER_H
 #define NT_FILTER_H
@@ -83,7 +83,7 @@ static __always_inline void read_leader_comm(char comm[NT_COMM_LEN])
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 
-	BPF_CORE_READ_STR_INTO((char (*)[NT_COMM_LEN])comm, task, group_leader, comm);
+	BPF_CORE_READ_STR_INTO((char(*)[NT_COMM_LEN])comm, task, group_leader, comm);
 }
 
 static __always_inline bool name_matches(const char comm[NT_COMM_LEN])
@@ -126,7 +126,8 @@ static __always_inline void read_writer(struct writer *w)
 	read_leader_comm(w->comm);
 }
 
-/* Remembers that a process asked for uses this socket; for the totals, and for owners that are gone soon. */
+/* Remembers that a process asked for uses this socket; for the totals, and for owners that are gone
+ * soon. */
 static __always_inline void mark_owned(const struct sock *sk)
 {
 	u64 key = (u64)sk;

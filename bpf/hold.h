@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The sender's state machine: a hold begins when an attempt leaves a tail, grows, ends when it goes out. */
+/* The sender's state machine: a hold begins when an attempt leaves a tail, grows, ends when it goes
+ * out. */
 #ifndef NT_HOLD_H
 #define NT_HOLD_H
 
@@ -26,7 +27,8 @@ struct hold {
 	struct writer writer; /* tgid 0: nobody was seen writing yet */
 };
 
-_Static_assert(sizeof(struct hold) <= sizeof(((struct scratch *)0)->bytes), "hold fits the scratch");
+_Static_assert(sizeof(struct hold) <= sizeof(((struct scratch *)0)->bytes),
+	       "hold fits the scratch");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -103,9 +105,8 @@ static __always_inline void count_hold(const struct hold *h, const struct sock *
  */
 static __always_inline bool tcp_recovering(const struct tcp *t, const struct hold *h)
 {
-	return PROBED(t->tp, total_retrans) != h->total_retrans ||
-	       PROBED(t->tp, retrans_out) || PROBED(t->tp, lost_out) ||
-	       PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) >= 3;
+	return PROBED(t->tp, total_retrans) != h->total_retrans || PROBED(t->tp, retrans_out) ||
+	       PROBED(t->tp, lost_out) || PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) >= 3;
 }
 
 /* The facts of a hold that the ACK (ack, seq) or another release ended. */
@@ -182,8 +183,8 @@ static __always_inline struct late_ack *hold_join(const struct hold *h, u64 end_
 }
 
 /*
- * A hold has ended: counts it, and reports it if it was a stall. A global function: the verifier looks at it
- * once, not at each place that calls it.
+ * A hold has ended: counts it, and reports it if it was a stall. A global function: the verifier
+ * looks at it once, not at each place that calls it.
  */
 __noinline int hold_judge(u32 level, u32 release, u64 end_ns)
 {
@@ -228,7 +229,8 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
 	hold_delete(t->sk);
 }
 
-/* The bytes are held for another reason than before: what was held so far is counted under the old one. */
+/* The bytes are held for another reason than before: what was held so far is counted under the old
+ * one. */
 static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 					const struct nt_tcp_state *s, enum nt_hold_reason reason)
 {
@@ -289,8 +291,8 @@ static __always_inline void hold_note_writer(struct hold *h, void *ctx)
 }
 
 /*
- * An ACK released the bytes and no hook saw it come (tcp_probe stands in tcp_rcv_established only): it was a
- * pure one if no data has come since the hold began.
+ * An ACK released the bytes and no hook saw it come (tcp_probe stands in tcp_rcv_established only):
+ * it was a pure one if no data has come since the hold began.
  */
 static __always_inline void hold_note_unseen_ack(struct hold *h, const struct tcp *t,
 						 const struct nt_tcp_state *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The kernel structures that nagletrace reads, each with the fields it reads and no other; CO-RE finds
- * them in the running kernel by name. Flavours (name___suffix) stand for fields that moved.
+ * The kernel structures that nagletrace reads, each with the fields it reads and no other; CO-RE
+ * finds them in the running kernel by name. Flavours (name___suffix) stand for fields that moved.
  */
 #ifndef NT_KERNEL_H
 #define NT_KERNEL_H
@@ -14,21 +14,21 @@ typedef __u32 u32;
 typedef __s32 s32;
 typedef __u64 u64;
 
-#define AF_INET		2
-#define AF_INET6	10
-#define IPPROTO_TCP	6
-#define MSG_MORE	0x8000
-#define TCPHDR_FIN	0x01
-#define TCPHDR_SYN	0x02
+#define AF_INET         2
+#define AF_INET6        10
+#define IPPROTO_TCP     6
+#define MSG_MORE        0x8000
+#define TCPHDR_FIN      0x01
+#define TCPHDR_SYN      0x02
 #define TCP_ESTABLISHED 1
 
 /* enum inet_csk_ack_state_t, include/net/inet_connection_sock.h */
-#define ICSK_ACK_SCHED	1
-#define ICSK_ACK_TIMER	2
+#define ICSK_ACK_SCHED 1
+#define ICSK_ACK_TIMER 2
 
 /* icsk_pending, include/net/inet_connection_sock.h */
-#define ICSK_TIME_PROBE0	3
-#define ICSK_TIME_LOSS_PROBE	5
+#define ICSK_TIME_PROBE0     3
+#define ICSK_TIME_LOSS_PROBE 5
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

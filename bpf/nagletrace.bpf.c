@@ -2,8 +2,8 @@
 /*
  * The programs: each fetches its socket and calls the rule of events.h or pending_ack.h.
  *
- * Tracepoint programs are raw_tp here; user space turns them into BTF-typed ones (tp_btf) where the kernel has
- * BTF. userspace/hooks.c knows which program belongs to which hook and family.
+ * Tracepoint programs are raw_tp here; user space turns them into BTF-typed ones (tp_btf) where the
+ * kernel has BTF. userspace/hooks.c knows which program belongs to which hook and family.
  */
 #include <linux/ptrace.h>
 #include "kernel.h"
@@ -14,9 +14,11 @@
 #include <bpf/bpf_tracing.h>
 #include "events.h"
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license")
+= "GPL";
 
-/* The timers' functions, learned from the first socket that goes: user space makes one on purpose. */
+/* The timers' functions, learned from the first socket that goes: user space makes one on purpose.
+ */
 __u64 delack_timer_function;
 __u64 write_timer_function;
 
@@ -241,8 +243,8 @@ int BPF_PROG(fentry_tcp_write_wakeup, struct sock *sk)
 /* ---- the function family: kprobes ---- */
 
 /*
- * The arguments of calls under way, by stack pointer: neither a nested call (softirq over a system call) nor a
- * return that was missed can be taken for another.
+ * The arguments of calls under way, by stack pointer: neither a nested call (softirq over a system
+ * call) nor a return that was missed can be taken for another.
  */
 struct call {
 	struct sock *sk;
@@ -265,7 +267,8 @@ static __always_inline void call_entered(struct pt_regs *ctx, const struct call 
 	bpf_map_update_elem(&calls, &sp, call, BPF_ANY);
 }
 
-/* The call that returns; where the return address lies on the stack, sp has passed it by one or two words. */
+/* The call that returns; where the return address lies on the stack, sp has passed it by one or two
+ * words. */
 static __always_inline bool call_returned(struct pt_regs *ctx, struct call *call)
 {
 	u64 sp = PT_REGS_SP(ctx);

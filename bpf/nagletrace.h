@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What the kernel side and user space share: the words (enums), the records and the totals.
- * Enum values are part of the record format: new ones are appended, none is reused, 0 is never valid.
+ * Enum values are part of the record format: new ones are appended, none is reused, 0 is never
+ * valid.
  */
 #ifndef NAGLETRACE_H
 #define NAGLETRACE_H
 
 #include <linux/types.h>
 
-#define NT_COMM_LEN   16 /* TASK_COMM_LEN */
+#define NT_COMM_LEN    16 /* TASK_COMM_LEN */
 #define NT_STACK_DEPTH 64
-#define NT_NO_STACK   (-1)
-#define NT_REGS_BYTES 272
+#define NT_NO_STACK    (-1)
+#define NT_REGS_BYTES  272
 #define NT_STACK_BYTES 4096
 #define NT_STACK_CHUNK 512 /* a stack may end before its bytes do */
 
@@ -38,7 +39,7 @@ enum nt_release {
 	NT_RELEASE_FULL_SEGMENT = 2,
 	NT_RELEASE_NODELAY = 3,
 	NT_RELEASE_UNCORK = 4, /* TCP_CORK cleared, or the part without MSG_MORE written */
-	NT_RELEASE_TIMER = 5, /* the probe timer: the ceiling of cork and MSG_MORE */
+	NT_RELEASE_TIMER = 5,  /* the probe timer: the ceiling of cork and MSG_MORE */
 	NT_RELEASE_LOSS_PROBE = 6,
 	NT_RELEASE_PUSH = 7,
 	NT_RELEASE_CLOSE = 8,
@@ -112,14 +113,15 @@ enum nt_target {
 /* Ways to lose something, each counted. */
 enum nt_lost {
 	NT_LOST_RING_FULL = 0, /* a record found no room in the ring buffer */
-	NT_LOST_HOLD_MAP = 1, /* a hold found no room in its map */
-	NT_LOST_ACK_MAP = 2, /* a pending ACK found no room in its map */
-	NT_LOST_STACK = 3, /* a call stack could not be taken */
-	NT_LOST_RETURN = 4, /* a function's return came without its entry (kprobe) */
+	NT_LOST_HOLD_MAP = 1,  /* a hold found no room in its map */
+	NT_LOST_ACK_MAP = 2,   /* a pending ACK found no room in its map */
+	NT_LOST_STACK = 3,     /* a call stack could not be taken */
+	NT_LOST_RETURN = 4,    /* a function's return came without its entry (kprobe) */
 	NT_LOST_WAYS = 5,
 };
 
-/* Addresses as the kernel holds them (an IPv4-mapped IPv6 address is family AF_INET), ports in host order. */
+/* Addresses as the kernel holds them (an IPv4-mapped IPv6 address is family AF_INET), ports in host
+ * order. */
 struct nt_tuple {
 	__u8 local_addr[16];
 	__u8 remote_addr[16];
@@ -144,8 +146,8 @@ struct nt_end {
 	__u8 nodelay;
 	__u8 cork;
 	__u8 pingpong; /* interactive mode */
-	__u8 quick; /* quick-ACK credit left */
-	__u8 locked; /* the delayed-ACK timer fired while the application held the socket */
+	__u8 quick;    /* quick-ACK credit left */
+	__u8 locked;   /* the delayed-ACK timer fired while the application held the socket */
 	__u8 reserved;
 };
 
@@ -156,16 +158,17 @@ struct nt_hold_part {
 	__u32 in_flight_bytes;
 	__u32 writes;
 	__u32 mss;
-	__s32 stack_id; /* of the call stack that made the held write, as the next; NT_NO_STACK: none */
-	__u8 reason; /* enum nt_hold_reason */
-	__u8 release; /* enum nt_release */
+	__s32 stack_id; /* of the call stack that made the held write, as the next; NT_NO_STACK:
+			   none */
+	__u8 reason;    /* enum nt_hold_reason */
+	__u8 release;   /* enum nt_release */
 	__u8 reserved[2];
 	__u64 stack_word;
 };
 
 /*
- * One call site of a held write: the frame pointers' chain and the word on top of the user stack, which is the
- * return address where code without frame pointers made the system call.
+ * One call site of a held write: the frame pointers' chain and the word on top of the user stack,
+ * which is the return address where code without frame pointers made the system call.
  */
 struct nt_stack_key {
 	__s32 id;
@@ -173,11 +176,12 @@ struct nt_stack_key {
 	__u64 word;
 };
 
-/* What unwinding by DWARF needs: the registers at the system call, and the top of the user stack. */
+/* What unwinding by DWARF needs: the registers at the system call, and the top of the user stack.
+ */
 struct nt_stack_dump {
 	__u8 regs[NT_REGS_BYTES]; /* struct pt_regs (x86), struct user_pt_regs (arm64) */
-	__u64 sp; /* 0: this kernel shows no registers */
-	__u32 size; /* of what is valid of bytes */
+	__u64 sp;                 /* 0: this kernel shows no registers */
+	__u32 size;               /* of what is valid of bytes */
 	__u32 reserved;
 	__u8 bytes[NT_STACK_BYTES];
 };
@@ -192,13 +196,13 @@ struct nt_ack_part {
 };
 
 struct nt_record {
-	__u32 size; /* of this record, first in every version */
-	__u8 kind; /* enum nt_record_kind */
-	__u8 cause; /* enum nt_cause */
-	__u8 evidence; /* enum nt_evidence */
-	__u8 pattern; /* enum nt_pattern */
-	__u64 time_ns; /* when it ended, CLOCK_MONOTONIC */
-	struct nt_end sender; /* present: hold is valid */
+	__u32 size;             /* of this record, first in every version */
+	__u8 kind;              /* enum nt_record_kind */
+	__u8 cause;             /* enum nt_cause */
+	__u8 evidence;          /* enum nt_evidence */
+	__u8 pattern;           /* enum nt_pattern */
+	__u64 time_ns;          /* when it ended, CLOCK_MONOTONIC */
+	struct nt_end sender;   /* present: hold is valid */
 	struct nt_end receiver; /* present: ack is valid */
 	struct nt_hold_part hold;
 	struct nt_ack_part ack;
@@ -217,22 +221,24 @@ struct nt_totals {
 
 /* What user space sets between open and load; flags are 0 or 1. */
 struct nt_config {
-	__u64 min_ns; /* holds and stalls shorter than this are not reported */
-	__u64 tick_ns; /* one jiffy */
+	__u64 min_ns;           /* holds and stalls shorter than this are not reported */
+	__u64 tick_ns;          /* one jiffy */
 	char name[NT_COMM_LEN]; /* NT_TARGET_NAME */
-	__u8 target; /* enum nt_target */
-	__u8 family; /* AF_INET, AF_INET6, or 0 for both */
-	__u8 ports; /* only sockets with a port in the map `ports` */
-	__u8 all_holds; /* report holds that are no stall too */
-	__u8 stacks; /* take the call stack of the held write */
-	__u8 direct; /* plain loads from BTF pointers are allowed in these programs */
-	__u8 functions; /* attempts to send are hooked; else they are told from the state they leave */
+	__u8 target;            /* enum nt_target */
+	__u8 family;            /* AF_INET, AF_INET6, or 0 for both */
+	__u8 ports;             /* only sockets with a port in the map `ports` */
+	__u8 all_holds;         /* report holds that are no stall too */
+	__u8 stacks;            /* take the call stack of the held write */
+	__u8 direct;            /* plain loads from BTF pointers are allowed in these programs */
+	__u8 functions; /* attempts to send are hooked; else they are told from the state they leave
+			 */
 	__u8 guess_msg_more; /* no hook shows MSG_MORE: what nothing else explains is it */
-	__u8 sk_storage; /* state lives in socket storage, not in a hash */
+	__u8 sk_storage;     /* state lives in socket storage, not in a hash */
 	__u8 reserved[7];
 };
 
-/* Who owns a socket, from the task_file iterator: one for each process holding a descriptor of it. */
+/* Who owns a socket, from the task_file iterator: one for each process holding a descriptor of it.
+ */
 struct nt_owner {
 	__u64 sk;
 	struct nt_tuple tuple;

@@ -5,8 +5,9 @@
 
 #include "correlate.h"
 
-/* Without a 40 ms minimum: the limit of the socket or the route is what set the delay; TCP_DELACK_MIN. */
-#define DELACK_MIN_NS	40000000ULL
+/* Without a 40 ms minimum: the limit of the socket or the route is what set the delay;
+ * TCP_DELACK_MIN. */
+#define DELACK_MIN_NS 40000000ULL
 
 struct pending_ack {
 	u64 sk;
@@ -84,11 +85,13 @@ static __always_inline enum nt_ack_why pending_ack_why(const struct tcp *t, bool
 		return NT_WHY_DELACK_MAX;
 	if (!pingpong)
 		return NT_WHY_QUICK_EXHAUSTED;
-	/* no answer was ever sent, so it was TCP_QUICKACK 0 that entered the mode; __tcp_sock_set_quickack() */
+	/* no answer was ever sent, so it was TCP_QUICKACK 0 that entered the mode;
+	 * __tcp_sock_set_quickack() */
 	return PROBED(t->tp, data_segs_out) ? NT_WHY_PINGPONG : NT_WHY_QUICKACK_OFF;
 }
 
-static __always_inline void pending_ack_fill(struct pending_ack *p, const struct tcp *t, u64 begin_ns)
+static __always_inline void pending_ack_fill(struct pending_ack *p, const struct tcp *t,
+					     u64 begin_ns)
 {
 	u8 pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong);
 
@@ -104,8 +107,8 @@ static __always_inline void pending_ack_fill(struct pending_ack *p, const struct
 }
 
 /*
- * An ACK that went out unseen: by what it left behind. Between data sent and data come in it must choose;
- * what the application read leaves no trace.
+ * An ACK that went out unseen: by what it left behind. Between data sent and data come in it must
+ * choose; what the application read leaves no trace.
  */
 static __always_inline enum nt_ack_end pending_ack_unseen_end(const struct pending_ack *p,
 							      const struct tcp *t)
@@ -137,8 +140,8 @@ static __always_inline void pending_ack_begin(const struct tcp *t, const bool tr
 }
 
 /*
- * Remembers an ACK that went out late and alone, for the sender whose hold it may release. A global function,
- * for the verifier's sake (see hold_judge).
+ * Remembers an ACK that went out late and alone, for the sender whose hold it may release. A global
+ * function, for the verifier's sake (see hold_judge).
  */
 __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 {
@@ -227,7 +230,8 @@ static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 			return;
 		pending_ack_fill(p, t, tcp_clock(t, false));
 	} else if (p->rcv_wup != PROBED(t->tp, rcv_wup)) {
-		/* armed again for the same jiffy, which timer_start does not tell: the last segment did it */
+		/* armed again for the same jiffy, which timer_start does not tell: the last segment
+		 * did it */
 		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
 		pending_ack_fill(p, t, tcp_clock(t, false));
 	}
@@ -236,8 +240,8 @@ static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 }
 
 /*
- * tcp_delack_timer_handler() is entered; also by tcp_release_cb(), when the application held the socket as
- * the timer fired, and for ACKs that went out long ago.
+ * tcp_delack_timer_handler() is entered; also by tcp_release_cb(), when the application held the
+ * socket as the timer fired, and for ACKs that went out long ago.
  */
 static __always_inline void pending_ack_timer_handler(const struct tcp *t, const bool trusted)
 {
@@ -252,7 +256,8 @@ static __always_inline void pending_ack_timer_handler(const struct tcp *t, const
 	p->locked = SK(t, sk_lock.owned);
 }
 
-/* An ACK (len bytes of data with it) is about to go out: __tcp_transmit_skb() with the current rcv_nxt. */
+/* An ACK (len bytes of data with it) is about to go out: __tcp_transmit_skb() with the current
+ * rcv_nxt. */
 static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, const bool trusted)
 {
 	u8 pending = ICSK(t, icsk_ack.pending);
@@ -276,9 +281,9 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 }
 
 /*
- * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then it comes one round
- * trip after the ACK: not earlier, and later only by what the way there and back varies. Only in interactive
- * mode: else the application's read would have sent the ACK.
+ * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then it comes
+ * one round trip after the ACK: not earlier, and later only by what the way there and back varies.
+ * Only in interactive mode: else the application's read would have sent the ACK.
  */
 static __always_inline void pending_ack_data_came(const struct tcp *t, u32 seq, u32 len, u64 now)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What let the held bytes go? A pure function of what was held and of the attempt that sent it, by the
- * arguments with which each caller enters tcp_write_xmit(), net/ipv4/tcp_output.c. It compiles for the
- * host too: tests/unit/test_verdict.c.
+ * What let the held bytes go? A pure function of what was held and of the attempt that sent it, by
+ * the arguments with which each caller enters tcp_write_xmit(), net/ipv4/tcp_output.c. It compiles
+ * for the host too: tests/unit/test_verdict.c.
  */
 #ifndef NT_RELEASE_H
 #define NT_RELEASE_H
@@ -10,10 +10,10 @@
 #include "verdict.h"
 
 /* include/net/tcp_states.h */
-#define NT_TCP_FIN_WAIT1	4
-#define NT_TCP_CLOSE		7
-#define NT_TCP_LAST_ACK		9
-#define NT_TCP_CLOSING		11
+#define NT_TCP_FIN_WAIT1 4
+#define NT_TCP_CLOSE     7
+#define NT_TCP_LAST_ACK  9
+#define NT_TCP_CLOSING   11
 
 /* The held bytes, as the last attempt left them. */
 struct nt_held {
@@ -22,8 +22,9 @@ struct nt_held {
 	__u32 una; /* snd_una at the last attempt */
 	__u32 wnd; /* snd_wnd at the last attempt */
 	__u32 mss;
-	__u8 reason; /* enum nt_hold_reason */
-	__u8 timer_seen; /* enum nt_release that the retransmit timer's expiry announced, or INVALID */
+	__u8 reason;     /* enum nt_hold_reason */
+	__u8 timer_seen; /* enum nt_release that the retransmit timer's expiry announced, or INVALID
+			  */
 	__u8 reserved[2];
 };
 
@@ -34,8 +35,8 @@ static inline bool nt_closing(__u8 tcp_state)
 }
 
 /*
- * Did an ACK make the attempt (tcp_data_snd_check) that sent the bytes? It moved the window, and for a held
- * small segment it acknowledged the small one before it. No ACK opens a cork.
+ * Did an ACK make the attempt (tcp_data_snd_check) that sent the bytes? It moved the window, and
+ * for a held small segment it acknowledged the small one before it. No ACK opens a cork.
  */
 static inline bool nt_released_by_ack(const struct nt_held *held, const struct nt_tcp_state *s)
 {
@@ -59,7 +60,8 @@ static inline bool nt_filled(const struct nt_held *held, const struct nt_tcp_sta
 	return s->snd_nxt - held->seq >= held->mss;
 }
 
-/* Released without an ACK, a timer or a close: by what the application did, or by the queue below. */
+/* Released without an ACK, a timer or a close: by what the application did, or by the queue below.
+ */
 static inline enum nt_release nt_release_by_application(const struct nt_held *held,
 							const struct nt_tcp_state *s)
 {
@@ -83,8 +85,8 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 }
 
 /*
- * The release, when the attempt's arguments are not known: from the state alone. Needs to be asked before
- * the next ACK is processed.
+ * The release, when the attempt's arguments are not known: from the state alone. Needs to be asked
+ * before the next ACK is processed.
  */
 static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 						    const struct nt_tcp_state *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading a socket. A program whose socket the verifier trusts (an argument of its hook) may load from it
- * directly; a socket found by arithmetic or by a kprobe needs a probed read for each field.
+ * Reading a socket. A program whose socket the verifier trusts (an argument of its hook) may load
+ * from it directly; a socket found by arithmetic or by a kprobe needs a probed read for each field.
  */
 #ifndef NT_SOCKET_H
 #define NT_SOCKET_H
@@ -10,37 +10,37 @@
 #include "verdict.h"
 
 /*
- * The field of *ptr, by the cheapest way that is allowed. The pointer is taken first, by itself: CO-RE would
- * relocate the way to it too.
+ * The field of *ptr, by the cheapest way that is allowed. The pointer is taken first, by itself:
+ * CO-RE would relocate the way to it too.
  */
-#define READ(trusted, ptr, field)                                                                  \
-	({                                                                                         \
-		typeof(&*(ptr)) __ptr = (ptr);                                                     \
-		typeof(__ptr->field) __value;                                                      \
-		if ((trusted) && nt_config.direct)                                                 \
-			__value = __ptr->field;                                                    \
-		else                                                                               \
-			bpf_core_read(&__value, sizeof(__value), &__ptr->field);                   \
-		__value;                                                                           \
+#define READ(trusted, ptr, field)                                                \
+	({                                                                       \
+		typeof(&*(ptr)) __ptr = (ptr);                                   \
+		typeof(__ptr->field) __value;                                    \
+		if ((trusted) && nt_config.direct)                               \
+			__value = __ptr->field;                                  \
+		else                                                             \
+			bpf_core_read(&__value, sizeof(__value), &__ptr->field); \
+		__value;                                                         \
 	})
 
-#define PROBED(ptr, field...)                                                                      \
-	({                                                                                         \
-		typeof(&*(ptr)) __probed = (ptr);                                                  \
-		BPF_CORE_READ(__probed, field);                                                    \
+#define PROBED(ptr, field...)                     \
+	({                                        \
+		typeof(&*(ptr)) __probed = (ptr); \
+		BPF_CORE_READ(__probed, field);   \
 	})
 
-#define PROBED_BITS(ptr, field)                                                                    \
-	({                                                                                         \
-		typeof(&*(ptr)) __probed = (ptr);                                                  \
-		BPF_CORE_READ_BITFIELD_PROBED(__probed, field);                                    \
+#define PROBED_BITS(ptr, field)                                 \
+	({                                                      \
+		typeof(&*(ptr)) __probed = (ptr);               \
+		BPF_CORE_READ_BITFIELD_PROBED(__probed, field); \
 	})
 
-#define READ_BITS(trusted, ptr, field)                                                             \
-	({                                                                                         \
-		typeof(&*(ptr)) __bits = (ptr);                                                    \
-		(trusted) && nt_config.direct ? BPF_CORE_READ_BITFIELD(__bits, field)              \
-					      : BPF_CORE_READ_BITFIELD_PROBED(__bits, field);      \
+#define READ_BITS(trusted, ptr, field)                                                        \
+	({                                                                                    \
+		typeof(&*(ptr)) __bits = (ptr);                                               \
+		(trusted) && nt_config.direct ? BPF_CORE_READ_BITFIELD(__bits, field)         \
+					      : BPF_CORE_READ_BITFIELD_PROBED(__bits, field); \
 	})
 
 /* A TCP socket and how it may be read. NULL tp: not a TCP socket. */
@@ -49,9 +49,9 @@ struct tcp {
 	struct tcp_sock *tp;
 };
 
-#define TCP(t, field)	READ(trusted, (t)->tp, field)
-#define ICSK(t, field)	READ(trusted, (t)->tp, inet_conn.field)
-#define SK(t, field)	READ(trusted, (t)->tp, inet_conn.icsk_inet.sk.field)
+#define TCP(t, field)  READ(trusted, (t)->tp, field)
+#define ICSK(t, field) READ(trusted, (t)->tp, inet_conn.field)
+#define SK(t, field)   READ(trusted, (t)->tp, inet_conn.icsk_inet.sk.field)
 
 static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
 {
@@ -79,8 +79,8 @@ static __always_inline u32 tcp_min_rtt_us(const struct tcp *t)
 }
 
 /*
- * The smallest time for which this socket itself would put an ACK off at most, as far as it is set lower than
- * the kernel's own: tcp_delack_max(), tcp_rto_min(); in ns.
+ * The smallest time for which this socket itself would put an ACK off at most, as far as it is set
+ * lower than the kernel's own: tcp_delack_max(), tcp_rto_min(); in ns.
  */
 static __always_inline u64 tcp_delack_limit_ns(const struct tcp *t)
 {
@@ -137,8 +137,8 @@ static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct t
 }
 
 /*
- * Everything the verdict and the release look at. The arguments of the attempt are set to what tcp_push()
- * passes; a caller that knows better sets them after.
+ * Everything the verdict and the release look at. The arguments of the attempt are set to what
+ * tcp_push() passes; a caller that knows better sets them after.
  */
 static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct tcp *t,
 					   const bool trusted)

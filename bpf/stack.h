@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The call stack of a held write, with --stacks: taken in the kernel once for each call site, named later. */
+/* The call stack of a held write, with --stacks: taken in the kernel once for each call site, named
+ * later. */
 #ifndef NT_STACK_H
 #define NT_STACK_H
 
@@ -39,7 +40,8 @@ static __always_inline const user_regs *find_user_regs(void)
 	return (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 }
 
-static __always_inline void stack_dump(const struct nt_stack_key *key, const user_regs *regs, u64 sp)
+static __always_inline void stack_dump(const struct nt_stack_key *key, const user_regs *regs,
+				       u64 sp)
 {
 	struct nt_stack_dump *dump;
 

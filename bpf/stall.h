@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Was this hold a stall, on what evidence, and what happened? Pure functions of the facts known when a hold
- * ends. They compile for the host too: tests/unit/test_stall.c.
+ * Was this hold a stall, on what evidence, and what happened? Pure functions of the facts known
+ * when a hold ends. They compile for the host too: tests/unit/test_stall.c.
  */
 #ifndef NT_STALL_H
 #define NT_STALL_H
@@ -9,28 +9,30 @@
 #include "verdict.h"
 
 /*
- * What only one end can show: no prompt ACK is later than the connection's own round trip by this much. The
- * kernel's delayed-ACK timer is 40 ms (TCP_DELACK_MIN) less at most one jiffy of rounding at HZ=100.
+ * What only one end can show: no prompt ACK is later than the connection's own round trip by this
+ * much. The kernel's delayed-ACK timer is 40 ms (TCP_DELACK_MIN) less at most one jiffy of rounding
+ * at HZ=100.
  */
-#define NT_INFER_NS	30000000ULL
+#define NT_INFER_NS 30000000ULL
 
 /* The first few segments of a connection: handshakes of TLS, prefaces of HTTP/2. */
-#define NT_HANDSHAKE_SEGMENTS	2
+#define NT_HANDSHAKE_SEGMENTS 2
 
 struct nt_stall_facts {
-	__u64 duration_ns; /* of the hold */
-	__u64 min_rtt_ns; /* 0: not known */
-	__u64 delack_limit_ns; /* smallest delayed-ACK timeout that the local settings make likely */
+	__u64 duration_ns;     /* of the hold */
+	__u64 min_rtt_ns;      /* 0: not known */
+	__u64 delack_limit_ns; /* smallest delayed-ACK timeout that the local settings make likely
+				*/
 	__u32 in_flight_bytes; /* when the hold began */
 	__u32 mss;
 	__u32 segments_before; /* data segments sent before the hold began */
-	__u8 reason; /* enum nt_hold_reason */
-	__u8 release; /* enum nt_release */
-	__u8 late_end; /* enum nt_ack_end of the receiver's pending ACK; INVALID: none was seen */
-	bool pure_ack; /* the releasing segment carried no data */
+	__u8 reason;           /* enum nt_hold_reason */
+	__u8 release;          /* enum nt_release */
+	__u8 late_end;   /* enum nt_ack_end of the receiver's pending ACK; INVALID: none was seen */
+	bool pure_ack;   /* the releasing segment carried no data */
 	bool recovering; /* from loss, between begin and end */
-	bool nodelay; /* TCP_NODELAY is set at the end */
-	bool locked; /* the receiver's timer found the socket in use */
+	bool nodelay;    /* TCP_NODELAY is set at the end */
+	bool locked;     /* the receiver's timer found the socket in use */
 };
 
 static inline __u64 nt_excess_ns(const struct nt_stall_facts *f)

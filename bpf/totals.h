@@ -12,7 +12,8 @@ struct {
 	__type(value, struct nt_totals);
 } totals SEC(".maps");
 
-/* Counts in a table of n; the barrier keeps the compiler from hiding the bound from the verifier. */
+/* Counts in a table of n; the barrier keeps the compiler from hiding the bound from the verifier.
+ */
 static __always_inline void count_in(__u64 *table, u32 i, u32 n, u64 by)
 {
 	barrier_var(i);
@@ -36,8 +37,9 @@ static __always_inline void count_lost(enum nt_lost where)
 }
 
 /*
- * Room for what is passed to a global function, which takes numbers only (before 5.12). A program that
- * interrupts another on this CPU gets its own level and gives it back before the other goes on.
+ * Room for what is passed to a global function, which takes numbers only (before 5.12). A program
+ * that interrupts another on this CPU gets its own level and gives it back before the other goes
+ * on.
  */
 #define SCRATCH_LEVELS 4 /* task, softirq, irq, nmi */
 

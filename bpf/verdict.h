@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Why is the unsent tail of this socket not on the wire? A pure function of TCP state, which asks in the
- * order of tcp_write_xmit(), net/ipv4/tcp_output.c, whose relevant lines are the same from 5.4 to 7.3.
- * It compiles for the host too: tests/unit/test_verdict.c.
+ * Why is the unsent tail of this socket not on the wire? A pure function of TCP state, which asks
+ * in the order of tcp_write_xmit(), net/ipv4/tcp_output.c, whose relevant lines are the same
+ * from 5.4 to 7.3. It compiles for the host too: tests/unit/test_verdict.c.
  */
 #ifndef NT_VERDICT_H
 #define NT_VERDICT_H
@@ -11,26 +11,26 @@
 #include "nagletrace.h"
 
 /* tp->nonagle and the argument of the same name; include/net/tcp.h */
-#define NT_NAGLE_OFF	1 /* TCP_NODELAY */
-#define NT_NAGLE_CORK	2 /* TCP_CORK, or MSG_MORE in the argument only */
-#define NT_NAGLE_PUSH	4 /* send what is queued now */
+#define NT_NAGLE_OFF        1 /* TCP_NODELAY */
+#define NT_NAGLE_CORK       2 /* TCP_CORK, or MSG_MORE in the argument only */
+#define NT_NAGLE_PUSH       4 /* send what is queued now */
 
-#define NT_SK_PACING_NEEDED	1 /* SK_PACING_NEEDED, include/net/sock.h */
-#define NT_TSQ_THROTTLED	0x1 /* 1 << TSQ_THROTTLED, include/linux/tcp.h */
+#define NT_SK_PACING_NEEDED 1   /* SK_PACING_NEEDED, include/net/sock.h */
+#define NT_TSQ_THROTTLED    0x1 /* 1 << TSQ_THROTTLED, include/linux/tcp.h */
 
 /* The push_one argument of tcp_write_xmit(). */
-#define NT_PUSH_ALL		0
-#define NT_PUSH_ONE		1 /* tcp_push_one() */
-#define NT_PUSH_LOSS_PROBE	2 /* tcp_send_loss_probe() */
+#define NT_PUSH_ALL        0
+#define NT_PUSH_ONE        1 /* tcp_push_one() */
+#define NT_PUSH_LOSS_PROBE 2 /* tcp_send_loss_probe() */
 
 /* What tcp_write_xmit() looks at, read while the socket is locked. Sequence numbers wrap. */
 struct nt_tcp_state {
 	__u64 wstamp_ns; /* tp->tcp_wstamp_ns: earliest departure of the next segment */
-	__u64 clock_ns; /* tp->tcp_clock_cache: when the last attempt began, CLOCK_MONOTONIC */
+	__u64 clock_ns;  /* tp->tcp_clock_cache: when the last attempt began, CLOCK_MONOTONIC */
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 snd_sml; /* end of the last small segment sent */
-	__u32 snd_up; /* urgent pointer */
+	__u32 snd_up;  /* urgent pointer */
 	__u32 snd_wnd;
 	__u32 snd_cwnd;
 	__u32 write_seq;
@@ -38,19 +38,19 @@ struct nt_tcp_state {
 	__u32 sacked_out;
 	__u32 lost_out;
 	__u32 retrans_out;
-	__u32 mss; /* mss_now of the attempt */
+	__u32 mss;      /* mss_now of the attempt */
 	__u32 head_seq; /* first unsent skb */
 	__u32 head_end_seq;
 	__u32 head_len;
 	bool head_fin;
 	bool head_last; /* no skb queued behind it */
 	bool has_head;
-	bool pacing; /* sk_pacing_status == SK_PACING_NEEDED */
-	bool throttled; /* TSQ_THROTTLED is set */
-	__u8 nonagle; /* tp->nonagle */
+	bool pacing;      /* sk_pacing_status == SK_PACING_NEEDED */
+	bool throttled;   /* TSQ_THROTTLED is set */
+	__u8 nonagle;     /* tp->nonagle */
 	__u8 nonagle_arg; /* of the attempt */
-	__u8 push_one; /* of the attempt */
-	__u8 tcp_state; /* sk->sk_state */
+	__u8 push_one;    /* of the attempt */
+	__u8 tcp_state;   /* sk->sk_state */
 };
 
 /* a is later than b in sequence space; include/net/tcp.h */
@@ -79,7 +79,8 @@ static inline bool nt_beyond_window(const struct nt_tcp_state *s)
 	return nt_after(end, s->snd_una + s->snd_wnd);
 }
 
-/* tcp_nagle_test() fails: NAGLE, CORK or MSG_MORE; INVALID when it would have let the segment go. */
+/* tcp_nagle_test() fails: NAGLE, CORK or MSG_MORE; INVALID when it would have let the segment go.
+ */
 static inline enum nt_hold_reason nt_nagle_verdict(const struct nt_tcp_state *s)
 {
 	/* tcp_write_xmit() passes TCP_NAGLE_PUSH for all but the last skb */

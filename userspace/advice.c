@@ -25,7 +25,8 @@ static uint64_t put_off_ns(const struct nt_stall *stall)
 }
 
 /* What happened, from the sizes of what was in flight and held. */
-static void describe_pattern(const struct nt_stall *stall, unsigned int pattern, char *out, size_t size)
+static void describe_pattern(const struct nt_stall *stall, unsigned int pattern, char *out,
+			     size_t size)
 {
 	const struct nt_hold_part *hold = &stall->record.hold;
 
@@ -35,53 +36,70 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 			 hold->in_flight_bytes, hold->bytes);
 		break;
 	case NT_PATTERN_REPLY_TAIL:
-		snprintf(out, size, "%u B sent, the last %u B of them held (less than a segment of %u B)",
+		snprintf(out, size,
+			 "%u B sent, the last %u B of them held (less than a segment of %u B)",
 			 hold->in_flight_bytes + hold->bytes, hold->bytes, hold->mss);
 		break;
 	case NT_PATTERN_HANDSHAKE_FLIGHT:
-		snprintf(out, size, "%u B in flight, %u B held, at the start of the connection or before "
-			 "TCP_NODELAY was set", hold->in_flight_bytes, hold->bytes);
+		snprintf(out, size,
+			 "%u B in flight, %u B held, at the start of the connection or before "
+			 "TCP_NODELAY was set",
+			 hold->in_flight_bytes, hold->bytes);
 		break;
 	case NT_PATTERN_CORK_CEILING:
-		snprintf(out, size, "%u B corked by %s, and nothing came to let them go", hold->bytes,
-			 hold->reason == NT_HOLD_MSG_MORE ? "MSG_MORE" : "TCP_CORK");
+		snprintf(out, size, "%u B corked by %s, and nothing came to let them go",
+			 hold->bytes, hold->reason == NT_HOLD_MSG_MORE ? "MSG_MORE" : "TCP_CORK");
 		break;
 	case NT_PATTERN_LOCKED_SOCKET:
-		snprintf(out, size, "write %u B (sent), write %u B (held); the receiver was busy in a "
-			 "call on the socket when its ACK was due", hold->in_flight_bytes, hold->bytes);
+		snprintf(out, size,
+			 "write %u B (sent), write %u B (held); the receiver was busy in a "
+			 "call on the socket when its ACK was due",
+			 hold->in_flight_bytes, hold->bytes);
 		break;
 	case NT_PATTERN_PEER_HOLDS:
-		snprintf(out, size, "%u B came in, their ACK was put off, and more came one round trip "
-			 "after it", stall->record.ack.bytes);
+		snprintf(out, size,
+			 "%u B came in, their ACK was put off, and more came one round trip "
+			 "after it",
+			 stall->record.ack.bytes);
 		break;
 	default:
-		snprintf(out, size, "%u B held, %u B in flight", hold->bytes, hold->in_flight_bytes);
+		snprintf(out, size, "%u B held, %u B in flight", hold->bytes,
+			 hold->in_flight_bytes);
 	}
 }
 
 /* The receiver's part of the reason, as far as it was seen. */
-static void describe_delay(const struct nt_stall *stall, const char *receiver, char *out, size_t size)
+static void describe_delay(const struct nt_stall *stall, const char *receiver, char *out,
+			   size_t size)
 {
 	char put_off[16];
 
 	nt_format_duration(put_off_ns(stall), put_off, sizeof(put_off));
 	switch (stall->record.ack.why) {
 	case NT_WHY_QUICKACK_OFF:
-		snprintf(out, size, "%s switched TCP_QUICKACK off and delays that ACK until its timer "
-			 "fires (%s)", receiver, put_off);
+		snprintf(out, size,
+			 "%s switched TCP_QUICKACK off and delays that ACK until its timer "
+			 "fires (%s)",
+			 receiver, put_off);
 		break;
 	case NT_WHY_QUICK_EXHAUSTED:
-		snprintf(out, size, "%s has used up its quick ACKs and delays that one until its timer "
-			 "fires (%s)", receiver, put_off);
+		snprintf(out, size,
+			 "%s has used up its quick ACKs and delays that one until its timer "
+			 "fires (%s)",
+			 receiver, put_off);
 		break;
 	case NT_WHY_DELACK_MAX:
-		snprintf(out, size, "%s delays that ACK until its timer fires (%s, as its socket or "
-			 "route limits it)", receiver, put_off);
+		snprintf(out, size,
+			 "%s delays that ACK until its timer fires (%s, as its socket or "
+			 "route limits it)",
+			 receiver, put_off);
 		break;
 	default:
 		if (stall->record.ack.end == NT_ACK_TIMER)
-			snprintf(out, size, "%s, in interactive mode, delays that ACK until its timer "
-				 "fires (%s)", receiver, put_off);
+			snprintf(out, size,
+				 "%s, in interactive mode, delays that ACK until its timer "
+				 "fires (%s)",
+				 receiver, put_off);
 		else
 			snprintf(out, size, "%s delays that ACK for %s", receiver, put_off);
 	}
@@ -94,22 +112,27 @@ static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], delay[200];
 
 	if (stall->record.cause == NT_CAUSE_CORK_CEILING) {
-		snprintf(out, size, "the kernel sends a corked segment only when it is full, uncorked, or "
+		snprintf(out, size,
+			 "the kernel sends a corked segment only when it is full, uncorked, or "
 			 "after the probe timer (one RTO, 200 ms and more)");
 		return;
 	}
 	if (!stall->record.receiver.present) {
-		snprintf(out, size, "Nagle holds the small segment until what is in flight is "
+		snprintf(out, size,
+			 "Nagle holds the small segment until what is in flight is "
 			 "acknowledged; the peer delayed that ACK");
 		return;
 	}
 	nt_format_process(receiver, name, sizeof(name));
 	describe_delay(stall, receiver->tgid ? name : "the receiver", delay, sizeof(delay));
 	if (stall->record.sender.present)
-		snprintf(out, size, "Nagle holds the small segment until what is in flight is "
-			 "acknowledged; %s", delay);
+		snprintf(out, size,
+			 "Nagle holds the small segment until what is in flight is "
+			 "acknowledged; %s",
+			 delay);
 	else
-		snprintf(out, size, "the peer waited for an ACK, as Nagle's algorithm does; %s", delay);
+		snprintf(out, size, "the peer waited for an ACK, as Nagle's algorithm does; %s",
+			 delay);
 }
 
 static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern)
@@ -151,5 +174,6 @@ void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt
 	else
 		snprintf(advice->evidence, sizeof(advice->evidence), "seen");
 	snprintf(advice->fix, sizeof(advice->fix), "%s",
-		 stall->side == NT_SIDE_SENDER ? sender_fix(stall, pattern) : receiver_fix(pattern));
+		 stall->side == NT_SIDE_SENDER ? sender_fix(stall, pattern)
+					       : receiver_fix(pattern));
 }

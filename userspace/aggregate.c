@@ -27,7 +27,8 @@ static bool same_key(const struct nt_connection *c, const struct nt_stall *stall
 		       sizeof(struct nt_tuple));
 }
 
-static struct nt_connection *find_or_add(struct nt_aggregate *aggregate, const struct nt_stall *stall)
+static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
+					 const struct nt_stall *stall)
 {
 	struct nt_connection *c;
 
@@ -38,7 +39,8 @@ static struct nt_connection *find_or_add(struct nt_aggregate *aggregate, const s
 	if (aggregate->count == NT_MAX_CONNECTIONS)
 		return NULL;
 	if (!aggregate->connections) {
-		aggregate->connections = calloc(NT_MAX_CONNECTIONS, sizeof(*aggregate->connections));
+		aggregate->connections =
+			calloc(NT_MAX_CONNECTIONS, sizeof(*aggregate->connections));
 		if (!aggregate->connections)
 			return NULL;
 	}
@@ -63,12 +65,14 @@ static uint64_t next_random(struct nt_aggregate *aggregate)
 }
 
 /* Reservoir sampling: each of the durations has the same chance to be among those kept. */
-static void add_sample(struct nt_aggregate *aggregate, struct nt_connection *c, uint64_t duration_ns)
+static void add_sample(struct nt_aggregate *aggregate, struct nt_connection *c,
+		       uint64_t duration_ns)
 {
 	uint64_t at = c->count < NT_SAMPLES ? c->count : next_random(aggregate) % (c->count + 1);
 
 	if (at < NT_SAMPLES)
-		c->samples_us[at] = duration_ns / 1000 > UINT32_MAX ? UINT32_MAX : duration_ns / 1000;
+		c->samples_us[at] =
+			duration_ns / 1000 > UINT32_MAX ? UINT32_MAX : duration_ns / 1000;
 }
 
 /* The latest stall, with the peer as it was known before should it be gone by now. */

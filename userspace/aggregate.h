@@ -8,7 +8,7 @@
 #include "stall.h"
 
 #define NT_MAX_CONNECTIONS 1024 /* more are folded into one */
-#define NT_SAMPLES	   256 /* durations kept for percentiles: all of them up to that many */
+#define NT_SAMPLES         256  /* durations kept for percentiles: all of them up to that many */
 
 struct nt_connection {
 	enum nt_side side;
@@ -27,7 +27,8 @@ struct nt_aggregate {
 	size_t count;
 	uint64_t stalls;
 	uint64_t lost_ns;
-	uint64_t folded; /* stalls of connections beyond NT_MAX_CONNECTIONS, in stalls and lost_ns too */
+	uint64_t folded; /* stalls of connections beyond NT_MAX_CONNECTIONS, in stalls and lost_ns
+			    too */
 	uint64_t random; /* state of the sampling */
 };
 

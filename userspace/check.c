@@ -19,7 +19,8 @@ static void hook_status(struct nt_kernel *kernel, const struct nt_hook *hook, ch
 	int err = nt_kernel_hook(kernel, hook, &target);
 
 	if (!err)
-		snprintf(out, size, "%s%s", "yes", strcmp(target, hook->target) ? " (alternative)" : "");
+		snprintf(out, size, "%s%s", "yes",
+			 strcmp(target, hook->target) ? " (alternative)" : "");
 	else
 		nt_kernel_explain(kernel, err, out, size);
 }
@@ -28,7 +29,8 @@ static void print_table(struct nt_kernel *kernel)
 {
 	char status[160];
 
-	printf("%-10s %-24s %-10s %-9s %s\n", "FAMILY", "HOOK", "KIND", "OFFERED", "LOST WITHOUT IT");
+	printf("%-10s %-24s %-10s %-9s %s\n", "FAMILY", "HOOK", "KIND", "OFFERED",
+	       "LOST WITHOUT IT");
 	for (size_t f = 0; f < N_FAMILIES; f++) {
 		for (size_t i = 0; i < nt_n_hooks; i++) {
 			const struct nt_hook *hook = &nt_hooks[i];
@@ -51,8 +53,8 @@ static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
 	char reason[160];
 
 	printf("kernel      %s %s\n", kernel->uname.release, kernel->uname.machine);
-	printf("BTF         %s\n", kernel->btf ? "yes (/sys/kernel/btf/vmlinux)"
-					       : "no; --btf FILE gives it");
+	printf("BTF         %s\n",
+	       kernel->btf ? "yes (/sys/kernel/btf/vmlinux)" : "no; --btf FILE gives it");
 	printf("lockdown    %s\n", kernel->lockdown[0] ? kernel->lockdown : "not known");
 	for (size_t f = 0; f < N_FAMILIES; f++) {
 		int err = nt_kernel_family(kernel, families[f]);
@@ -100,8 +102,8 @@ static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
 	for (size_t f = 0; f < N_FAMILIES; f++)
 		for (size_t i = 0; i < nt_n_hooks; i++)
 			if (nt_hooks[i].families & NT_FAMILY(families[f]))
-				json_object_array_add(list, hook_object(kernel, &nt_hooks[i],
-									families[f]));
+				json_object_array_add(
+					list, hook_object(kernel, &nt_hooks[i], families[f]));
 	json_object_object_add(o, "table", list);
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
 						       JSON_C_TO_STRING_NOSLASHESCAPE));
@@ -118,8 +120,10 @@ enum nt_exit nt_check(const struct nt_options *opts)
 
 	nt_quiet_libbpf(opts->verbose);
 	if (nt_permission_check(missing, sizeof(missing))) {
-		fprintf(stderr, "nagletrace: not permitted: %s missing; run as root, with sudo, or give "
-			"the capabilities\n", missing);
+		fprintf(stderr,
+			"nagletrace: not permitted: %s missing; run as root, with sudo, or give "
+			"the capabilities\n",
+			missing);
 		return NT_EXIT_PERMISSION;
 	}
 	nt_kernel_probe(&kernel);

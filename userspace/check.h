@@ -5,7 +5,8 @@
 
 #include "options.h"
 
-/* Prints what would be used. Returns NT_EXIT_OK if it suffices, else NT_EXIT_KERNEL or NT_EXIT_PERMISSION. */
+/* Prints what would be used. Returns NT_EXIT_OK if it suffices, else NT_EXIT_KERNEL or
+ * NT_EXIT_PERMISSION. */
 enum nt_exit nt_check(const struct nt_options *opts);
 
 #endif /* NT_CHECK_H */

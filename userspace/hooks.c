@@ -3,11 +3,12 @@
 #include "options.h"
 
 #define FUNCTION   NT_FAMILY_FUNCTION
-#define KPROBE	   NT_FAMILY_KPROBE
+#define KPROBE     NT_FAMILY_KPROBE
 #define TRACEPOINT NT_FAMILY_TRACEPOINT
-#define ALL	   NT_FAMILY_ALL
+#define ALL        NT_FAMILY_ALL
 
-/* A new hook is one line here and its program in bpf/nagletrace.bpf.c. They attach in this order. */
+/* A new hook is one line here and its program in bpf/nagletrace.bpf.c. They attach in this order.
+ */
 const struct nt_hook nt_hooks[] = {
 	/* first: it teaches the tracepoint programs the timers' functions */
 	{"on_tcp_destroy_sock", "tcp_destroy_sock", NULL, NT_ATTACH_RAW_TP, ALL, true, false,
@@ -27,8 +28,8 @@ const struct nt_hook nt_hooks[] = {
 	 false, "how a delayed ACK ended"},
 	{"on_timer_start", "timer_start", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, false,
 	 "when an ACK was put off, exactly"},
-	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, false,
-	 "who wrote (owners are looked up instead) and the count of writes"},
+	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
+	 false, "who wrote (owners are looked up instead) and the count of writes"},
 	{"on_tcp_sendmsg_locked", "tcp_sendmsg_locked", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
 	 false, "MSG_MORE (inferred instead)"},
 
@@ -53,14 +54,14 @@ const struct nt_hook nt_hooks[] = {
 	 false, false, "who wrote (owners are looked up instead) and the count of writes"},
 	{"kretprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KRETPROBE,
 	 KPROBE, false, false, "who wrote (owners are looked up instead) and the count of writes"},
-	{"kprobe_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_KPROBE, KPROBE, true,
-	 false, "delayed ACKs"},
-	{"kprobe_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_KPROBE, KPROBE, true, false,
-	 "how a delayed ACK ended"},
+	{"kprobe_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_KPROBE, KPROBE,
+	 true, false, "delayed ACKs"},
+	{"kprobe_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_KPROBE, KPROBE, true,
+	 false, "how a delayed ACK ended"},
 	{"kprobe_tcp_delack_timer_handler", "tcp_delack_timer_handler", NULL, NT_ATTACH_KPROBE,
 	 KPROBE, false, false, "timers that found the socket in use"},
-	{"kprobe_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_KPROBE, KPROBE, false, false,
-	 "cork ceilings"},
+	{"kprobe_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_KPROBE, KPROBE, false,
+	 false, "cork ceilings"},
 };
 
 const size_t nt_n_hooks = sizeof(nt_hooks) / sizeof(nt_hooks[0]);

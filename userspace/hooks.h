@@ -15,20 +15,20 @@ enum nt_attach {
 };
 
 /* Bits of enum nt_hooks (options.h), the families in which a hook takes part. */
-#define NT_FAMILY(f)		(1U << (f))
-#define NT_FAMILY_FUNCTION	NT_FAMILY(NT_HOOKS_FUNCTION)
-#define NT_FAMILY_KPROBE	NT_FAMILY(NT_HOOKS_KPROBE)
-#define NT_FAMILY_TRACEPOINT	NT_FAMILY(NT_HOOKS_TRACEPOINT)
-#define NT_FAMILY_ALL		(NT_FAMILY_FUNCTION | NT_FAMILY_KPROBE | NT_FAMILY_TRACEPOINT)
+#define NT_FAMILY(f)         (1U << (f))
+#define NT_FAMILY_FUNCTION   NT_FAMILY(NT_HOOKS_FUNCTION)
+#define NT_FAMILY_KPROBE     NT_FAMILY(NT_HOOKS_KPROBE)
+#define NT_FAMILY_TRACEPOINT NT_FAMILY(NT_HOOKS_TRACEPOINT)
+#define NT_FAMILY_ALL        (NT_FAMILY_FUNCTION | NT_FAMILY_KPROBE | NT_FAMILY_TRACEPOINT)
 
 struct nt_hook {
 	const char *program;
-	const char *target; /* the kernel's name of the function or tracepoint */
+	const char *target;      /* the kernel's name of the function or tracepoint */
 	const char *alternative; /* used where target is missing, or NULL */
 	enum nt_attach how;
 	unsigned int families;
-	bool required; /* without it the family says nothing true */
-	bool only_pids; /* needed for -p only */
+	bool required;    /* without it the family says nothing true */
+	bool only_pids;   /* needed for -p only */
 	const char *part; /* what is lost without it */
 };
 

@@ -71,7 +71,8 @@ static struct json_object *new_line(const char *type)
 
 static int write_line(FILE *out, struct json_object *o)
 {
-	fputs(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE),
+	fputs(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
+							JSON_C_TO_STRING_NOSLASHESCAPE),
 	      out);
 	fputc('\n', out);
 	json_object_put(o);
@@ -283,7 +284,8 @@ static void add_lost(struct json_object *o, const struct nt_totals *t, unsigned 
 	json_object_object_add(o, "lost", lost);
 }
 
-static struct json_object *connection_object(const struct nt_connection *c, struct nt_stacks *stacks)
+static struct json_object *connection_object(const struct nt_connection *c,
+					     struct nt_stacks *stacks)
 {
 	struct json_object *o = json_object_new_object(), *evidence = json_object_new_object();
 	unsigned int pattern = nt_connection_pattern(c);
@@ -327,8 +329,8 @@ int nt_json_report(FILE *out, const struct nt_report *report)
 	add_number(o, "lost_us", report->stalls->lost_ns / 1000);
 	nt_aggregate_sort(report->stalls);
 	for (size_t i = 0; i < report->stalls->count; i++)
-		json_object_array_add(list, connection_object(report->stalls->connections[i],
-							      report->stacks));
+		json_object_array_add(
+			list, connection_object(report->stalls->connections[i], report->stacks));
 	json_object_object_add(o, "connections", list);
 	add_number(o, "folded_stalls", report->stalls->folded);
 	add_totals(o, &report->totals);

@@ -18,10 +18,10 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
-#define BTF_PATH	    "/sys/kernel/btf/vmlinux"
-#define LOCKDOWN_PATH	    "/sys/kernel/security/lockdown"
-#define KPROBE_TYPE_PATH    "/sys/bus/event_source/devices/kprobe/type"
-#define PROBED_FUNCTION	    "tcp_send_delayed_ack" /* in every kernel, the same prototype */
+#define BTF_PATH               "/sys/kernel/btf/vmlinux"
+#define LOCKDOWN_PATH          "/sys/kernel/security/lockdown"
+#define KPROBE_TYPE_PATH       "/sys/bus/event_source/devices/kprobe/type"
+#define PROBED_FUNCTION        "tcp_send_delayed_ack" /* in every kernel, the same prototype */
 #define WITHOUT_HOOKS_VARIABLE "NAGLETRACE_WITHOUT_HOOKS"
 
 static const struct bpf_insn return_zero[] = {
@@ -306,7 +306,8 @@ void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t si
 		if (k->lockdown[0] && strcmp(k->lockdown, "none"))
 			snprintf(text, size, "refused by the kernel (lockdown is %s)", k->lockdown);
 		else
-			snprintf(text, size, "refused by the kernel (its configuration or a security "
+			snprintf(text, size,
+				 "refused by the kernel (its configuration or a security "
 				 "policy)");
 		break;
 	case 524: /* ENOTSUPP, which libc does not know */

@@ -14,14 +14,14 @@ struct btf;
 struct nt_kernel {
 	struct utsname uname;
 	struct btf *btf; /* the kernel's own; NULL where it has none that can be read */
-	int fentry; /* 0, or -errno with which a function hook was refused */
-	int kprobe; /* 0, or -errno with which a kprobe was refused */
+	int fentry;      /* 0, or -errno with which a function hook was refused */
+	int kprobe;      /* 0, or -errno with which a kprobe was refused */
 	struct {
 		bool known;
 		int err;
 		const char *target;
 	} hooks[NT_MAX_HOOKS]; /* what nt_kernel_hook() found out, by place in nt_hooks */
-	char lockdown[32]; /* "none", "integrity", "confidentiality"; "" where not known */
+	char lockdown[32];     /* "none", "integrity", "confidentiality"; "" where not known */
 };
 
 /* Reads what there is and tries one hook of each kind. Release with nt_kernel_free(). */
@@ -29,8 +29,8 @@ void nt_kernel_probe(struct nt_kernel *k);
 void nt_kernel_free(struct nt_kernel *k);
 
 /*
- * Can this hook be placed? Returns 0 and the name in *target (the hook's own or its alternative), or -errno.
- * NAGLETRACE_WITHOUT_HOOKS=name[,name] makes hooks missing, for tests.
+ * Can this hook be placed? Returns 0 and the name in *target (the hook's own or its alternative),
+ * or -errno. NAGLETRACE_WITHOUT_HOOKS=name[,name] makes hooks missing, for tests.
  */
 int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target);
 
@@ -44,12 +44,13 @@ enum nt_hooks nt_kernel_choose(struct nt_kernel *k);
 const char *nt_family_name(enum nt_hooks family);
 
 /*
- * May this process load the programs? 0, or -EPERM with the capabilities that are missing in text, as
- * "CAP_BPF and CAP_PERFMON".
+ * May this process load the programs? 0, or -EPERM with the capabilities that are missing in text,
+ * as "CAP_BPF and CAP_PERFMON".
  */
 int nt_permission_check(char *missing, size_t size);
 
-/* What -errno from the kernel means here, in words: a missing capability, lockdown, no trampolines. */
+/* What -errno from the kernel means here, in words: a missing capability, lockdown, no trampolines.
+ */
 void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size);
 
 /* libbpf's words go to stderr with -v; what it warns of is often a fallback of ours. */

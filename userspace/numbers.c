@@ -49,8 +49,12 @@ int nt_parse_duration(const char *text, uint64_t *ns)
 	static const struct {
 		const char *name;
 		uint64_t ns;
-	} units[] = {{"ns", 1},		    {"us", 1000},	    {"ms", 1000000},
-		     {"s", 1000000000ULL}, {"m", 60000000000ULL}, {"h", 3600000000000ULL}};
+	} units[] = {{"ns", 1},
+		     {"us", 1000},
+		     {"ms", 1000000},
+		     {"s", 1000000000ULL},
+		     {"m", 60000000000ULL},
+		     {"h", 3600000000000ULL}};
 	size_t length = strspn(text, "0123456789.");
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)

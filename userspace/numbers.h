@@ -11,8 +11,8 @@
 bool nt_parse_number(const char *text, size_t length, uint64_t max, uint64_t *number);
 
 /*
- * digits[.digits] in text[length] times unit_ns, exact to the ns. Returns 0 with *ns set, -EINVAL if it is no
- * number, -ERANGE if it is beyond 64 bits of ns.
+ * digits[.digits] in text[length] times unit_ns, exact to the ns. Returns 0 with *ns set, -EINVAL
+ * if it is no number, -ERANGE if it is beyond 64 bits of ns.
  */
 int nt_parse_decimal(const char *text, size_t length, uint64_t unit_ns, uint64_t *ns);
 

@@ -19,7 +19,8 @@ static const struct nt_option_row *row_of(int val)
 }
 
 /* getopt_long's own tables, from ours. */
-static void build_tables(struct option table[NT_N_OPTION_ROWS + 1], char shorts[2 * NT_N_OPTION_ROWS + 3])
+static void build_tables(struct option table[NT_N_OPTION_ROWS + 1],
+			 char shorts[2 * NT_N_OPTION_ROWS + 3])
 {
 	size_t n = 0, s = 0;
 
@@ -30,9 +31,8 @@ static void build_tables(struct option table[NT_N_OPTION_ROWS + 1], char shorts[
 
 		if (!row->name)
 			continue;
-		table[n++] = (struct option){row->name,
-					     row->argument ? required_argument : no_argument, NULL,
-					     row->val};
+		table[n++] = (struct option){
+			row->name, row->argument ? required_argument : no_argument, NULL, row->val};
 		if (row->val < 256) {
 			shorts[s++] = row->val;
 			if (row->argument)
@@ -65,7 +65,8 @@ static int refuse_option(struct nt_parse *p, int what, const char *word)
 	if (optopt && optopt < 256 && (word[0] != '-' || word[1] != '-'))
 		snprintf(shown, sizeof(shown), "-%c", isprint(optopt) ? optopt : '?');
 	else
-		nt_escape(word, strcspn(word, "=") < 32 ? strcspn(word, "=") : 32, shown, sizeof(shown));
+		nt_escape(word, strcspn(word, "=") < 32 ? strcspn(word, "=") : 32, shown,
+			  sizeof(shown));
 	if (what == ':')
 		return nt_fail(p, "%s: needs a value; `nagletrace --help` shows which", shown);
 	if (optopt && row_of(optopt))
@@ -85,8 +86,10 @@ static int set_bcc_interval(struct nt_parse *p, const char *word)
 {
 	strcpy(p->spelled, "INTERVAL");
 	if (p->opts->interval_ns)
-		return nt_refuse(p, word, "an interval is given already by --interval; give one of them");
-	if (nt_parse_decimal(word, strlen(word), 1000000000ULL, &p->opts->interval_ns) || !p->opts->interval_ns)
+		return nt_refuse(p, word,
+				 "an interval is given already by --interval; give one of them");
+	if (nt_parse_decimal(word, strlen(word), 1000000000ULL, &p->opts->interval_ns) ||
+	    !p->opts->interval_ns)
 		return nt_refuse(p, word, "not a number of seconds; give for example 5");
 	return 0;
 }
@@ -112,13 +115,15 @@ static int take_words(struct nt_parse *p, char **words, int n)
 	nt_escape(words[n - 1], 32, shown, sizeof(shown));
 	if (!strcmp(words[0], "check")) {
 		if (n > 1)
-			return nt_fail(p, "%s: one word too many; `check` takes options only", shown);
+			return nt_fail(p, "%s: one word too many; `check` takes options only",
+				       shown);
 		p->opts->command = NT_CMD_CHECK;
 		return 0;
 	}
 	if (!isdigit((unsigned char)words[0][0])) {
 		nt_escape(words[0], 32, shown, sizeof(shown));
-		return nt_fail(p, "%s: no such command; give check, or INTERVAL [COUNT] in seconds", shown);
+		return nt_fail(p, "%s: no such command; give check, or INTERVAL [COUNT] in seconds",
+			       shown);
 	}
 	if (n > 2)
 		return nt_fail(p, "%s: one word too many; give INTERVAL [COUNT] in seconds", shown);
@@ -134,22 +139,25 @@ static int check_together(struct nt_parse *p)
 	int whose = (o->n_pids > 0) + (o->name[0] != 0) + (o->cgroup != NULL);
 
 	if (whose > 1)
-		return nt_fail(p, "--pid, --name and --cgroup: do not go together; give one of them");
+		return nt_fail(p,
+			       "--pid, --name and --cgroup: do not go together; give one of them");
 	if (o->only_v4 && o->only_v6)
 		return nt_fail(p, "--ipv4 and --ipv6: do not go together; leave both out for both");
 	if (o->quiet && o->verbose)
 		return nt_fail(p, "--quiet and --verbose: do not go together; give one of them");
 	if (p->given['j'] && p->given['o'] && strcmp(p->given['o'], "json"))
 		return nt_fail(p, "--json and --output %s: do not go together; give one of them",
-			    p->given['o']);
+			       p->given['o']);
 	if (o->count && !o->interval_ns)
 		return nt_fail(p, "--count %s: counts reports, which need --interval; give both",
-			    p->given[NT_OPT_COUNT]);
+			       p->given[NT_OPT_COUNT]);
 	if (o->command != NT_CMD_CHECK)
 		return 0;
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++)
-		if (nt_option_rows[i].name && !nt_option_rows[i].for_check && p->given[nt_option_rows[i].val])
-			return nt_fail(p, "--%s: does not go with `check`; leave it out", nt_option_rows[i].name);
+		if (nt_option_rows[i].name && !nt_option_rows[i].for_check &&
+		    p->given[nt_option_rows[i].val])
+			return nt_fail(p, "--%s: does not go with `check`; leave it out",
+				       nt_option_rows[i].name);
 	return 0;
 }
 
@@ -169,7 +177,8 @@ static int parse_all(struct nt_parse *p, int argc, char **argv)
 		const struct nt_option_row *row;
 
 		if (val == -1) {
-			bool ended = optind > 1 && !strcmp(argv[optind - 1], "--") && place != optind;
+			bool ended =
+				optind > 1 && !strcmp(argv[optind - 1], "--") && place != optind;
 
 			/* words may stand between options, but not behind -- */
 			if (optind >= argc)
@@ -223,8 +232,8 @@ static void print_row(FILE *out, const struct nt_option_row *row)
 	while (line) {
 		size_t n = strcspn(line, "\n");
 
-		fprintf(out, "%s%.*s\n", line == row->help ? " " : "                            ", (int)n,
-			line);
+		fprintf(out, "%s%.*s\n", line == row->help ? " " : "                            ",
+			(int)n, line);
 		line = line[n] ? line + n + 1 : NULL;
 	}
 }

@@ -51,13 +51,13 @@ struct nt_options {
 	pid_t pids[NT_MAX_PIDS];
 	unsigned int n_pids;
 	char name[NT_NAME_LEN]; /* "": none */
-	const char *cgroup; /* NULL: none */
+	const char *cgroup;     /* NULL: none */
 	struct nt_port_list ports, local_ports, remote_ports;
 	bool only_v4, only_v6;
-	uint64_t min_ns; /* default 1 ms */
+	uint64_t min_ns;      /* default 1 ms */
 	uint64_t interval_ns; /* 0: no reports at intervals */
 	uint64_t duration_ns; /* 0: until interrupted */
-	uint64_t count; /* 0: without limit */
+	uint64_t count;       /* 0: without limit */
 	bool all_holds, stacks, wide, quiet;
 	int verbose;
 	enum nt_output output;
@@ -68,8 +68,9 @@ struct nt_options {
 #define NT_OPTION_ERROR_LEN 256
 
 /*
- * Parses argv. Returns 0 with *opts filled, or -EINVAL with one line in err (no newline, no control character)
- * that names the option, the value and the remedy. Prints nothing. What *opts points to is argv's.
+ * Parses argv. Returns 0 with *opts filled, or -EINVAL with one line in err (no newline, no control
+ * character) that names the option, the value and the remedy. Prints nothing. What *opts points to
+ * is argv's.
  */
 int nt_options_parse(int argc, char **argv, struct nt_options *opts, char *err, size_t err_size);
 

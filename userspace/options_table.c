@@ -36,11 +36,14 @@ static int set_duration(struct nt_parse *p, const char *value, uint64_t *ns, boo
 	int err = nt_parse_duration(value, ns);
 
 	if (err == -ERANGE)
-		return nt_refuse(p, value, "too long; give at most some hundred years, for example 24h");
+		return nt_refuse(p, value,
+				 "too long; give at most some hundred years, for example 24h");
 	if (err && *value && strspn(value, "0123456789.") == strlen(value))
-		return nt_refuse(p, value, "a duration needs a unit; for example 250us, 40ms, 5s or 2m");
+		return nt_refuse(p, value,
+				 "a duration needs a unit; for example 250us, 40ms, 5s or 2m");
 	if (err)
-		return nt_refuse(p, value, "not a duration; give for example 250us, 40ms, 5s or 2m");
+		return nt_refuse(p, value,
+				 "not a duration; give for example 250us, 40ms, 5s or 2m");
 	if (!*ns && !zero_allowed)
 		return nt_refuse(p, value, "must be more than zero; for example 5s");
 	return 0;
@@ -48,7 +51,8 @@ static int set_duration(struct nt_parse *p, const char *value, uint64_t *ns, boo
 
 /* Calls each() for every element of a list separated by commas. */
 static int for_each(struct nt_parse *p, const char *value,
-		    int (*each)(struct nt_parse *p, const char *element, size_t length, const char *all))
+		    int (*each)(struct nt_parse *p, const char *element, size_t length,
+				const char *all))
 {
 	const char *element = value;
 	int err;
@@ -69,12 +73,14 @@ static int add_pid(struct nt_parse *p, const char *element, size_t length, const
 	uint64_t pid;
 
 	if (!nt_parse_number(element, length, PID_MAX_LIMIT, &pid) || !pid)
-		return nt_refuse(p, all, "not a process id; give numbers such as 4242 or 4242,4243");
+		return nt_refuse(p, all,
+				 "not a process id; give numbers such as 4242 or 4242,4243");
 	for (unsigned int i = 0; i < opts->n_pids; i++)
 		if (opts->pids[i] == (pid_t)pid)
 			return 0;
 	if (opts->n_pids == NT_MAX_PIDS)
-		return nt_refuse(p, all, "too many processes; give at most 64, or --name or --cgroup");
+		return nt_refuse(p, all,
+				 "too many processes; give at most 64, or --name or --cgroup");
 	opts->pids[opts->n_pids++] = pid;
 	return 0;
 }
@@ -114,7 +120,8 @@ static int set_name(struct nt_parse *p, const char *value)
 	if (!*value)
 		return nt_refuse(p, value, "empty; give a command name, as `ps -o comm` shows it");
 	if (strlen(value) >= NT_NAME_LEN)
-		return nt_refuse(p, value, "the kernel keeps 15 bytes of a name; give its first 15");
+		return nt_refuse(p, value,
+				 "the kernel keeps 15 bytes of a name; give its first 15");
 	snprintf(p->opts->name, sizeof(p->opts->name), "%s", value);
 	return 0;
 }
@@ -122,7 +129,8 @@ static int set_name(struct nt_parse *p, const char *value)
 static int set_cgroup(struct nt_parse *p, const char *value)
 {
 	if (value[0] != '/')
-		return nt_refuse(p, value, "not a cgroup path; give it from the root, as /system.slice/x");
+		return nt_refuse(p, value,
+				 "not a cgroup path; give it from the root, as /system.slice/x");
 	p->opts->cgroup = value;
 	return 0;
 }
@@ -185,8 +193,8 @@ static int set_btf(struct nt_parse *p, const char *value)
 	char what[128];
 
 	if (access(value, R_OK)) {
-		snprintf(what, sizeof(what), "cannot be read: %s; give a file with the kernel's BTF",
-			 strerror(errno));
+		snprintf(what, sizeof(what),
+			 "cannot be read: %s; give a file with the kernel's BTF", strerror(errno));
 		return nt_refuse(p, value, what);
 	}
 	p->opts->btf = value;
@@ -216,37 +224,43 @@ static int set_command(struct nt_parse *p, const char *value)
 
 const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	{0, NULL, NULL, "Whose connections", NULL, 0, false, false},
-	{'p', "pid", "PID[,PID]", "sockets of these processes, either end; with their\n"
-	 "threads and children", set_pid, 0, true, false},
+	{'p', "pid", "PID[,PID]",
+	 "sockets of these processes, either end; with their\n"
+	 "threads and children",
+	 set_pid, 0, true, false},
 	{'n', "name", "NAME", "likewise by command name", set_name, 0, false, false},
 	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false, false},
-	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two", set_port, 0, true, false},
+	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two",
+	 set_port, 0, true, false},
 	{'L', "localport", "PORT", "local port", set_port, 0, true, false},
 	{'D', "remoteport", "PORT", "remote port", set_port, 0, true, false},
 	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false, false},
 	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false, false},
 	{0, NULL, NULL, "What to report, and when", NULL, 0, false, false},
-	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, 0, false,
-	 false},
+	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, 0,
+	 false, false},
 	{'i', "interval", "DURATION", "a report each interval instead of a line each stall",
 	 set_interval, 0, false, false},
 	{NT_OPT_COUNT, "count", "N", "stop after N reports", set_count, 0, false, false},
 	{'d', "duration", "DURATION", "stop after this", set_total_duration, 0, false, false},
-	{'a', "all-holds", NULL, "also holds that are no stall", NULL, FLAG(all_holds), false, false},
-	{'U', "stacks", NULL, "where in the program the held write was made", NULL, FLAG(stacks), false,
+	{'a', "all-holds", NULL, "also holds that are no stall", NULL, FLAG(all_holds), false,
 	 false},
+	{'U', "stacks", NULL, "where in the program the held write was made", NULL, FLAG(stacks),
+	 false, false},
 	{0, NULL, NULL, "How", NULL, 0, false, false},
-	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, 0, false, true},
+	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, 0, false,
+	 true},
 	{'j', "json", NULL, "the same as --output json", set_json, 0, false, true},
 	{'w', "wide", NULL, "full addresses and names, beyond 80 columns", NULL, FLAG(wide), false,
 	 false},
-	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint", set_hooks, 0,
-	 false, true},
+	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint",
+	 set_hooks, 0, false, true},
 	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false, true},
-	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false, false},
+	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false,
+	 false},
 	{'v', "verbose", NULL, "what libbpf and the verifier say", set_verbose, 0, true, true},
 	{'h', "help", NULL, "this text", set_command, 0, false, true},
 	{NT_OPT_VERSION, "version", NULL, "the version", set_command, 0, false, true},
-	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, 0, false,
-	 true},
+	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, 0,
+	 false, true},
 };

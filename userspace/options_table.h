@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The table of options: what each is called, takes, means and sets. A new option is one row there. */
+/* The table of options: what each is called, takes, means and sets. A new option is one row there.
+ */
 #ifndef NT_OPTIONS_TABLE_H
 #define NT_OPTIONS_TABLE_H
 
@@ -20,7 +21,7 @@ struct nt_parse {
 	char *err;
 	size_t err_size;
 	const char *given[512]; /* by val: the value (or "") where the option was given */
-	char spelled[24]; /* the option at hand, as --pid */
+	char spelled[24];       /* the option at hand, as --pid */
 };
 
 struct nt_option_row {
@@ -35,7 +36,8 @@ struct nt_option_row {
 };
 
 #define NT_N_OPTION_ROWS 27
-extern const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
+extern const struct nt_option_row
+	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
 
 /* Puts one line into p->err and returns -EINVAL. */
 int nt_fail(struct nt_parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));

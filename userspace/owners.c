@@ -12,7 +12,7 @@
 #include "nagletrace.skel.h"
 
 #define KEEP_AT_LEAST_NS 5000000ULL
-#define KEEP_TIMES_COST	 20
+#define KEEP_TIMES_COST  20
 
 static __u64 now_ns(void)
 {
@@ -197,7 +197,8 @@ bool nt_owners_has_peer(struct nt_owners *owners, const struct nt_tuple *tuple)
 	for (size_t i = 0; i < owners->count; i++) {
 		const struct nt_tuple *peer = &owners->list[i].tuple;
 
-		if (peer->local_port == tuple->remote_port && peer->remote_port == tuple->local_port &&
+		if (peer->local_port == tuple->remote_port &&
+		    peer->remote_port == tuple->local_port &&
 		    !memcmp(peer->local_addr, tuple->remote_addr, 16) &&
 		    !memcmp(peer->remote_addr, tuple->local_addr, 16))
 			return true;

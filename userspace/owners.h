@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who holds a socket: looked up only when there is something to report, by one pass over the descriptors of all
- * processes (task_file iterator), which is kept for as long as twenty times what it cost.
+ * Who holds a socket: looked up only when there is something to report, by one pass over the
+ * descriptors of all processes (task_file iterator), which is kept for as long as twenty times what
+ * it cost.
  */
 #ifndef NT_OWNERS_H
 #define NT_OWNERS_H
@@ -23,7 +24,7 @@ struct nt_known_owner {
 
 struct nt_owners {
 	struct bpf_link *iterator; /* NULL: this kernel cannot; nobody is found */
-	struct nt_owner *list; /* by socket, then process */
+	struct nt_owner *list;     /* by socket, then process */
 	size_t count, room;
 	__u64 scanned_ns; /* CLOCK_MONOTONIC, as the next */
 	__u64 valid_until_ns;
@@ -37,8 +38,8 @@ void nt_owners_close(struct nt_owners *owners);
 int nt_owners_scan(struct nt_owners *owners);
 
 /*
- * The processes that hold this socket, which lived at since_ns (CLOCK_MONOTONIC): returns the first and how
- * many there are in a row, NULL if none does. Valid until the next call.
+ * The processes that hold this socket, which lived at since_ns (CLOCK_MONOTONIC): returns the first
+ * and how many there are in a row, NULL if none does. Valid until the next call.
  */
 const struct nt_owner *nt_owners_find(struct nt_owners *owners, const struct nt_end *end,
 				      __u64 since_ns, size_t *count);

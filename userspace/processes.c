@@ -68,7 +68,8 @@ int nt_process_read(pid_t tgid, struct nt_process *process)
 	return 0;
 }
 
-/* A thread's number passes for a process in /proc; its Tgid tells. Returns 0 if there is no such process. */
+/* A thread's number passes for a process in /proc; its Tgid tells. Returns 0 if there is no such
+ * process. */
 static pid_t thread_group_of(pid_t pid)
 {
 	char text[4096], *line;
@@ -88,12 +89,13 @@ static enum nt_exit open_pids(struct nt_targets *targets, char *err, size_t err_
 
 		if (!group) {
 			snprintf(err, err_size,
-				 "--pid %d: no such process; `pgrep -a NAME` lists those that run", pid);
+				 "--pid %d: no such process; `pgrep -a NAME` lists those that run",
+				 pid);
 			return NT_EXIT_USAGE;
 		}
 		if (group != pid) {
-			snprintf(err, err_size, "--pid %d: a thread of process %d; give --pid %d", pid,
-				 group, group);
+			snprintf(err, err_size, "--pid %d: a thread of process %d; give --pid %d",
+				 pid, group, group);
 			return NT_EXIT_USAGE;
 		}
 		targets->pidfds[i] = syscall(SYS_pidfd_open, pid, 0);
@@ -130,7 +132,8 @@ static enum nt_exit open_cgroup(struct nt_targets *targets, char *err, size_t er
 	if (targets->cgroup_fd < 0) {
 		snprintf(err, err_size,
 			 "--cgroup %.200s: no such cgroup v2; give a path under /sys/fs/cgroup, as "
-			 "/proc/PID/cgroup shows it", targets->opts->cgroup);
+			 "/proc/PID/cgroup shows it",
+			 targets->opts->cgroup);
 		return NT_EXIT_USAGE;
 	}
 	snprintf(targets->cgroup, sizeof(targets->cgroup), "%s", path);

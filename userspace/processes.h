@@ -17,20 +17,21 @@ struct nt_process {
 	char cgroup[NT_CGROUP_LEN]; /* cgroup v2 path, "" where there is none */
 };
 
-/* Reads comm and cgroup of a thread group. Returns 0, or -errno if it is gone (comm and cgroup are then ""). */
+/* Reads comm and cgroup of a thread group. Returns 0, or -errno if it is gone (comm and cgroup are
+ * then ""). */
 int nt_process_read(pid_t tgid, struct nt_process *process);
 
 struct nt_targets {
 	const struct nt_options *opts;
-	int pids_map; /* children that the kernel side added are in it */
-	int pidfds[NT_MAX_PIDS]; /* of the processes named; -1: has ended */
+	int pids_map;               /* children that the kernel side added are in it */
+	int pidfds[NT_MAX_PIDS];    /* of the processes named; -1: has ended */
 	char cgroup[NT_CGROUP_LEN]; /* path as /proc shows it */
 	int cgroup_fd;
 };
 
 /*
- * Do the processes and the cgroup asked for exist? Opens what refers to them. Returns NT_EXIT_OK, or the exit
- * code with one line in err.
+ * Do the processes and the cgroup asked for exist? Opens what refers to them. Returns NT_EXIT_OK,
+ * or the exit code with one line in err.
  */
 enum nt_exit nt_targets_open(struct nt_targets *targets, const struct nt_options *opts, char *err,
 			     size_t err_size);

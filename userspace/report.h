@@ -14,7 +14,7 @@ struct nt_report {
 	const struct nt_options *opts;
 	struct nt_aggregate *stalls;
 	struct nt_stacks *stacks; /* NULL without --stacks */
-	struct nt_totals totals; /* of the time reported */
+	struct nt_totals totals;  /* of the time reported */
 	unsigned long long recursion_misses;
 	uint64_t span_ns; /* the time reported */
 	bool closing;
@@ -23,7 +23,8 @@ struct nt_report {
 /* All ways to lose a record, recursion too. */
 unsigned long long nt_report_lost(const struct nt_report *report);
 
-/* Text: the line of one stall (with its heading before the first), a report. Return 0 or -errno of writing. */
+/* Text: the line of one stall (with its heading before the first), a report. Return 0 or -errno of
+ * writing. */
 int nt_text_heading(FILE *out, const struct nt_options *opts);
 int nt_text_stall(FILE *out, const struct nt_options *opts, const struct nt_stall *stall);
 int nt_text_report(FILE *out, const struct nt_report *report);

@@ -52,8 +52,8 @@ static size_t read_addresses(const struct nt_stacks *stacks, __u32 stack_id,
 {
 	size_t n = 0;
 
-	if (bpf_map__lookup_elem(stacks->tracer->skel->maps.stacks, &stack_id, sizeof(stack_id), ips,
-				 NT_STACK_DEPTH * sizeof(*ips), 0))
+	if (bpf_map__lookup_elem(stacks->tracer->skel->maps.stacks, &stack_id, sizeof(stack_id),
+				 ips, NT_STACK_DEPTH * sizeof(*ips), 0))
 		return 0;
 	while (n < NT_STACK_DEPTH && ips[n])
 		n++;
@@ -68,11 +68,13 @@ static void name_stack(struct nt_stacks *stacks, struct kept *kept)
 	uint64_t ips[NT_STACK_DEPTH];
 	size_t n = read_addresses(stacks, kept->key.id, ips);
 
-	if (dump && bpf_map__lookup_elem(dumps, &kept->key, sizeof(kept->key), dump, sizeof(*dump), 0))
+	if (dump &&
+	    bpf_map__lookup_elem(dumps, &kept->key, sizeof(kept->key), dump, sizeof(*dump), 0))
 		dump->sp = 0;
 	kept->frames = calloc(NT_STACK_DEPTH, sizeof(*kept->frames));
 	if (kept->frames)
-		kept->n = nt_symbols_resolve(kept->key.tgid, ips, n, dump, kept->frames, NT_STACK_DEPTH);
+		kept->n = nt_symbols_resolve(kept->key.tgid, ips, n, dump, kept->frames,
+					     NT_STACK_DEPTH);
 	free(dump);
 	malloc_trim(0);
 }

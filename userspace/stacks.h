@@ -15,8 +15,8 @@ struct nt_stacks *nt_stacks_new(const struct nt_tracer *tracer);
 void nt_stacks_free(struct nt_stacks *stacks);
 
 /*
- * The frames of a held write's stack, innermost first: their number, 0 where there is none. *frames stays valid
- * until nt_stacks_free() or the 512th other stack.
+ * The frames of a held write's stack, innermost first: their number, 0 where there is none. *frames
+ * stays valid until nt_stacks_free() or the 512th other stack.
  */
 size_t nt_stacks_get(struct nt_stacks *stacks, const struct nt_record *record,
 		     const struct nt_frame **frames);

@@ -28,7 +28,8 @@ static __u64 began_ns(const struct nt_record *r)
 }
 
 /* Of several processes that hold the socket, one that is asked for, else the youngest number. */
-static pid_t choose_owner(const struct nt_owner *list, size_t count, const struct nt_targets *targets)
+static pid_t choose_owner(const struct nt_owner *list, size_t count,
+			  const struct nt_targets *targets)
 {
 	pid_t chosen = 0;
 
@@ -40,7 +41,8 @@ static pid_t choose_owner(const struct nt_owner *list, size_t count, const struc
 	return chosen;
 }
 
-/* Who owns this end: its writer where one was seen, else by its descriptors, else who used it before. */
+/* Who owns this end: its writer where one was seen, else by its descriptors, else who used it
+ * before. */
 static pid_t owner_of(const struct nt_end *end, const struct nt_record *r, bool wrote,
 		      const struct nt_targets *targets, struct nt_owners *owners)
 {
@@ -116,7 +118,8 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 		stall->side = NT_SIDE_RECEIVER;
 	else
 		return false;
-	/* the sender is here and held nothing: what came a round trip after our ACK came by chance */
+	/* the sender is here and held nothing: what came a round trip after our ACK came by chance
+	 */
 	if (!r->sender.present && nt_owners_has_peer(owners, &r->receiver.tuple))
 		return false;
 
@@ -127,7 +130,8 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 	sender = stall->side == NT_SIDE_SENDER ? &stall->self : &stall->peer;
 	receiver = stall->side == NT_SIDE_SENDER ? &stall->peer : &stall->self;
 	if (r->sender.present)
-		describe(sender, &r->sender, true, owner_of(&r->sender, r, true, targets, owners), owners);
+		describe(sender, &r->sender, true, owner_of(&r->sender, r, true, targets, owners),
+			 owners);
 	if (r->receiver.present)
 		describe(receiver, &r->receiver, false,
 			 owner_of(&r->receiver, r, false, targets, owners), owners);

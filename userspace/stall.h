@@ -18,11 +18,11 @@ struct nt_stall {
 	enum nt_side side;
 	struct nt_process self; /* tgid 0: not known */
 	struct nt_process peer; /* the other end's, where it is on this host */
-	uint32_t tid; /* who wrote, 0 where not known */
-	uint64_t duration_ns; /* of the hold; of the pending ACK where the hold was not seen */
-	uint64_t excess_ns; /* beyond the smallest round trip: the time lost */
-	uint32_t min_rtt_us; /* 0: not known */
-	bool is_stall; /* else a hold that is none */
+	uint32_t tid;           /* who wrote, 0 where not known */
+	uint64_t duration_ns;   /* of the hold; of the pending ACK where the hold was not seen */
+	uint64_t excess_ns;     /* beyond the smallest round trip: the time lost */
+	uint32_t min_rtt_us;    /* 0: not known */
+	bool is_stall;          /* else a hold that is none */
 };
 
 /* The end that the report is about, and the other one, which may not be present. */
@@ -37,8 +37,8 @@ static inline const struct nt_end *nt_stall_peer(const struct nt_stall *stall)
 }
 
 /*
- * Decides whether a record is asked for and from which end it is seen, and finds the owners. Returns true and
- * fills *stall, or false if it is not to be reported.
+ * Decides whether a record is asked for and from which end it is seen, and finds the owners.
+ * Returns true and fills *stall, or false if it is not to be reported.
  */
 bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record,
 			  const struct nt_options *opts, const struct nt_targets *targets,

@@ -31,8 +31,9 @@ static int parse_mapping(const char *line, struct mapping *m)
 	char mode[8];
 	int path = 0;
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %" SCNu64 " %n", &m->start, &m->end,
-		   mode, &m->offset, &m->inode, &path) != 5 || !path)
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %" SCNu64 " %n", &m->start,
+		   &m->end, mode, &m->offset, &m->inode, &path) != 5 ||
+	    !path)
 		return -EINVAL;
 	m->executable = strchr(mode, 'x');
 	snprintf(m->path, sizeof(m->path), "%.*s", (int)strcspn(line + path, "\n"), line + path);
@@ -46,7 +47,8 @@ static int open_mapped(pid_t pid, const struct mapping *m)
 	struct stat st;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start, m->end);
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
+		 m->end);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
@@ -84,8 +86,8 @@ static int load_bias(int fd, const struct mapping *m, uint64_t *bias)
 		if (!gelf_getphdr(elf, i, &phdr) || phdr.p_type != PT_LOAD)
 			continue;
 		/* a mapping begins at the page in which the segment does */
-		if (m->offset <= phdr.p_offset + phdr.p_filesz && m->offset + 65536 > phdr.p_offset &&
-		    phdr.p_flags & PF_X) {
+		if (m->offset <= phdr.p_offset + phdr.p_filesz &&
+		    m->offset + 65536 > phdr.p_offset && phdr.p_flags & PF_X) {
 			*bias = m->start - (phdr.p_vaddr - phdr.p_offset + m->offset);
 			err = 0;
 			break;
@@ -111,7 +113,8 @@ static void report_mapping(Dwfl *dwfl, pid_t pid, const struct mapping *m)
 }
 
 /* Calls each() for every mapping of the process. 0 or -errno. */
-static int for_each_mapping(pid_t pid, void (*each)(const struct mapping *m, void *context), void *context)
+static int for_each_mapping(pid_t pid, void (*each)(const struct mapping *m, void *context),
+			    void *context)
 {
 	struct mapping *m = malloc(sizeof(*m));
 	char path[32], *line = NULL;
@@ -147,7 +150,8 @@ static void report_each(const struct mapping *m, void *context)
 	report_mapping(r->dwfl, r->pid, m);
 }
 
-/* The process's files, each opened through its mapping. NULL: the process is gone, or out of memory. */
+/* The process's files, each opened through its mapping. NULL: the process is gone, or out of
+ * memory. */
 static Dwfl *open_process(pid_t pid)
 {
 	static const Dwfl_Callbacks callbacks = {
@@ -210,8 +214,8 @@ static void name_module(const struct mapping *m, void *context)
 	}
 }
 
-size_t nt_symbols_resolve(pid_t pid, const uint64_t *ips, size_t n, const struct nt_stack_dump *dump,
-			  struct nt_frame *frames, size_t room)
+size_t nt_symbols_resolve(pid_t pid, const uint64_t *ips, size_t n,
+			  const struct nt_stack_dump *dump, struct nt_frame *frames, size_t room)
 {
 	Dwfl *dwfl = open_process(pid);
 	uint64_t unwound[NT_STACK_DEPTH];

@@ -20,7 +20,8 @@ void nt_format_duration(uint64_t ns, char *out, size_t size)
 	snprintf(out, size, "%.*f %s", decimals, value, units[u].name);
 }
 
-/* Bytes of the UTF-8 character at s, 0 if there is no valid printable one (RFC 3629, without C1 controls). */
+/* Bytes of the UTF-8 character at s, 0 if there is no valid printable one (RFC 3629, without C1
+ * controls). */
 static size_t utf8_length(const unsigned char *s, size_t left)
 {
 	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -114,7 +115,8 @@ void nt_shorten(char *text, size_t columns)
 	tail = columns - head - 1;
 	to = character(text, head);
 	from = character(text, all - tail);
-	/* the ellipsis takes three bytes and stands for at least two characters, perhaps of one byte */
+	/* the ellipsis takes three bytes and stands for at least two characters, perhaps of one
+	 * byte */
 	if (from - to < (long)strlen(ellipsis)) {
 		*to++ = '~';
 	} else {

@@ -9,15 +9,15 @@
 #include <stdio.h>
 #include "../bpf/nagletrace.h"
 
-#define NT_ADDRESS_LEN	64 /* "[IPv6]:port" with its NUL */
+#define NT_ADDRESS_LEN    64 /* "[IPv6]:port" with its NUL */
 #define NT_ESCAPED_LEN(n) (4 * (n) + 1)
 
 /* "312 us", "40.3 ms", "2.10 s": three figures, at most 8 columns up to 999 s. */
 void nt_format_duration(uint64_t ns, char *out, size_t size);
 
 /*
- * Copies text of at most length bytes (or up to its NUL) so that it can break no line and no terminal: control
- * characters and bytes that are not UTF-8 become \xNN.
+ * Copies text of at most length bytes (or up to its NUL) so that it can break no line and no
+ * terminal: control characters and bytes that are not UTF-8 become \xNN.
  */
 void nt_escape(const char *text, size_t length, char *out, size_t size);
 

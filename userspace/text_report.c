@@ -11,9 +11,9 @@
 #include "text.h"
 #include "words.h"
 
-#define WIDTH		80
-#define WIDE		200
-#define INDENT		14 /* of what follows a label */
+#define WIDTH           80
+#define WIDE            200
+#define INDENT          14 /* of what follows a label */
 #define TOP_CONNECTIONS 10
 
 static size_t width_of(const struct nt_options *opts)
@@ -69,9 +69,9 @@ static void format_clock(uint64_t mono_ns, char *out, size_t size)
 int nt_text_heading(FILE *out, const struct nt_options *opts)
 {
 	if (opts->wide)
-		fprintf(out, "%-12s %-15s %7s %-8s %8s %7s %-9s %-12s %-16s %-8s %s\n", "TIME", "PROCESS",
-			"PID", "SIDE", "LASTED", "BYTES", "HELD", "RELEASED", "PATTERN", "EVIDENCE",
-			"CONNECTION");
+		fprintf(out, "%-12s %-15s %7s %-8s %8s %7s %-9s %-12s %-16s %-8s %s\n", "TIME",
+			"PROCESS", "PID", "SIDE", "LASTED", "BYTES", "HELD", "RELEASED", "PATTERN",
+			"EVIDENCE", "CONNECTION");
 	else
 		fprintf(out, "%-12s %-18s %4s %8s %5s %s\n", "TIME", "PROCESS", "SIDE", "LASTED",
 			"BYTES", "CONNECTION");
@@ -116,18 +116,20 @@ int nt_text_stall(FILE *out, const struct nt_options *opts, const struct nt_stal
 	nt_format_address(tuple, true, local, sizeof(local));
 	nt_format_address(tuple, false, remote, sizeof(remote));
 	if (opts->wide) {
-		fprintf(out, "%-12s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n", clock, name,
-			stall->self.tgid, stall->side == NT_SIDE_SENDER ? "sender" : "receiver", lasted,
-			bytes, or_dash(nt_hold_reason_word(r->hold.reason)),
-			or_dash(nt_release_word(r->hold.release)), or_dash(nt_pattern_word(r->pattern)),
+		fprintf(out, "%-12s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n", clock,
+			name, stall->self.tgid,
+			stall->side == NT_SIDE_SENDER ? "sender" : "receiver", lasted, bytes,
+			or_dash(nt_hold_reason_word(r->hold.reason)),
+			or_dash(nt_release_word(r->hold.release)),
+			or_dash(nt_pattern_word(r->pattern)),
 			or_dash(nt_evidence_word(r->evidence)), local, remote);
 	} else {
 		snprintf(connection, sizeof(connection), ":%u → %s", tuple->local_port, remote);
 		nt_shorten(connection, 28);
 		fprintf(out, "%-12s ", clock);
 		print_process(out, name, stall->self.tgid, 18);
-		fprintf(out, " %4s %8s %5s %s\n", stall->side == NT_SIDE_SENDER ? "send" : "recv", lasted,
-			bytes, connection);
+		fprintf(out, " %4s %8s %5s %s\n", stall->side == NT_SIDE_SENDER ? "send" : "recv",
+			lasted, bytes, connection);
 	}
 	return nt_flush(out);
 }
@@ -181,7 +183,8 @@ static void print_looked_at(FILE *out, const struct nt_report *report)
 		holds += t->holds[i];
 	for (size_t i = 1; i < NT_ACK_ENDS; i++)
 		acks += t->ack_ends[i];
-	add_text(text, sizeof(text), "%llu writes, %llu holds", (unsigned long long)t->writes, holds);
+	add_text(text, sizeof(text), "%llu writes, %llu holds", (unsigned long long)t->writes,
+		 holds);
 	for (size_t i = 1; i < NT_HOLD_REASONS; i++) {
 		if (!t->holds[i])
 			continue;
@@ -274,8 +277,8 @@ static void print_headline(FILE *out, const struct nt_report *report)
 	nt_format_duration(a->lost_ns, lost, sizeof(lost));
 	fprintf(out, "nagletrace: %" PRIu64 " %s in %s cost ", a->stalls,
 		a->stalls == 1 ? "stall" : "stalls", span);
-	if (a->count && a->connections[0]->last.self.tgid ==
-				a->connections[a->count - 1]->last.self.tgid) {
+	if (a->count &&
+	    a->connections[0]->last.self.tgid == a->connections[a->count - 1]->last.self.tgid) {
 		nt_format_process(&a->connections[0]->last.self, name, sizeof(name));
 		fprintf(out, "%s ", name);
 	}
@@ -292,7 +295,8 @@ int nt_text_report(FILE *out, const struct nt_report *report)
 	for (size_t i = 0; i < n && (report->opts->wide || i < TOP_CONNECTIONS); i++)
 		print_connection(out, report, report->stalls->connections[i]);
 	if (!report->opts->wide && n > TOP_CONNECTIONS)
-		fprintf(out, "\n  and %zu more connections (--wide shows all)\n", n - TOP_CONNECTIONS);
+		fprintf(out, "\n  and %zu more connections (--wide shows all)\n",
+			n - TOP_CONNECTIONS);
 	if (report->stalls->folded)
 		fprintf(out, "\n  and %" PRIu64 " stalls of further connections\n",
 			report->stalls->folded);

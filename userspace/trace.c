@@ -33,8 +33,8 @@ struct trace {
 	struct nt_tracer tracer;
 	struct nt_owners owners;
 	struct nt_stacks *stacks;
-	struct nt_aggregate all; /* since the start */
-	struct nt_aggregate recent; /* since the last report */
+	struct nt_aggregate all;        /* since the start */
+	struct nt_aggregate recent;     /* since the last report */
 	struct nt_totals totals_before; /* at the last report */
 	unsigned long long misses_before;
 	uint64_t lost_told; /* losses that a line told of */
@@ -103,7 +103,8 @@ static int on_record(void *context, void *data, size_t size)
 		return 0;
 	if (!nt_stall_from_record(&stall, record, trace->opts, &trace->targets, &trace->owners))
 		return 0;
-	/* a stack is named while its process is there, for the report that comes after its end too */
+	/* a stack is named while its process is there, for the report that comes after its end too
+	 */
 	if (trace->stacks)
 		nt_stacks_get(trace->stacks, record, &frames);
 	if (stall.is_stall) {
@@ -178,7 +179,8 @@ static void tell_losses(struct trace *trace)
 	if (trace->opts->output == NT_OUTPUT_JSON)
 		note_output(trace, nt_json_lost(stdout, &report.totals, report.recursion_misses));
 	else
-		complain("%llu records lost so far; the totals stay right", (unsigned long long)lost);
+		complain("%llu records lost so far; the totals stay right",
+			 (unsigned long long)lost);
 }
 
 static int watch(struct trace *trace, int fd, uint64_t wake)
@@ -230,7 +232,8 @@ static int watch_pids(struct trace *trace)
 	return 0;
 }
 
-/* What a person wants to know before the first stall; with the hooks that are missing and what that costs. */
+/* What a person wants to know before the first stall; with the hooks that are missing and what that
+ * costs. */
 static void print_start(const struct trace *trace)
 {
 	const struct nt_tracer *tracer = &trace->tracer;
@@ -241,8 +244,9 @@ static void print_start(const struct trace *trace)
 		 tracer->why, tracer->why[0] ? ")" : "");
 	for (size_t i = 0; i < nt_n_hooks; i++)
 		if (tracer->missing[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE)
-			complain("%s %s is missing; lost with it: %s", nt_attach_name(nt_hooks[i].how),
-				 nt_hooks[i].target, nt_hooks[i].part);
+			complain("%s %s is missing; lost with it: %s",
+				 nt_attach_name(nt_hooks[i].how), nt_hooks[i].target,
+				 nt_hooks[i].part);
 }
 
 /* The kernel side counts for processes asked for by the sockets it knows them to hold. */
@@ -327,7 +331,8 @@ static void pid_ended(struct trace *trace, unsigned int i)
 	epoll_ctl(trace->epoll, EPOLL_CTL_DEL, trace->targets.pidfds[i], NULL);
 	if (!--trace->pids_left) {
 		if (!trace->opts->quiet)
-			complain("%s ended", trace->opts->n_pids == 1 ? "the process" : "all processes");
+			complain("%s ended",
+				 trace->opts->n_pids == 1 ? "the process" : "all processes");
 		trace->stop = true;
 	}
 }

@@ -64,7 +64,8 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
 	config->sk_storage = attempt->sk_storage;
 }
 
-/* Maps that this run does not touch are not made; those for filters shrink to nothing without the filter. */
+/* Maps that this run does not touch are not made; those for filters shrink to nothing without the
+ * filter. */
 static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
 		      const struct attempt *attempt)
 {
@@ -157,9 +158,9 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	return err;
 }
 
-/* What the verifier refuses on one kernel it takes on another: the cheapest way that loads is taken. */
-static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
-		const struct nt_options *opts)
+/* What the verifier refuses on one kernel it takes on another: the cheapest way that loads is
+ * taken. */
+static int load(struct nt_tracer *tracer, struct nt_kernel *kernel, const struct nt_options *opts)
 {
 	static const struct attempt attempts[] = {{true, true}, {false, true}, {false, false}};
 	/* sockets found by arithmetic or in registers are no argument for helpers */
@@ -204,8 +205,8 @@ static int attach_hook(struct nt_tracer *tracer, struct nt_kernel *kernel, size_
 }
 
 /*
- * The tracepoint programs know a socket's timers by their functions, which they read from the first TCP socket
- * that goes: this one. No symbol table is needed, which may be hidden.
+ * The tracepoint programs know a socket's timers by their functions, which they read from the first
+ * TCP socket that goes: this one. No symbol table is needed, which may be hidden.
  */
 static int teach_timers(const struct nt_tracer *tracer)
 {
@@ -221,8 +222,8 @@ static int teach_timers(const struct nt_tracer *tracer)
 	return 0;
 }
 
-static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
-		  const struct nt_options *opts, const char **failed)
+static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel, const struct nt_options *opts,
+		  const char **failed)
 {
 	for (size_t i = 0; i < nt_n_hooks; i++) {
 		const struct nt_hook *hook = &nt_hooks[i];
@@ -274,8 +275,7 @@ static enum nt_exit choose_family(struct nt_tracer *tracer, struct nt_kernel *ke
 	return NT_EXIT_OK;
 }
 
-static enum nt_exit load_failed(struct nt_kernel *kernel, int cause, char *err,
-				size_t err_size)
+static enum nt_exit load_failed(struct nt_kernel *kernel, int cause, char *err, size_t err_size)
 {
 	char reason[120];
 
@@ -286,7 +286,8 @@ static enum nt_exit load_failed(struct nt_kernel *kernel, int cause, char *err,
 		return NT_EXIT_KERNEL;
 	}
 	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
-	snprintf(err, err_size, "cannot load the BPF programs: %s; -v shows the kernel's words", reason);
+	snprintf(err, err_size, "cannot load the BPF programs: %s; -v shows the kernel's words",
+		 reason);
 	return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
 }
 
@@ -299,10 +300,11 @@ static enum nt_exit open_with_kernel(struct nt_tracer *tracer, struct nt_kernel 
 	int cause;
 
 	if (!kernel->btf && !opts->btf) {
-		snprintf(err, err_size,
-			 "this kernel has no BTF at /sys/kernel/btf/vmlinux; give --btf FILE with the "
-			 "BTF of kernel %s (from its debug package or a BTF archive)",
-			 kernel->uname.release);
+		snprintf(
+			err, err_size,
+			"this kernel has no BTF at /sys/kernel/btf/vmlinux; give --btf FILE with the "
+			"BTF of kernel %s (from its debug package or a BTF archive)",
+			kernel->uname.release);
 		return NT_EXIT_KERNEL;
 	}
 	code = choose_family(tracer, kernel, opts, err, err_size);
@@ -332,8 +334,10 @@ enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_options *o
 	memset(tracer, 0, sizeof(*tracer));
 	nt_quiet_libbpf(opts->verbose);
 	if (nt_permission_check(missing, sizeof(missing)) == -EPERM) {
-		snprintf(err, err_size, "not permitted: %s missing; run as root, with sudo, or give "
-			 "the capabilities", missing);
+		snprintf(err, err_size,
+			 "not permitted: %s missing; run as root, with sudo, or give "
+			 "the capabilities",
+			 missing);
 		return NT_EXIT_PERMISSION;
 	}
 	nt_kernel_probe(&kernel);
@@ -380,7 +384,8 @@ unsigned long long nt_tracer_recursion_misses(const struct nt_tracer *tracer)
 	unsigned long long misses = 0;
 	struct bpf_program *prog;
 
-	bpf_object__for_each_program(prog, tracer->skel->obj) {
+	bpf_object__for_each_program(prog, tracer->skel->obj)
+	{
 		struct bpf_prog_info info = {};
 		__u32 size = sizeof(info);
 		int fd = bpf_program__fd(prog);

@@ -16,13 +16,13 @@ struct nt_tracer {
 	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
 	bool missing[NT_MAX_HOOKS]; /* of the family's hooks, those that this kernel lacks */
 	enum nt_hooks family;
-	bool typed; /* tracepoints are BTF-typed */
+	bool typed;    /* tracepoints are BTF-typed */
 	char why[160]; /* why this family */
 };
 
 /*
- * Chooses hooks, loads and attaches. Returns NT_EXIT_OK, or the exit code with one line in err. A tracer that
- * could not be opened needs no close.
+ * Chooses hooks, loads and attaches. Returns NT_EXIT_OK, or the exit code with one line in err. A
+ * tracer that could not be opened needs no close.
  */
 enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_options *opts, char *err,
 			    size_t err_size);

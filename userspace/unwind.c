@@ -102,7 +102,8 @@ static int take_frame(Dwfl_Frame *frame, void *context)
 	return DWARF_CB_OK;
 }
 
-size_t nt_unwind(Dwfl *dwfl, pid_t pid, const struct nt_stack_dump *dump, uint64_t *ips, size_t room)
+size_t nt_unwind(Dwfl *dwfl, pid_t pid, const struct nt_stack_dump *dump, uint64_t *ips,
+		 size_t room)
 {
 	static const Dwfl_Thread_Callbacks callbacks = {
 		.next_thread = next_thread,

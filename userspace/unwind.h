@@ -10,9 +10,11 @@
 #include "../bpf/nagletrace.h"
 
 /*
- * The return addresses, innermost first, as far as the dump reaches. dwfl knows the files of the process pid and
- * has no thread state yet. Returns how many of ips[room] are filled; 0 on an architecture without support.
+ * The return addresses, innermost first, as far as the dump reaches. dwfl knows the files of the
+ * process pid and has no thread state yet. Returns how many of ips[room] are filled; 0 on an
+ * architecture without support.
  */
-size_t nt_unwind(Dwfl *dwfl, pid_t pid, const struct nt_stack_dump *dump, uint64_t *ips, size_t room);
+size_t nt_unwind(Dwfl *dwfl, pid_t pid, const struct nt_stack_dump *dump, uint64_t *ips,
+		 size_t room);
 
 #endif /* NT_UNWIND_H */

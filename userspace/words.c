@@ -6,24 +6,24 @@
 #define WORD_OF(table, value) ((value) < sizeof(table) / sizeof((table)[0]) ? (table)[value] : NULL)
 
 static const char *const hold_reasons[NT_HOLD_REASONS] = {
-	[NT_HOLD_NAGLE] = "nagle",	   [NT_HOLD_CORK] = "cork",
-	[NT_HOLD_MSG_MORE] = "msg_more",   [NT_HOLD_AUTOCORK] = "autocork",
-	[NT_HOLD_TSO_DEFER] = "tso_defer", [NT_HOLD_CWND] = "cwnd",
-	[NT_HOLD_RWND] = "rwnd",	   [NT_HOLD_PACING] = "pacing",
-	[NT_HOLD_TSQ] = "tsq",		   [NT_HOLD_UNKNOWN] = "unknown",
+	[NT_HOLD_NAGLE] = "nagle",
+	[NT_HOLD_CORK] = "cork",
+	[NT_HOLD_MSG_MORE] = "msg_more",
+	[NT_HOLD_AUTOCORK] = "autocork",
+	[NT_HOLD_TSO_DEFER] = "tso_defer",
+	[NT_HOLD_CWND] = "cwnd",
+	[NT_HOLD_RWND] = "rwnd",
+	[NT_HOLD_PACING] = "pacing",
+	[NT_HOLD_TSQ] = "tsq",
+	[NT_HOLD_UNKNOWN] = "unknown",
 };
 
 static const char *const releases[NT_RELEASES] = {
-	[NT_RELEASE_ACK] = "ack",
-	[NT_RELEASE_FULL_SEGMENT] = "full_segment",
-	[NT_RELEASE_NODELAY] = "nodelay",
-	[NT_RELEASE_UNCORK] = "uncork",
-	[NT_RELEASE_TIMER] = "timer",
-	[NT_RELEASE_LOSS_PROBE] = "loss_probe",
-	[NT_RELEASE_PUSH] = "push",
-	[NT_RELEASE_CLOSE] = "close",
-	[NT_RELEASE_RESET] = "reset",
-	[NT_RELEASE_DEVICE] = "device",
+	[NT_RELEASE_ACK] = "ack",         [NT_RELEASE_FULL_SEGMENT] = "full_segment",
+	[NT_RELEASE_NODELAY] = "nodelay", [NT_RELEASE_UNCORK] = "uncork",
+	[NT_RELEASE_TIMER] = "timer",     [NT_RELEASE_LOSS_PROBE] = "loss_probe",
+	[NT_RELEASE_PUSH] = "push",       [NT_RELEASE_CLOSE] = "close",
+	[NT_RELEASE_RESET] = "reset",     [NT_RELEASE_DEVICE] = "device",
 };
 
 static const char *const ack_ends[NT_ACK_ENDS] = {
@@ -60,8 +60,8 @@ static const char *const patterns[NT_PATTERNS] = {
 };
 
 static const char *const lost_ways[NT_LOST_WAYS] = {
-	[NT_LOST_RING_FULL] = "ring_full",	 [NT_LOST_HOLD_MAP] = "hold_map_full",
-	[NT_LOST_ACK_MAP] = "ack_map_full",	 [NT_LOST_STACK] = "stack",
+	[NT_LOST_RING_FULL] = "ring_full",    [NT_LOST_HOLD_MAP] = "hold_map_full",
+	[NT_LOST_ACK_MAP] = "ack_map_full",   [NT_LOST_STACK] = "stack",
 	[NT_LOST_RETURN] = "function_return",
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The words of docs and records for the enums of bpf/nagletrace.h; NULL for INVALID and unknown values. */
+/* The words of docs and records for the enums of bpf/nagletrace.h; NULL for INVALID and unknown
+ * values. */
 #ifndef NT_WORDS_H
 #define NT_WORDS_H
 

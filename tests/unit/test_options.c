@@ -44,7 +44,8 @@ static void refused(const char *line, const char *option, const char *value, con
 	if (parse(line, &opts, err) != -EINVAL)
 		fail_msg("%s: was not refused", line);
 	if (!strstr(err, option) || !strstr(err, value) || !strstr(err, remedy))
-		fail_msg("%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", line, err, option, value, remedy);
+		fail_msg("%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", line, err, option, value,
+			 remedy);
 	for (const char *c = err; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			fail_msg("%s: the message holds a control character", line);
@@ -64,8 +65,9 @@ static void without_options_it_traces_everything(void **state)
 
 static void every_option_sets_what_it_says(void **state)
 {
-	struct nt_options o = good("-p 1,2 -p 3 -P 80,443 -L 1 -D 65535 -4 -m 250us -i 5s --count 3 -d 2m -a "
-				   "-U -w -v -v --hooks kprobe -j");
+	struct nt_options o =
+		good("-p 1,2 -p 3 -P 80,443 -L 1 -D 65535 -4 -m 250us -i 5s --count 3 -d 2m -a "
+		     "-U -w -v -v --hooks kprobe -j");
 
 	(void)state;
 	assert_int_equal(o.n_pids, 3);
@@ -262,12 +264,12 @@ static void calls_do_not_know_of_each_other(void **state)
 
 static void help_fits_80_columns_and_names_every_option(void **state)
 {
-	static const char *const options[] = {"-p, --pid",  "-n, --name",     "-c, --cgroup",	"-P, --port",
-					      "--localport", "--remoteport",   "-4, --ipv4",	"-6, --ipv6",
-					      "-m, --min",   "-i, --interval", "--count",	"-d, --duration",
-					      "--all-holds", "-U, --stacks",   "-o, --output",	"-j, --json",
-					      "-w, --wide",  "--hooks",	       "--btf",		"-q, --quiet",
-					      "--verbose",   "-h, --help",     "--version",	"--json-schema"};
+	static const char *const options[] = {
+		"-p, --pid",    "-n, --name",     "-c, --cgroup", "-P, --port",   "--localport",
+		"--remoteport", "-4, --ipv4",     "-6, --ipv6",   "-m, --min",    "-i, --interval",
+		"--count",      "-d, --duration", "--all-holds",  "-U, --stacks", "-o, --output",
+		"-j, --json",   "-w, --wide",     "--hooks",      "--btf",        "-q, --quiet",
+		"--verbose",    "-h, --help",     "--version",    "--json-schema"};
 	char *text = NULL, *line, *rest;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);

@@ -8,7 +8,12 @@
 static struct nt_held held_for(enum nt_hold_reason reason)
 {
 	return (struct nt_held){
-		.seq = 100, .sml = 100, .una = 0, .wnd = 65535, .mss = MSS, .reason = reason,
+		.seq = 100,
+		.sml = 100,
+		.una = 0,
+		.wnd = 65535,
+		.mss = MSS,
+		.reason = reason,
 	};
 }
 
@@ -16,7 +21,12 @@ static struct nt_held held_for(enum nt_hold_reason reason)
 static struct nt_tcp_state gone(void)
 {
 	return (struct nt_tcp_state){
-		.snd_una = 0, .snd_nxt = 150, .snd_sml = 150, .snd_wnd = 65535, .mss = MSS, .tcp_state = 1,
+		.snd_una = 0,
+		.snd_nxt = 150,
+		.snd_sml = 150,
+		.snd_wnd = 65535,
+		.mss = MSS,
+		.tcp_state = 1,
 	};
 }
 
@@ -44,7 +54,8 @@ static void an_ack_of_less_does_not_release_a_nagle_hold(void **state)
 
 static void the_release_by_ack_is_found_across_the_wrap_around(void **state)
 {
-	struct nt_held held = {.seq = 5, .sml = 5, .una = 0xfffffff0, .mss = MSS, .reason = NT_HOLD_NAGLE};
+	struct nt_held held = {
+		.seq = 5, .sml = 5, .una = 0xfffffff0, .mss = MSS, .reason = NT_HOLD_NAGLE};
 	struct nt_tcp_state s = {.snd_una = 5, .snd_nxt = 55, .mss = MSS};
 
 	(void)state;

@@ -161,14 +161,17 @@ static void patterns_are_told_apart(void **state)
 	struct nt_stall_facts f = textbook();
 
 	(void)state;
-	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_WRITE_WRITE_READ);
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
+			 NT_PATTERN_WRITE_WRITE_READ);
 	f.in_flight_bytes = f.mss;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_REPLY_TAIL);
 	f.segments_before = NT_HANDSHAKE_SEGMENTS;
-	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_HANDSHAKE_FLIGHT);
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
+			 NT_PATTERN_HANDSHAKE_FLIGHT);
 	f.segments_before++;
 	f.nodelay = true;
-	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_HANDSHAKE_FLIGHT);
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
+			 NT_PATTERN_HANDSHAKE_FLIGHT);
 	f.locked = true;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_LOCKED_SOCKET);
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_CORK_CEILING), NT_PATTERN_CORK_CEILING);

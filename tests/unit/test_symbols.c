@@ -62,8 +62,8 @@ static int build_library(void **state)
 	if (!mkdtemp(directory))
 		return -1;
 	snprintf(library, sizeof(library), "%s/lib.so", directory);
-	snprintf(command, sizeof(command), "cc -O1 -shared -fPIC -s -o %s tests/unit/symbols_helper.c",
-		 library);
+	snprintf(command, sizeof(command),
+		 "cc -O1 -shared -fPIC -s -o %s tests/unit/symbols_helper.c", library);
 	return system(command);
 }
 
@@ -156,8 +156,8 @@ static void a_process_in_another_mount_namespace_is_looked_into(void **state)
 
 static void code_made_at_run_time_has_its_address_only(void **state)
 {
-	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			  0);
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct nt_frame f = resolve(getpid(), code);
 
 	(void)state;

@@ -54,10 +54,13 @@ static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
 	(void)state;
 	expect_escaped("größe", 16, "größe");
 	expect_escaped("\xff\xfe", 16, "\\xff\\xfe");
-	expect_escaped("a\xc3", 16, "a\\xc3"); /* cut off in the middle, as the kernel does to names */
-	expect_escaped("\xc0\xaf", 16, "\\xc0\\xaf"); /* overlong */
+	expect_escaped("a\xc3", 16,
+		       "a\\xc3"); /* cut off in the middle, as the kernel does to names */
+	expect_escaped("\xc0\xaf", 16, "\\xc0\\xaf");          /* overlong */
 	expect_escaped("\xed\xa0\x80", 16, "\\xed\\xa0\\x80"); /* a surrogate */
-	expect_escaped("\xc2\x9b" "2J", 16, "\\xc2\\x9b2J"); /* a C1 control: begins a terminal sequence */
+	expect_escaped("\xc2\x9b"
+		       "2J",
+		       16, "\\xc2\\x9b2J"); /* a C1 control: begins a terminal sequence */
 	expect_escaped("\xe2\x80\xae", 16, "\\xe2\\x80\\xae"); /* turns the line's direction */
 }
 

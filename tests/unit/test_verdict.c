@@ -6,8 +6,9 @@
 #define MSS 1448
 
 /*
- * 100 bytes in flight that are small and not acknowledged, 50 bytes unsent behind them, Nagle on: held. Each
- * test changes one thing. `at` is where the sequence space begins, to be moved over its wrap-around.
+ * 100 bytes in flight that are small and not acknowledged, 50 bytes unsent behind them, Nagle on:
+ * held. Each test changes one thing. `at` is where the sequence space begins, to be moved over its
+ * wrap-around.
  */
 static struct nt_tcp_state held_by_nagle_at(uint32_t at)
 {
@@ -64,8 +65,8 @@ static void a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle(void *
 static void nagle_holds_across_the_wrap_around_of_sequence_numbers(void **state)
 {
 	/* the wrap lies before, inside and behind what is in flight and what is held */
-	static const uint32_t places[] = {0xffffffff, 0xffffff9c, 0xffffff9d, 0xffffff6a, 0xffffff80,
-					  0x7fffffff, 0x80000000, 0};
+	static const uint32_t places[] = {0xffffffff, 0xffffff9c, 0xffffff9d, 0xffffff6a,
+					  0xffffff80, 0x7fffffff, 0x80000000, 0};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
