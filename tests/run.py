@@ -45,7 +45,7 @@ def run_unit(pattern: str | None) -> Counts:
         command = [str(program)] + ([f"*{pattern}*"] if pattern else [])
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
         output = done.stdout + done.stderr
-        failed = sorted(set(re.findall(r"\[  FAILED  \] (\w+)", output)))
+        failed = sorted(set(re.findall(r"\[  FAILED  \] ([a-z]\w+)", output)))
         counts.passed += len(re.findall(r"\[       OK \]", output))
         counts.skipped += [f"{program.name}: {name}" for name in re.findall(r"\[  SKIPPED \] (\w+)", output)]
         counts.failed += [f"{program.name}: {name}" for name in failed]
