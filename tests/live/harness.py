@@ -85,7 +85,7 @@ class Lab:
 
     def result(self) -> Record:
         """Waits for the end; what the application measured."""
-        result: Record = json.loads(self.lines.wait_for('"result"'))
+        result: Record = json.loads(self.lines.wait_for('"type":"result"'))
         code = self.process.wait(PATIENCE)
         assert code == 0, self.errors.text()
         return result
