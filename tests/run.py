@@ -93,8 +93,15 @@ def judge(part: str, results: Path, code: int, chosen: bool) -> Counts:
 def run_live(pattern: str | None) -> Counts:
     results = RESULTS / "live.xml"
     results.unlink(missing_ok=True)
+    (RESULTS / "reruns.txt").unlink(missing_ok=True)
     code = subprocess.run(pytest_command(results, pattern, []), cwd=ROOT, timeout=1800).returncode
     return judge("live", results, code, pattern is not None)
+
+
+def read_reruns() -> list[str]:
+    """Tests that ran twice; tests/live/conftest.py says when and why."""
+    path = RESULTS / "reruns.txt"
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def run_guest(pattern: str | None) -> Counts:
@@ -130,6 +137,8 @@ def main() -> int:
         print(f"==== {part}: {counts.passed} passed, {len(counts.failed)} failed, "
               f"{len(counts.skipped)} skipped", flush=True)
         total.add(counts)
+    for line in read_reruns():
+        print(f"rerun    {line}")
     for line in total.skipped:
         print(f"skipped  {line}")
     for line in total.failed:
