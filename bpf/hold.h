@@ -198,10 +198,13 @@ __noinline int hold_judge(u32 level, u32 release, u64 end_ns)
 	if (!h)
 		return 0;
 	t = tcp_of((void *)h->sk, false);
+	count_hold(h, t.sk, h->held.reason, duration_ns(h->begin_ns, end_ns), release);
+	/* most holds of a bulk transfer end here */
+	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds)
+		return 0;
 	if (release == NT_RELEASE_ACK)
 		la = hold_join(h, end_ns);
 	hold_facts(&f, h, &t, release, end_ns, la);
-	count_hold(h, t.sk, f.reason, f.duration_ns, release);
 	cause = nt_stall_cause(&f, &evidence);
 	if (f.duration_ns < nt_config.min_ns)
 		return 0;

@@ -61,6 +61,12 @@ static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
 	return NT_EVIDENCE_INFERRED;
 }
 
+/* Is there a stall that a hold for this reason can be? */
+static inline bool nt_may_stall(__u8 reason)
+{
+	return reason == NT_HOLD_NAGLE || reason == NT_HOLD_CORK || reason == NT_HOLD_MSG_MORE;
+}
+
 /* Sets *evidence; NT_CAUSE_INVALID: the hold was no stall. */
 static inline enum nt_cause nt_stall_cause(const struct nt_stall_facts *f,
 					   enum nt_evidence *evidence)

@@ -75,6 +75,7 @@ static void no_other_reason_is_ever_called_nagle(void **state)
 	for (unsigned int reason = NT_HOLD_CORK; reason < NT_HOLD_REASONS; reason++) {
 		f.reason = reason;
 		expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+		assert_int_equal(nt_may_stall(reason), reason <= NT_HOLD_MSG_MORE);
 	}
 }
 
