@@ -67,7 +67,15 @@ test-unit test-live test-guest: test-%: deps-test ## one part of the tests; T=pa
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py $* $(if $(T),-k '$(T)')
 
-.PHONY: all-for-tests
+test-kernels: deps-test ## the live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/run.py kernels $(if $(T),-k '$(T)')
+
+test-kernel: deps-test ## one of them: K=6.1; T=pattern chooses among the tests
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/run.py kernels --kernel $(or $(K),6.1) $(if $(T),-k '$(T)')
+
+.PHONY: all-for-tests test-kernels test-kernel
 all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(UNITS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)

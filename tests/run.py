@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
-`run.py [unit] [live] [guest] [-k PATTERN]`; without a part, all of them. A part that could not run counts as
-failed: nothing passes silently.
+`run.py [unit] [live] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K]` runs the live
+tests in guests with each kernel of the matrix, or one. A part that could not run counts as failed: nothing passes
+silently; only a kernel that cannot be had is skipped, with its reason.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 RESULTS = BUILD / "results"
 PARTS = ("unit", "live", "guest")
+#: Kernels of the matrix and the hooks that each offers; the tracepoint family needs 6.3.
+MATRIX = {
+    "5.10": ("function", "kprobe"),
+    "6.1": ("function", "kprobe"),
+    "6.12": ("function", "kprobe", "tracepoint"),
+    "7": ("function", "kprobe", "tracepoint"),
+}
+UNAVAILABLE = 77  # tests/guests/guest.py: the kernel cannot be had
 
 
 @dataclass
@@ -104,32 +113,66 @@ def read_reruns() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def run_in_guest(kernel: str, hooks: str, pattern: str | None) -> Counts:
+    """The live tests in a guest with that kernel, by those hooks."""
+    part = f"{kernel} {hooks}"
+    directory = RESULTS / f"guest-{kernel}-{hooks}"
+    directory.mkdir(parents=True, exist_ok=True)
+    results = directory / "live.xml"
+    results.unlink(missing_ok=True)
+    (directory / "exit-code").unlink(missing_ok=True)
+    command = pytest_command(results, pattern, [f"--hooks={hooks}", "-m", "guest"])
+    guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", kernel, "--timeout", "900"]
+    print(f"---- kernel {part}", flush=True)
+    code = subprocess.run([*guest, "--results", str(directory), "--", *command], cwd=ROOT).returncode
+    if code == UNAVAILABLE and not (directory / "exit-code").exists():
+        return Counts(skipped=[f"{part}: the kernel cannot be had (its reason stands above)"])
+    return judge(part, results, code, pattern is not None)
+
+
 def run_guest(pattern: str | None) -> Counts:
-    """The live tests again, in a guest with Debian's 6.1 kernel, by function hooks and by kprobes."""
+    """Debian's 6.1, which is always to be had, by function hooks and by kprobes."""
     counts = Counts()
-    for hooks in ("function", "kprobe"):
-        part = f"6.1 {hooks}"
-        directory = RESULTS / f"guest-6.1-{hooks}"
-        directory.mkdir(parents=True, exist_ok=True)
-        results = directory / "live.xml"
-        results.unlink(missing_ok=True)
-        command = pytest_command(results, pattern, [f"--hooks={hooks}", "-m", "guest"])
-        guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", "6.1", "--timeout", "900"]
-        code = subprocess.run([*guest, "--results", str(directory), "--", *command], cwd=ROOT).returncode
-        counts.add(judge(part, results, code, pattern is not None))
+    for hooks in MATRIX["6.1"]:
+        counts.add(run_in_guest("6.1", hooks, pattern))
+    counts.failed += counts.skipped
+    counts.skipped = []
+    return counts
+
+
+def run_kernels(kernels: list[str], pattern: str | None) -> Counts:
+    """The matrix, and its table for the README in build/results/kernels.md."""
+    counts = Counts()
+    lines = ["| kernel | " + " | ".join(("function", "kprobe", "tracepoint")) + " |", "|---|---|---|---|"]
+    for kernel in kernels:
+        cells = []
+        for hooks in ("function", "kprobe", "tracepoint"):
+            if hooks not in MATRIX[kernel]:
+                cells.append("not offered")
+                continue
+            one = run_in_guest(kernel, hooks, pattern)
+            counts.add(one)
+            cells.append("could not be had" if one.skipped and not one.passed else
+                         f"{one.passed} passed" + (f", {len(one.failed)} failed" if one.failed else ""))
+        lines.append(f"| {kernel} | " + " | ".join(cells) + " |")
+    (RESULTS / "kernels.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
     return counts
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="unit, live, guest; all by default")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="unit, live, guest (all by default), or kernels")
+    parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        if part not in PARTS:
-            parser.error(f"{part}: no such part; give {', '.join(PARTS)}")
+        if part not in (*PARTS, "kernels"):
+            parser.error(f"{part}: no such part; give {', '.join(PARTS)} or kernels")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    runners = {"unit": run_unit, "live": run_live, "guest": run_guest}
+    kernels = [arguments.kernel] if arguments.kernel else list(MATRIX)
+    runners = {"unit": run_unit, "live": run_live, "guest": run_guest,
+               "kernels": lambda pattern: run_kernels(kernels, pattern)}
     total = Counts()
     for part in arguments.parts or PARTS:
         print(f"==== {part}", flush=True)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from harness import Lab, Tracer, assert_durations_match, of_lab, stalled_rounds, trace
 
@@ -145,3 +147,26 @@ def test_a_short_stall_is_left_out_by_min() -> None:
         result, tracer = trace(lab, "-p", str(lab.client), "--min", "100ms")
     assert stalled_rounds(result)
     assert tracer.stalls() == []
+
+
+def test_a_cgroup_chooses_the_processes_in_it() -> None:
+    root = Path("/sys/fs/cgroup")
+    if not (root / "cgroup.controllers").exists():
+        pytest.skip("no cgroup v2 at /sys/fs/cgroup")
+    group, other = root / "nagletrace-test", root / "nagletrace-other"
+    for directory in (group, other):
+        directory.mkdir()
+    try:
+        with Lab("write-write-read") as lab:
+            (group / "cgroup.procs").write_text(str(lab.client))
+            inside, outside = Tracer("-c", "/nagletrace-test"), Tracer("-c", "/nagletrace-other")
+            result = lab.play()
+            inside.stop()
+            outside.stop()
+        stalls = inside.stalls()
+        assert_durations_match(stalled_rounds(result), stalls)
+        assert {s["cgroup"] for s in stalls} == {"/nagletrace-test"} and {s["side"] for s in stalls} == {"sender"}
+        assert outside.stalls() == []
+    finally:
+        for directory in (group, other):
+            directory.rmdir()

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the Makefile promises besides building: install, uninstall, and systems without apt."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from harness import ROOT
+
+
+def make(*arguments: str) -> None:
+    subprocess.run(["make", "--no-print-directory", "DEPS=have", *arguments], cwd=ROOT, check=True, capture_output=True,
+                   env={**os.environ, "DEPS": "have"})
+
+
+def files(root: Path) -> set[str]:
+    return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
+
+
+def test_install_honours_destdir_and_prefix_and_uninstall_removes_all(tmp_path: Path) -> None:
+    make("install", f"DESTDIR={tmp_path}", "prefix=/usr")
+    assert "usr/sbin/nagletrace" in files(tmp_path)
+    assert all(name.startswith("usr/") for name in files(tmp_path))
+    assert subprocess.run([tmp_path / "usr/sbin/nagletrace", "--version"], capture_output=True).returncode == 0
+    make("uninstall", f"DESTDIR={tmp_path}", "prefix=/usr")
+    assert files(tmp_path) == set()
+
+
+def test_without_apt_deps_says_what_is_wanted(tmp_path: Path) -> None:
+    for tool in ("sh", "grep", "id", "env"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
+    done = subprocess.run(["sh", "tests/deps.sh", "gcc", "clang"], cwd=ROOT, capture_output=True, text=True,
+                          env={"PATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert "no apt" in done.stderr and "gcc clang" in done.stderr
