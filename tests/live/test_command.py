@@ -239,11 +239,14 @@ def test_an_unknown_pid_is_refused() -> None:
 
 
 def test_a_thread_is_told_from_a_process() -> None:
-    with Lab("write-write-read", "--threads", "2") as lab:
-        threads = [int(t) for t in os.listdir(f"/proc/{lab.client}/task") if int(t) != lab.client]
-        if not threads:
-            pytest.skip("the lab starts its threads later")
-        assert_one_line(run("-p", str(threads[0])), 2, "--pid", f"a thread of process {lab.client}")
+    script = ("import sys, threading; t = threading.Thread(target=sys.stdin.read); t.start(); "
+              "print(t.native_id, flush=True); t.join()")
+    process = subprocess.Popen(["/usr/bin/python3", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True)
+    assert process.stdout
+    thread = process.stdout.readline().strip()
+    assert_one_line(run("-p", thread), 2, "--pid", thread, f"a thread of process {process.pid}")
+    process.communicate()
 
 
 @pytest.mark.guest

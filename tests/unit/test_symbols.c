@@ -149,7 +149,8 @@ static void a_process_in_another_mount_namespace_is_looked_into(void **state)
 	f = resolve(child, (void *)address);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	assert_string_equal(f.module, "/mnt/lib.so");
+	/* /proc shows it from the root of that namespace, which in a chroot is not ours */
+	assert_non_null(strstr(f.module, "/mnt/lib.so"));
 	assert_string_equal(f.symbol, "exported_function");
 	nt_frames_free(&f, 1);
 }
