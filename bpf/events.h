@@ -219,7 +219,7 @@ static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
 
 	if (h && nt_after(ack, TCP(t, snd_una)))
-		hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
+		hold_note_ack(h, ack, seq, pure);
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
@@ -242,7 +242,7 @@ static __always_inline void segment_meets_tail(const struct tcp *t, u32 ack, u32
 	h = hold_note(h, t, &s, reason);
 	if (!h || !nt_after(ack, s.snd_una) || nt_after(ack, s.snd_nxt))
 		return;
-	hold_note_ack(h, ack, seq, pure, now);
+	hold_note_ack(h, ack, seq, pure);
 	if (ack_will_release(h, &s, ack))
 		hold_end(h, t, NT_RELEASE_ACK, now);
 }

@@ -21,7 +21,6 @@ struct hold {
 	u64 begin_ns;
 	u32 ack; /* the last ACK that moved the window: what it acknowledged, its sequence number */
 	u32 ack_seq;
-	u64 ack_ns;
 	bool ack_pure;
 	bool ack_seen;
 	struct writer writer; /* tgid 0: nobody was seen writing yet */
@@ -306,17 +305,15 @@ static __always_inline void hold_note_unseen_ack(struct hold *h, const struct tc
 		return;
 	h->ack = s->snd_una;
 	h->ack_seq = rcv_nxt;
-	h->ack_ns = s->clock_ns;
 	h->ack_pure = rcv_nxt == h->rcv_nxt;
 	h->ack_seen = true;
 }
 
 /* A segment that acknowledges something has come while bytes are held; before it is processed. */
-static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool pure, u64 now)
+static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool pure)
 {
 	h->ack = ack;
 	h->ack_seq = seq;
-	h->ack_ns = now;
 	h->ack_pure = pure;
 	h->ack_seen = true;
 }

@@ -19,8 +19,6 @@ typedef __u64 u64;
 #define IPPROTO_TCP     6
 #define MSG_MORE        0x8000
 #define TCPHDR_FIN      0x01
-#define TCPHDR_SYN      0x02
-#define TCP_ESTABLISHED 1
 
 /* enum inet_csk_ack_state_t, include/net/inet_connection_sock.h */
 #define ICSK_ACK_SCHED 1
@@ -141,7 +139,6 @@ struct minmax {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
-	u64 bytes_sent;
 	u32 data_segs_out;
 	u32 data_segs_in;
 	u32 rcv_nxt;
