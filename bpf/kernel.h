@@ -14,11 +14,11 @@ typedef __u32 u32;
 typedef __s32 s32;
 typedef __u64 u64;
 
-#define AF_INET         2
-#define AF_INET6        10
-#define IPPROTO_TCP     6
-#define MSG_MORE        0x8000
-#define TCPHDR_FIN      0x01
+#define AF_INET     2
+#define AF_INET6    10
+#define IPPROTO_TCP 6
+#define MSG_MORE    0x8000
+#define TCPHDR_FIN  0x01
 
 /* enum inet_csk_ack_state_t, include/net/inet_connection_sock.h */
 #define ICSK_ACK_SCHED 1

@@ -37,6 +37,9 @@ int nt_parse_decimal(const char *text, size_t length, uint64_t unit_ns, uint64_t
 		return -ERANGE;
 	n *= unit_ns;
 	for (size_t i = whole + 1; i < length; i++) {
+		/* finer than a ns, or than the unit divides: it could only be taken for another */
+		if (place % 10 && text[i] != '0')
+			return -EINVAL;
 		place /= 10;
 		n += place * (text[i] - '0');
 	}

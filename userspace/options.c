@@ -4,11 +4,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "numbers.h"
 #include "options_table.h"
-#include "text.h"
 
 static const struct nt_option_row *row_of(int val)
 {
@@ -57,29 +57,45 @@ static int take(struct nt_parse *p, const struct nt_option_row *row, const char 
 	return 0;
 }
 
-/* What getopt_long refused: an option that is none, or one without its value. */
-static int refuse_option(struct nt_parse *p, int what, const char *word)
+static bool is_long(const char *word)
 {
-	char shown[NT_ESCAPED_LEN(32)];
-
-	if (optopt && optopt < 256 && (word[0] != '-' || word[1] != '-'))
-		snprintf(shown, sizeof(shown), "-%c", isprint(optopt) ? optopt : '?');
-	else
-		nt_escape(word, strcspn(word, "=") < 32 ? strcspn(word, "=") : 32, shown,
-			  sizeof(shown));
-	if (what == ':')
-		return nt_fail(p, "%s: needs a value; `nagletrace --help` shows which", shown);
-	if (optopt && row_of(optopt))
-		return nt_fail(p, "%s: takes no value; leave it out", shown);
-	return nt_fail(p, "%s: no such option; `nagletrace --help` lists them", shown);
+	return !strncmp(word, "--", 2);
 }
 
 /* getopt_long takes abbreviations, which would change their meaning with every new option. */
-static bool is_abbreviated(const char *word, const struct nt_option_row *row)
+static bool is_long_but_no_name(const char *word)
 {
 	size_t length = strcspn(word, "=");
 
-	return !strncmp(word, "--", 2) && strlen(row->name) != length - 2;
+	if (!is_long(word))
+		return false;
+	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
+		const char *name = nt_option_rows[i].name;
+
+		if (name && strlen(name) == length - 2 && !strncmp(word + 2, name, length - 2))
+			return false;
+	}
+	return true;
+}
+
+/* What getopt_long refused, or would take for an abbreviation. */
+static int refuse_option(struct nt_parse *p, int what, const char *word)
+{
+	const char letter[] = {'-', (char)optopt, '\0'}; /* getopt gives a byte above 127 signed */
+	char shown[NT_SHOWN_LEN];
+
+	if (is_long(word))
+		nt_show(word, strcspn(word, "="), shown);
+	else
+		nt_show(letter, 2, shown);
+	if (!is_long_but_no_name(word)) {
+		if (what == ':')
+			return nt_fail(p, "%s: needs a value; `nagletrace --help` shows which",
+				       shown);
+		if (is_long(word))
+			return nt_fail(p, "%s: takes no value; leave it out", shown);
+	}
+	return nt_fail(p, "%s: no such option; `nagletrace --help` lists them", shown);
 }
 
 static int set_bcc_interval(struct nt_parse *p, const char *word)
@@ -107,12 +123,12 @@ static int set_bcc_count(struct nt_parse *p, const char *word)
 /* `check`, or the bcc habit INTERVAL [COUNT]. */
 static int take_words(struct nt_parse *p, char **words, int n)
 {
-	char shown[NT_ESCAPED_LEN(32)];
+	char shown[NT_SHOWN_LEN];
 	int err = 0;
 
 	if (!n)
 		return 0;
-	nt_escape(words[n - 1], 32, shown, sizeof(shown));
+	nt_show(words[n - 1], strlen(words[n - 1]), shown);
 	if (!strcmp(words[0], "check")) {
 		if (n > 1)
 			return nt_fail(p, "%s: one word too many; `check` takes options only",
@@ -121,7 +137,12 @@ static int take_words(struct nt_parse *p, char **words, int n)
 		return 0;
 	}
 	if (!isdigit((unsigned char)words[0][0])) {
-		nt_escape(words[0], 32, shown, sizeof(shown));
+		nt_show(words[0], strlen(words[0]), shown);
+		if (!strcmp(words[0], "daemon") || !strcmp(words[0], "report"))
+			return nt_fail(p,
+				       "%s: unknown command, not there yet in this version; "
+				       "give check, or none to trace",
+				       shown);
 		return nt_fail(p, "%s: no such command; give check, or INTERVAL [COUNT] in seconds",
 			       shown);
 	}
@@ -131,6 +152,18 @@ static int take_words(struct nt_parse *p, char **words, int n)
 	if (!err && n == 2)
 		err = set_bcc_count(p, words[1]);
 	return err;
+}
+
+static int check_command(struct nt_parse *p)
+{
+	if (p->opts->command != NT_CMD_CHECK)
+		return 0;
+	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++)
+		if (nt_option_rows[i].name && !nt_option_rows[i].for_check &&
+		    p->given[nt_option_rows[i].val])
+			return nt_fail(p, "--%s: does not go with `check`; leave it out",
+				       nt_option_rows[i].name);
+	return 0;
 }
 
 static int check_together(struct nt_parse *p)
@@ -149,15 +182,9 @@ static int check_together(struct nt_parse *p)
 		return nt_fail(p, "--json and --output %s: do not go together; give one of them",
 			       p->given['o']);
 	if (o->count && !o->interval_ns)
-		return nt_fail(p, "--count %s: counts reports, which need --interval; give both",
-			       p->given[NT_OPT_COUNT]);
-	if (o->command != NT_CMD_CHECK)
-		return 0;
-	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++)
-		if (nt_option_rows[i].name && !nt_option_rows[i].for_check &&
-		    p->given[nt_option_rows[i].val])
-			return nt_fail(p, "--%s: does not go with `check`; leave it out",
-				       nt_option_rows[i].name);
+		return nt_fail(
+			p, "--count %" PRIu64 ": counts reports, which need --interval; give both",
+			o->count);
 	return 0;
 }
 
@@ -180,31 +207,27 @@ static int parse_all(struct nt_parse *p, int argc, char **argv)
 			bool ended =
 				optind > 1 && !strcmp(argv[optind - 1], "--") && place != optind;
 
-			/* words may stand between options, but not behind -- */
-			if (optind >= argc)
-				break;
-			if (n_words == 3)
-				break;
-			words[n_words++] = argv[optind++];
-			if (ended)
-				while (optind < argc && n_words < 3)
-					words[n_words++] = argv[optind++];
+			/* words may stand between options; behind -- there is nothing else */
+			do {
+				if (optind >= argc || n_words == 3)
+					goto words;
+				words[n_words++] = argv[optind++];
+			} while (ended);
 			continue;
 		}
 		row = val == '?' || val == ':' ? NULL : row_of(val);
-		if (!row)
+		if (!row || is_long_but_no_name(argv[place]))
 			return refuse_option(p, val, argv[place]);
-		if (is_abbreviated(argv[place], row)) {
-			optopt = 0;
-			return refuse_option(p, '?', argv[place]);
-		}
 		err = take(p, row, optarg);
 		if (err)
 			return err;
 		if (p->opts->command != NT_CMD_TRACE)
 			return 0; /* --help and the like answer at once */
 	}
+words:
 	err = take_words(p, words, n_words);
+	if (!err)
+		err = check_command(p);
 	return err ? err : check_together(p);
 }
 

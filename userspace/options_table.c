@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "numbers.h"
-#include "text.h"
 
 #define PID_MAX_LIMIT 4194304 /* include/linux/threads.h */
 
@@ -23,12 +23,24 @@ int nt_fail(struct nt_parse *p, const char *format, ...)
 	return -EINVAL;
 }
 
+void nt_show(const char *text, size_t length, char shown[NT_SHOWN_LEN])
+{
+	if (!length) {
+		strcpy(shown, "\"\"");
+		return;
+	}
+	nt_escape(text, length < NT_SHOWN_MAX ? length : NT_SHOWN_MAX, shown,
+		  NT_ESCAPED_LEN(NT_SHOWN_MAX));
+	if (length > NT_SHOWN_MAX)
+		strcat(shown, "…");
+}
+
 int nt_refuse(struct nt_parse *p, const char *value, const char *what)
 {
-	char shown[NT_ESCAPED_LEN(24)];
+	char shown[NT_SHOWN_LEN];
 
-	nt_escape(value, 24, shown, sizeof(shown));
-	return nt_fail(p, "%s %s%s: %s", p->spelled, shown, strlen(value) > 24 ? "…" : "", what);
+	nt_show(value, strlen(value), shown);
+	return nt_fail(p, "%s %s: %s", p->spelled, shown, what);
 }
 
 static int set_duration(struct nt_parse *p, const char *value, uint64_t *ns, bool zero_allowed)
@@ -191,10 +203,16 @@ static int set_hooks(struct nt_parse *p, const char *value)
 static int set_btf(struct nt_parse *p, const char *value)
 {
 	char what[128];
+	struct stat st;
+	int err = 0;
 
-	if (access(value, R_OK)) {
+	if (stat(value, &st) || access(value, R_OK))
+		err = errno;
+	else if (S_ISDIR(st.st_mode)) /* access() is content with a directory */
+		err = EISDIR;
+	if (err) {
 		snprintf(what, sizeof(what),
-			 "cannot be read: %s; give a file with the kernel's BTF", strerror(errno));
+			 "cannot be read: %s; give a file with the kernel's BTF", strerror(err));
 		return nt_refuse(p, value, what);
 	}
 	p->opts->btf = value;

@@ -5,6 +5,7 @@
 #define NT_OPTIONS_TABLE_H
 
 #include "options.h"
+#include "text.h"
 
 /* Numbers of options that have no short form; getopt_long's val. */
 enum {
@@ -38,6 +39,13 @@ struct nt_option_row {
 #define NT_N_OPTION_ROWS 27
 extern const struct nt_option_row
 	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
+
+#define NT_SHOWN_MAX 24 /* bytes of a value that a message shows */
+#define NT_SHOWN_LEN (NT_ESCAPED_LEN(NT_SHOWN_MAX) + 3)
+
+/* Writes text[length] as a message shows it: escaped, cut with an ellipsis, "" where it is empty.
+ */
+void nt_show(const char *text, size_t length, char shown[NT_SHOWN_LEN]);
 
 /* Puts one line into p->err and returns -EINVAL. */
 int nt_fail(struct nt_parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -7,10 +7,12 @@
 #include "unit.h"
 #include "numbers.h"
 #include "options.h"
+#include "options_table.h"
 
-#define MAX_ARGS 40
+#define MAX_ARGS    40
+#define MAX_MESSAGE 200
 
-/* Parses a line of words separated by single spaces; \s in a word stands for a space. */
+/* Parses a line of words separated by spaces. */
 static int parse(const char *line, struct nt_options *opts, char err[NT_OPTION_ERROR_LEN])
 {
 	static char copy[1024];
@@ -35,6 +37,15 @@ static struct nt_options good(const char *line)
 	return opts;
 }
 
+static void check_message(const char *what, const char *err)
+{
+	if (!*err || strlen(err) > MAX_MESSAGE)
+		fail_msg("%s: a message of %zu bytes: %s", what, strlen(err), err);
+	for (const char *c = err; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			fail_msg("%s: the message holds a control character", what);
+}
+
 /* Refused, in one line that holds each of the words. */
 static void refused(const char *line, const char *option, const char *value, const char *remedy)
 {
@@ -46,9 +57,7 @@ static void refused(const char *line, const char *option, const char *value, con
 	if (!strstr(err, option) || !strstr(err, value) || !strstr(err, remedy))
 		fail_msg("%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", line, err, option, value,
 			 remedy);
-	for (const char *c = err; *c; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			fail_msg("%s: the message holds a control character", line);
+	check_message(line, err);
 }
 
 static void without_options_it_traces_everything(void **state)
@@ -157,6 +166,31 @@ static void pids_and_ports_are_taken_to_the_letter(void **state)
 	refused("-D 80,x", "--remoteport", "80,x", "1 to 65535");
 }
 
+/* "OPTION 1,2,…,count" */
+static const char *list_of(const char *option, int count)
+{
+	static char line[512];
+	int at = snprintf(line, sizeof(line), "%s ", option);
+
+	for (int i = 1; i <= count; i++)
+		at += snprintf(line + at, sizeof(line) - at, "%s%d", i > 1 ? "," : "", i);
+	return line;
+}
+
+static void lists_are_full_at_64_processes_and_32_ports(void **state)
+{
+	(void)state;
+	assert_int_equal(good(list_of("-p", NT_MAX_PIDS)).n_pids, NT_MAX_PIDS);
+	refused(list_of("-p", NT_MAX_PIDS + 1), "--pid", "1,2,3", "at most 64");
+	assert_int_equal(good(list_of("-P", NT_MAX_PORTS)).ports.count, NT_MAX_PORTS);
+	refused(list_of("-P", NT_MAX_PORTS + 1), "--port", "1,2,3", "at most 32");
+	assert_int_equal(good(list_of("-L", NT_MAX_PORTS)).local_ports.count, NT_MAX_PORTS);
+	refused(list_of("-L", NT_MAX_PORTS + 1), "--localport", "1,2,3", "at most 32");
+	assert_int_equal(good(list_of("-D", NT_MAX_PORTS)).remote_ports.count, NT_MAX_PORTS);
+	refused(list_of("-D", NT_MAX_PORTS + 1), "--remoteport", "1,2,3", "at most 32");
+	assert_int_equal(good("-p 7 -p 7,7").n_pids, 1);
+}
+
 static void expect_ns(const char *text, uint64_t expected)
 {
 	uint64_t ns;
@@ -179,6 +213,11 @@ static void durations_take_a_unit(void **state)
 	expect_ns("1.5s", 1500000000);
 	expect_ns("0.25ms", 250000);
 	expect_ns("0s", 0);
+	expect_ns("1.0ns", 1);
+	expect_ns("0.00000000001h", 36);
+	assert_int_equal(nt_parse_duration("0.1ns", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("0.0000000001s", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("0.000000000003h", &ns), -EINVAL);
 	assert_int_equal(nt_parse_duration("40", &ns), -EINVAL);
 	assert_int_equal(nt_parse_duration("ms", &ns), -EINVAL);
 	assert_int_equal(nt_parse_duration(".5s", &ns), -EINVAL);
@@ -229,6 +268,7 @@ static void other_values_are_refused(void **state)
 	assert_string_equal(good("-n 0123456789abcde").name, "0123456789abcde");
 	refused("-c system.slice", "--cgroup", "system.slice", "/");
 	refused("--btf /no/such/file", "--btf", "/no/such/file", "No such file");
+	refused("--btf /", "--btf", "/", "Is a directory");
 	refused("-i 1s --count 0", "--count", "0", "1 or more");
 }
 
@@ -236,9 +276,13 @@ static void unknown_options_and_abbreviations_are_refused(void **state)
 {
 	(void)state;
 	refused("--foo", "--foo", "", "--help");
+	refused("--timeline", "--timeline", "", "--help");
 	refused("-x", "-x", "", "--help");
+	refused("-\xc3", "-\\xc3", "", "--help");
 	refused("-ax", "-x", "", "--help");
 	refused("--inter 5s", "--inter", "", "--help");
+	refused("--pi", "--pi", "", "no such option");
+	refused("--wid=3", "--wid", "", "no such option");
 	refused("--pid", "--pid", "", "needs a value");
 	refused("-p", "-p", "", "needs a value");
 	refused("--json=yes", "--json", "", "takes no value");
@@ -254,6 +298,108 @@ static void a_value_with_control_characters_is_shown_escaped(void **state)
 	refused("--f\noo", "--f\\x0aoo", "", "--help");
 }
 
+/* Each option that takes a value, each flag and each word, with a value as bad as it can be. */
+static void no_message_is_longer_than_200_bytes(void **state)
+{
+	char bad[301], line[400], err[NT_OPTION_ERROR_LEN];
+	struct nt_options opts;
+
+	(void)state;
+	memset(bad, '\001', sizeof(bad) - 1);
+	bad[sizeof(bad) - 1] = '\0';
+	refused(bad, "", "\\x01", "check");
+	snprintf(line, sizeof(line), "--%s", bad);
+	refused(line, "--\\x01", "", "--help");
+	snprintf(line, sizeof(line), "5 %s", bad);
+	refused(line, "COUNT", "\\x01", "1 or more");
+	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
+		const struct nt_option_row *row = &nt_option_rows[i];
+
+		if (!row->name)
+			continue;
+		snprintf(line, sizeof(line), "--%s=%s", row->name, bad);
+		if (parse(line, &opts, err) != -EINVAL)
+			fail_msg("--%s took control characters", row->name);
+		check_message(row->name, err);
+	}
+	memset(bad, '0', sizeof(bad) - 1);
+	snprintf(line, sizeof(line), "--count %s3", bad);
+	refused(line, "--count", "3", "--interval");
+}
+
+static void a_long_value_is_cut_after_24_bytes(void **state)
+{
+	(void)state;
+	refused("-p 1234567890123456789012345", "--pid", "123456789012345678901234…:", "4242");
+	refused("-p 123456789012345678901234", "--pid", "123456789012345678901234:", "4242");
+}
+
+static void an_empty_value_is_shown(void **state)
+{
+	(void)state;
+	refused("--name=", "--name", "\"\"", "give a command name");
+	refused("--pid=", "--pid", "\"\"", "4242");
+	refused("--port=", "--port", "\"\"", "1 to 65535");
+	refused("--min=", "--min", "\"\"", "40ms");
+	refused("--cgroup=", "--cgroup", "\"\"", "from the root");
+	refused("--btf=", "--btf", "\"\"", "No such file");
+}
+
+static void two_dashes_end_the_options(void **state)
+{
+	struct nt_options o = good("-a -- 5 12");
+
+	(void)state;
+	assert_true(o.all_holds);
+	assert_int_equal(o.interval_ns, 5000000000);
+	assert_int_equal(o.count, 12);
+	o = good("5 -- 12");
+	assert_int_equal(o.count, 12);
+	assert_int_equal(good("-- check").command, NT_CMD_CHECK);
+	assert_int_equal(good("--").command, NT_CMD_TRACE);
+	assert_string_equal(good("-n -- 5").name, "--");
+	refused("-- 5 -a", "COUNT", "-a", "1 or more");
+	refused("-- 1 2 3 --help", "", "3", "too many");
+}
+
+static void daemon_and_report_are_not_there_yet(void **state)
+{
+	(void)state;
+	refused("daemon", "daemon", "unknown command", "not there yet");
+	refused("report -v", "report", "unknown command", "not there yet");
+}
+
+/* By the table, so that a new option is looked at too. */
+static void check_refuses_each_option_that_is_not_its_own(void **state)
+{
+	static const char *const own[] = {"output",  "json", "hooks",   "btf",
+					  "verbose", "help", "version", "json-schema"};
+	static const struct {
+		const char *argument, *value;
+	} values[] = {{"PID[,PID]", "1"}, {"NAME", "x"}, {"PATH", "/x"},    {"PORT[,PORT]", "1"},
+		      {"PORT", "1"},      {"N", "1"},    {"DURATION", "1s"}};
+	char line[80], option[40];
+
+	(void)state;
+	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
+		const struct nt_option_row *row = &nt_option_rows[i];
+		const char *value = "";
+		bool is_own = false;
+
+		for (size_t j = 0; row->name && j < sizeof(own) / sizeof(own[0]); j++)
+			is_own |= !strcmp(own[j], row->name);
+		if (!row->name || is_own)
+			continue;
+		for (size_t j = 0; row->argument && j < sizeof(values) / sizeof(values[0]); j++)
+			if (!strcmp(values[j].argument, row->argument))
+				value = values[j].value;
+		snprintf(option, sizeof(option), "--%s", row->name);
+		snprintf(line, sizeof(line), "check %s %s", option, value);
+		refused(line, option, "does not go with `check`", "leave it out");
+	}
+	good("check -o json --hooks kprobe --btf /dev/null -v -v");
+}
+
 static void calls_do_not_know_of_each_other(void **state)
 {
 	(void)state;
@@ -264,12 +410,7 @@ static void calls_do_not_know_of_each_other(void **state)
 
 static void help_fits_80_columns_and_names_every_option(void **state)
 {
-	static const char *const options[] = {
-		"-p, --pid",    "-n, --name",     "-c, --cgroup", "-P, --port",   "--localport",
-		"--remoteport", "-4, --ipv4",     "-6, --ipv6",   "-m, --min",    "-i, --interval",
-		"--count",      "-d, --duration", "--all-holds",  "-U, --stacks", "-o, --output",
-		"-j, --json",   "-w, --wide",     "--hooks",      "--btf",        "-q, --quiet",
-		"--verbose",    "-h, --help",     "--version",    "--json-schema"};
+	char option[48];
 	char *text = NULL, *line, *rest;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
@@ -277,9 +418,18 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 	(void)state;
 	nt_options_help(out);
 	fclose(out);
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		if (!strstr(text, options[i]))
-			fail_msg("help does not name %s", options[i]);
+	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
+		const struct nt_option_row *row = &nt_option_rows[i];
+
+		if (!row->name)
+			continue;
+		if (row->val < 256)
+			snprintf(option, sizeof(option), "  -%c, --%s ", row->val, row->name);
+		else
+			snprintf(option, sizeof(option), "      --%s ", row->name);
+		if (!strstr(text, option))
+			fail_msg("help does not name \"%s\"", option);
+	}
 	assert_null(strstr(text, "(null)"));
 	rest = text;
 	while ((line = strsep(&rest, "\n")))
@@ -295,12 +445,19 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_bcc_habit_works),
 	cmocka_unit_test(commands_are_told_from_words_that_are_none),
 	cmocka_unit_test(pids_and_ports_are_taken_to_the_letter),
+	cmocka_unit_test(lists_are_full_at_64_processes_and_32_ports),
 	cmocka_unit_test(durations_take_a_unit),
 	cmocka_unit_test(malformed_durations_name_option_value_and_remedy),
 	cmocka_unit_test(options_that_contradict_each_other_are_refused),
 	cmocka_unit_test(other_values_are_refused),
 	cmocka_unit_test(unknown_options_and_abbreviations_are_refused),
 	cmocka_unit_test(a_value_with_control_characters_is_shown_escaped),
+	cmocka_unit_test(no_message_is_longer_than_200_bytes),
+	cmocka_unit_test(a_long_value_is_cut_after_24_bytes),
+	cmocka_unit_test(an_empty_value_is_shown),
+	cmocka_unit_test(two_dashes_end_the_options),
+	cmocka_unit_test(daemon_and_report_are_not_there_yet),
+	cmocka_unit_test(check_refuses_each_option_that_is_not_its_own),
 	cmocka_unit_test(calls_do_not_know_of_each_other),
 	cmocka_unit_test(help_fits_80_columns_and_names_every_option),
 };
