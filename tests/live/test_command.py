@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from harness import IN_GUEST, NAGLETRACE, SCHEMA, Lab, Tracer, of_lab, run, stalled_rounds
+from harness import IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, of_lab, run, stalled_rounds
 
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
                 "--bounding-set=-all")
@@ -193,6 +193,7 @@ def test_version_and_help() -> None:
     assert re.fullmatch(r"nagletrace \d+\.\d+\.\d+\n", run("--version").stdout)
     done = run("--help")
     assert done.returncode == 0 and "--all-holds" in done.stdout
+    assert done.stdout in (ROOT / "README.md").read_text(), "README shows another --help"
 
 
 def test_a_process_name_with_any_bytes_breaks_nothing() -> None:
