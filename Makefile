@@ -31,7 +31,7 @@ endif
 # ---- what is needed, as Debian calls it ----
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev
-TEST_PACKAGES  := libcmocka-dev python3 python3-venv python3-pytest python3-jsonschema iproute2 procps \
+TEST_PACKAGES  := libcmocka-dev liburing-dev tcpdump python3-dpkt python3 python3-venv python3-pytest python3-jsonschema iproute2 procps \
                   util-linux file qemu-system-x86 busybox-static kmod
 
 SOURCES := $(wildcard userspace/*.c)
@@ -67,9 +67,9 @@ test-unit test-live test-guest: test-%: deps-test ## one part of the tests; T=pa
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py $* $(if $(T),-k '$(T)')
 
-test-kernels: deps-test ## the live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel
+test-kernels: deps-test ## the live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel; REUSE=1: not again what ran
 	@$(MAKE) --no-print-directory all-for-tests
-	@$(SUDO) /usr/bin/python3 tests/run.py kernels $(if $(T),-k '$(T)')
+	@$(SUDO) /usr/bin/python3 tests/run.py kernels $(if $(REUSE),--reuse) $(if $(T),-k '$(T)')
 
 test-kernel: deps-test ## one of them: K=6.1; T=pattern chooses among the tests
 	@$(MAKE) --no-print-directory all-for-tests
@@ -125,7 +125,7 @@ $(BUILD)/nagletrace: $(OBJECTS)
 
 $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread $(LAB) -ljson-c -o $@
+	$(Q)$(CC) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread $(LAB) -ljson-c -luring -o $@
 
 # each unit test names the sources that it is linked with in a line `// links: userspace/x.c`
 $(BUILD)/unit/%: tests/unit/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/unit/*.h) \

@@ -42,7 +42,7 @@ int child_start(struct lab_run *run, enum lab_side side, const sigset_t *mask)
 	if (!err)
 		err = end_run(&run->plan, side, pair[1]);
 	close(pair[1]);
-	exit(err ? 1 : 0);
+	exit(err == LAB_CANNOT ? 3 : !!err);
 }
 
 /* An end that failed has said why itself; one that was killed could not. */
@@ -60,7 +60,7 @@ static int reap(struct lab_run *run, int how)
 			err = fail(-EINTR, "%s %d was ended by signal %d", child_name[i],
 				   child->pid, WTERMSIG(status));
 		else if (WEXITSTATUS(status))
-			err = -EIO;
+			err = WEXITSTATUS(status) == 3 ? LAB_CANNOT : -EIO;
 		child->pid = 0;
 	}
 	return err;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The client: connects, and plays the rounds whose latency is the experiment. */
-#include <poll.h>
-#include <string.h>
-
 #include "lab.h"
 
 static int client_network(struct lab_end *end, int peer_pid)
@@ -15,35 +12,21 @@ static int client_network(struct lab_end *end, int peer_pid)
 	return err ? err : net_veth_up(end->plan, LAB_CLIENT);
 }
 
-static int set_option(struct lab_conn *c, const char *what, int option, int value)
-{
-	int err = conn_setsockopt(c, option, value);
-
-	return err ? fail(err, "client: cannot set %s %d: %s", what, value, strerror(-err)) : 0;
-}
-
 static int connect_one(struct lab_conn *c, uint16_t port)
 {
 	const struct lab_plan *plan = c->end->plan;
-	const struct lab_options *opt = &plan->opt;
-	int err = 0;
+	int err;
 
-	c->fd = net_socket(plan);
+	c->fd = socket_new(plan);
 	if (c->fd < 0)
 		return c->fd;
-	if (opt->mss)
-		err = set_option(c, "TCP_MAXSEG", TCP_MAXSEG, (int)opt->mss);
-	if (!err && opt->cc) {
-		err = conn_setsockopt_cc(c);
-		if (err)
-			return fail(err, "client: cannot set --cc %s: %s", opt->cc, strerror(-err));
-	}
+	err = socket_before_connect(c);
 	if (!err)
 		err = net_connect(c, port);
-	if (!err && (opt->nodelay || opt->nodelay_client))
-		err = set_option(c, "TCP_NODELAY", TCP_NODELAY, 1);
+	if (!err)
+		err = conn_options(c, plan->opt.nodelay || plan->opt.nodelay_client);
 	if (!err && plan->cork == CORK_FORGOTTEN)
-		err = set_option(c, "TCP_CORK", TCP_CORK, 1);
+		err = conn_setsockopt(c, TCP_CORK, 1);
 	return err;
 }
 
@@ -51,53 +34,76 @@ static int client_open(struct lab_end *end, uint16_t port)
 {
 	int err = end->plan->opt.over_veth ? net_veth_running(LAB_CLIENT) : 0;
 
-	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
+	end->port = port;
+	for (uint32_t i = 0; i < end->nr_conns && !err && !end->plan->opt.reconnect; i++)
 		err = connect_one(&end->conn[i], port);
 	return err;
 }
 
-/* False once the reply has begun: then nothing is held any more. */
-static bool still_held(const struct lab_conn *c)
+/* The other congestion control, and autocorking the other way round. */
+static int change(struct lab_conn *c)
 {
-	struct pollfd p = {.fd = c->fd, .events = POLLIN};
+	bool odd = c->round % 2;
+	int err = conn_setsockopt_cc(c, odd ? "reno" : "cubic");
 
-	return poll(&p, 1, (int)(LAB_HELD_NS / LAB_MSEC)) == 0;
+	return err ? err : net_sysctl("net/ipv4/tcp_autocorking", odd ? "0" : "1");
+}
+
+static int set_nodelay(struct lab_conn *c, bool on)
+{
+	if (c->nodelay_now == on)
+		return 0;
+	c->nodelay_now = on;
+	return conn_setsockopt(c, TCP_NODELAY, on);
+}
+
+static int set_cork(struct lab_conn *c, bool on)
+{
+	if (c->corked_now == on)
+		return 0;
+	c->corked_now = on;
+	return conn_setsockopt(c, TCP_CORK, on);
 }
 
 static int round_before(struct lab_conn *c)
 {
-	int err = 0;
+	const struct lab_options *opt = &c->end->plan->opt;
+	enum lab_cork cork = c->turn.cork;
+	int err = opt->reconnect ? connect_one(c, c->end->port) : 0;
 
-	if (c->nodelay_now)
-		err = conn_setsockopt(c, TCP_NODELAY, 0);
-	c->nodelay_now = false;
-	if (!err && c->end->plan->cork == CORK_ROUND)
-		err = conn_setsockopt(c, TCP_CORK, 1);
+	if (!err && opt->changing)
+		err = change(c);
+	if (!err)
+		err = set_nodelay(c, c->turn.nodelay[LAB_CLIENT]);
+	/* cork-forgotten has corked since the connection was made */
+	if (!err && (c->end->plan->scenario->mixed || cork == CORK_ROUND))
+		err = set_cork(c, cork != CORK_NONE);
 	return err;
 }
 
 /* What happens between the last write and the reply. */
 static int round_between(struct lab_conn *c, struct lab_round *r)
 {
-	const struct lab_plan *plan = c->end->plan;
+	const struct lab_options *opt = &c->end->plan->opt;
 	int err = 0;
 
-	if (plan->cork == CORK_ROUND) {
-		sleep_ns(plan->opt.pause_ns);
-		err = conn_setsockopt(c, TCP_CORK, 0);
+	if (c->turn.cork == CORK_ROUND) {
+		sleep_ns(c->turn.pause_ns);
+		err = set_cork(c, false);
 	}
-	if (!err && plan->opt.nodelay_while_held && still_held(c)) {
-		err = conn_setsockopt(c, TCP_NODELAY, 1);
-		c->nodelay_now = true;
-	}
-	if (!err && plan->opt.close_while_held && c->round == plan->opt.rounds) {
-		still_held(c);
-		err = conn_take_info(c);
-		if (!err)
-			err = conn_close(c);
-		r->closed = true;
-	}
+	if (!err && opt->nodelay_while_held && still_held(c))
+		err = set_nodelay(c, true);
+	if (!err && opt->ending && c->round == opt->rounds)
+		err = ending_do(c, r);
 	return err;
+}
+
+static int round_after(struct lab_conn *c)
+{
+	if (!c->end->plan->opt.reconnect)
+		return 0;
+	/* The last one stays, for what is told of it in the end. */
+	return c->round == c->end->plan->opt.rounds ? 0 : conn_close(c);
 }
 
 static int client_round(struct lab_conn *c)
@@ -114,12 +120,13 @@ static int client_round(struct lab_conn *c)
 	if (!err && !r->closed)
 		err = message_read(c, LAB_SERVER);
 	r->end_ns = now_ns();
-	return err;
+	return err ? err : round_after(c);
 }
 
 const struct lab_side_ops client_ops = {
 	.name = "client",
 	.network = client_network,
 	.open = client_open,
+	.names = net_names,
 	.round = client_round,
 };

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lab.h"
+#include "late_peer.h"
 
 int end_be_child(pid_t parent, const char *name)
 {
@@ -99,21 +100,34 @@ static int step_connect(struct lab_end *end)
 	return err ? err : say_connected(end);
 }
 
+static bool time_is_up(const struct lab_end *end)
+{
+	return end->until_ns && now_ns() > end->until_ns;
+}
+
 static void play(struct lab_conn *c)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
+	bool client = c->end->side == LAB_CLIENT;
 
-	for (c->round = 1; c->round <= opt->rounds; c->round++) {
+	for (c->round = 1; c->round <= opt->rounds && !c->over; c->round++) {
+		turn_next(c);
 		c->err = c->end->ops->round(c);
-		if (c->err)
+		if (c->err || c->over)
 			break;
 		c->played = c->round;
-		if (c->round < opt->rounds && c->end->side == LAB_CLIENT)
-			sleep_ns(opt->interval_ns);
+		if (client && time_is_up(c->end))
+			break;
+		if (client && c->round < opt->rounds)
+			sleep_ns(c->turn.interval_ns);
 	}
+	if (c->fd < 0)
+		return;
 	/* The other end may wait for what will never come. */
-	if (c->err && c->fd >= 0)
+	if (c->err)
 		shutdown(c->fd, SHUT_RDWR);
+	else if (client && opt->play_s)
+		shutdown(c->fd, SHUT_WR);
 }
 
 static void *play_thread(void *arg)
@@ -168,6 +182,8 @@ static int step_play(struct lab_end *end)
 	if (err)
 		return fail(err, "%s: cannot prepare the rounds: %s", end->ops->name,
 			    strerror(-err));
+	if (end->plan->opt.play_s)
+		end->until_ns = now_ns() + end->plan->opt.play_s * LAB_SEC;
 	err = counters_read(&end->before);
 	if (!err)
 		err = play_all(end);
@@ -206,6 +222,8 @@ int end_run(const struct lab_plan *plan, enum lab_side side, int channel)
 	end->plan = plan;
 	end->side = side;
 	end->ops = side == LAB_CLIENT ? &client_ops : &server_ops;
+	if (side == LAB_SERVER && plan->opt.peer_delack_ns)
+		end->ops = &late_server_ops;
 	end->channel = channel;
 	end->listener = end->passage = -1;
 	end->nr_conns = (uint32_t)plan->opt.connections;
@@ -213,12 +231,13 @@ int end_run(const struct lab_plan *plan, enum lab_side side, int channel)
 	for (uint32_t i = 0; i < end->nr_conns; i++) {
 		end->conn[i].end = end;
 		end->conn[i].index = i;
-		end->conn[i].fd = -1;
+		end->conn[i].fd = end->conn[i].epoll = -1;
 		end->conn[i].log.on = plan->opt.events;
 	}
 	err = run_steps(end);
 	for (uint32_t i = 0; i < end->nr_conns; i++)
 		conn_release(&end->conn[i]);
+	late_peer_free(end->late);
 	free(end);
 	return err;
 }

@@ -5,9 +5,13 @@
  * main.c, conduct.c, child.c   the parent: starts both ends, conducts the run, prints the lines
  * options.c, scenarios.c        the tables of options and of scenarios
  * end.c, client.c, server.c     the life of one end's process, and what differs between the two
- * handover.c                    another process plays the client's rounds
+ * handover.c, ending.c          another process plays the client's rounds; how the last round ends
+ * turn.c                        what one round consists of; mix: rolled by dice
  * message.c, writers.c          sending and reading one message; its writes by several threads
- * net.c, measure.c, report.c    namespaces and sockets; what is measured; how it is said
+ * call.c                        the system calls that carry the bytes
+ * socket.c, net.c, shape.c      sockets and their options; namespaces; delay, loss and rate
+ * late_peer.c, late_server.c    a server whose TCP is in user space and acknowledges late
+ * measure.c, report.c           what is measured; how it is said
  */
 #ifndef NAGLE_LAB_H
 #define NAGLE_LAB_H
@@ -23,9 +27,11 @@
 #include <linux/tcp.h>
 
 #define LAB_MAX_PARTS        16
+#define LAB_MAX_WRITES       1024 /* of a message; UIO_MAXIOV */
 #define LAB_MAX_PART_BYTES   (1024 * 1024)
 #define LAB_MAX_ROUNDS       100000
 #define LAB_MAX_TOTAL_ROUNDS 200000
+#define LAB_MAX_MIX_ROUNDS   3000 /* of one connection */
 #define LAB_MAX_CONNECTIONS  64
 #define LAB_MAX_THREADS      64
 #define LAB_MAX_PIDS         4
@@ -55,10 +61,29 @@ enum lab_how {
 	HOW_MSG_MORE,
 };
 
+/* Which system call carries the bytes of one write. */
+enum lab_by {
+	BY_WRITE = 0,
+	BY_SENDFILE,
+	BY_SPLICE,
+	BY_ZEROCOPY,
+	BY_IO_URING,
+};
+
 enum lab_cork {
 	CORK_NONE = 0,
 	CORK_FORGOTTEN,
+	CORK_BOTH, /* forgotten at both ends */
 	CORK_ROUND,
+};
+
+/* What the client does 10 ms after the last write of the last round. */
+enum lab_ending {
+	ENDING_NONE = 0,
+	ENDING_CLOSE,
+	ENDING_SHUTDOWN,
+	ENDING_RESET,
+	ENDING_KILL,
 };
 
 enum lab_handover {
@@ -82,6 +107,8 @@ struct lab_message {
 struct lab_scenario {
 	const char *name;
 	const char *about;
+	/* Options that come with the name, as on a command line. */
+	const char *with;
 	uint64_t rounds;
 	uint64_t interval_ns;
 	uint64_t pause_ns;
@@ -90,21 +117,27 @@ struct lab_scenario {
 	enum lab_cork cork;
 	/* The first part of each message is a length, which --agreed-length leaves out. */
 	bool length_first;
+	/* Every round is rolled by dice: turn.c. */
+	bool mixed;
 	struct lab_message request;
 	struct lab_message reply;
 };
 
 /* Numbers are uint64_t so that one table can fill them; LAB_UNSET: the scenario decides. */
 struct lab_options {
-	uint64_t rounds, connections, threads, size, reply_bytes, mss, port, seed;
-	uint64_t interval_ns, pause_ns, delay_reply_ns, linger_ns, timeout_ns;
+	uint64_t rounds, connections, threads, size, parts, reply_bytes, mss, port, client_port,
+		seed;
+	uint64_t interval_ns, pause_ns, delay_reply_ns, linger_ns, timeout_ns, play_s;
+	uint64_t answer_after, read_bytes, read_pause_ns, read_delay_ns, rcvbuf, sndbuf, pace;
+	uint64_t rtt_ns, jitter_ns, loss, rate, rto_min_ns, peer_delack_ns;
 	uint64_t client_cpu, server_cpu;
-	uint64_t family, over_veth, how, handover;
+	uint64_t family, over_veth, how, by, handover, ending;
 	const char *cc;
 	struct lab_message sizes, reply_sizes;
-	bool nodelay, nodelay_client, nodelay_server, nodelay_while_held, close_while_held;
+	bool nodelay, nodelay_client, nodelay_server, nodelay_while_held;
 	bool quickack, quickack_off, quickack_route;
-	bool no_reply, one_part, agreed_length;
+	bool no_reply, one_part, agreed_length, cork, epoll, keepalive, reconnect, changing;
+	bool ktls, fast_open, mptcp;
 	bool v4_mapped, own_netns, late_connect, wait, events;
 };
 
@@ -123,9 +156,33 @@ enum lab_call {
 	CALL_WRITEV,
 	CALL_SENDMSG,
 	CALL_SEND,
+	CALL_SENDFILE,
+	CALL_SPLICE,
+	CALL_ZEROCOPY,
+	CALL_IO_URING,
 	CALL_READ,
 	CALL_SETSOCKOPT,
+	CALL_SHUTDOWN,
 	CALL_CLOSE,
+};
+
+/* The sizes of one message's writes. */
+struct lab_sizes {
+	uint32_t nr;
+	uint32_t bytes;
+	uint32_t part[LAB_MAX_WRITES];
+};
+
+/* What one round consists of; both ends come to the same. */
+struct lab_turn {
+	struct lab_sizes message[LAB_SIDES];
+	enum lab_how how;
+	enum lab_cork cork;
+	uint64_t pause_ns;
+	uint64_t delay_reply_ns;
+	uint64_t interval_ns;
+	bool nodelay[LAB_SIDES];
+	bool quickack;
 };
 
 struct lab_event {
@@ -136,8 +193,12 @@ struct lab_event {
 	int32_t flags;
 	int32_t option;
 	int32_t value;
+	uint16_t port;    /* the client's, where each round has its own */
+	const char *text; /* the value, where it is none of numbers */
 	int64_t bytes;
 	int64_t result;
+	/* Bytes that this direction of the connection had carried before. */
+	uint64_t offset;
 	uint64_t start_ns;
 	uint64_t end_ns;
 };
@@ -164,6 +225,7 @@ struct lab_send {
 };
 
 struct lab_writers;
+struct lab_caller;
 
 struct lab_conn {
 	struct lab_end *end;
@@ -173,15 +235,21 @@ struct lab_conn {
 	uint32_t played;
 	int err;
 	bool nodelay_now;
+	bool corked_now;
+	bool over; /* the peer has begun no further round */
+	uint16_t port;
 	struct lab_round *rounds;
 	struct lab_log log;
 	struct lab_writers *writers;
-	char *request;
-	char *reply;
-	uint32_t request_size[LAB_MAX_PARTS];
-	uint32_t reply_size[LAB_MAX_PARTS];
-	size_t request_bytes;
-	size_t reply_bytes;
+	struct lab_caller *caller;
+	struct lab_turn turn;
+	int epoll;
+	uint64_t sent;
+	uint64_t received;
+	/* The letters of any message are the first ones of this. */
+	char *payload;
+	char *inbox;
+	size_t room;
 	bool has_info;
 	struct tcp_info info;
 };
@@ -200,6 +268,8 @@ struct lab_side_ops {
 	const char *name;
 	int (*network)(struct lab_end *end, int peer_pid);
 	int (*open)(struct lab_end *end, uint16_t port);
+	/* Addresses of a connection as the kernel, or who else knows, tells them. */
+	int (*names)(struct lab_conn *c, char *local, char *peer, size_t size);
 	int (*round)(struct lab_conn *c);
 };
 
@@ -213,6 +283,8 @@ struct lab_end {
 	/* Of the process that passes descriptors and of the one that gets them. */
 	int passage;
 	bool is_worker;
+	struct late_peer *late;
+	uint64_t until_ns;
 	pid_t pids[LAB_MAX_PIDS];
 	uint32_t nr_pids;
 	struct lab_counters before;
@@ -242,31 +314,52 @@ int options_parse(int argc, char **argv, struct lab_plan *plan);
 const struct lab_scenario *scenario_find(const char *name);
 void scenario_list(void);
 int plan_resolve(struct lab_plan *plan);
-size_t message_sizes(const struct lab_message *m, uint64_t size, uint32_t mss, uint32_t *out);
 
-/* end.c, client.c, server.c, handover.c */
+/* turn.c */
+void turn_first(struct lab_conn *c, uint32_t mss);
+void turn_next(struct lab_conn *c);
+size_t turn_room(const struct lab_conn *c);
+
+/* end.c, client.c, server.c, late_server.c, handover.c */
 extern const struct lab_side_ops client_ops;
 extern const struct lab_side_ops server_ops;
+extern const struct lab_side_ops late_server_ops;
 int end_run(const struct lab_plan *plan, enum lab_side side, int channel);
 int end_be_child(pid_t parent, const char *name);
 int end_add_pid(struct lab_end *end, pid_t pid);
 int handover_prepare(struct lab_end *end);
 int handover_do(struct lab_end *end);
 
+/* ending.c: how the client's last round ends while data is held. */
+bool still_held(const struct lab_conn *c);
+int ending_do(struct lab_conn *c, struct lab_round *r);
+
 /* message.c */
 int conn_prepare(struct lab_conn *c, uint32_t mss);
 void conn_release(struct lab_conn *c);
-int conn_setsockopt(struct lab_conn *c, int option, int value);
-int conn_setsockopt_cc(struct lab_conn *c);
-int conn_close(struct lab_conn *c);
 int message_send(struct lab_conn *c, enum lab_side from);
 int message_read(struct lab_conn *c, enum lab_side from);
+
+/* socket.c: errors of conn_* are the caller's to tell; the others have told them. */
+int conn_setsockopt(struct lab_conn *c, int option, int value);
+int conn_setsockopt_cc(struct lab_conn *c, const char *name);
+int conn_options(struct lab_conn *c, bool nodelay);
+int conn_close(struct lab_conn *c);
+int socket_new(const struct lab_plan *plan);
+int socket_before_listen(int fd, const struct lab_options *opt);
+int socket_before_connect(struct lab_conn *c);
+int socket_ktls(int fd);
+
+/* call.c: one system call, logged: what it returned, or -errno; -EAGAIN is waited for. */
+int caller_start(struct lab_conn *c);
+void caller_stop(struct lab_conn *c);
+ssize_t send_call(struct lab_conn *c, const struct lab_send *s);
+ssize_t read_call(struct lab_conn *c, void *buf, size_t bytes);
 
 /* writers.c: the writes of one connection made by several threads in turn. */
 int writers_start(struct lab_conn *c);
 void writers_stop(struct lab_conn *c);
 ssize_t writers_call(struct lab_conn *c, const struct lab_send *s);
-ssize_t send_call(struct lab_conn *c, const struct lab_send *s);
 
 /* net.c */
 int net_own_namespace(void);
@@ -277,8 +370,15 @@ int net_veth_up(const struct lab_plan *plan, enum lab_side side);
 int net_namespace_inode(uint64_t *inode);
 int net_listen(struct lab_end *end);
 int net_connect(struct lab_conn *c, uint16_t port);
-int net_socket(const struct lab_plan *plan);
-int net_name(int fd, bool peer, char *buf, size_t size);
+int net_ip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int net_sysctl(const char *name, const char *value);
+int net_names(struct lab_conn *c, char *local, char *peer, size_t size);
+const char *net_veth_address(enum lab_side side, uint64_t family);
+const char *net_veth_mac(enum lab_side side);
+uint16_t net_port(int fd, bool peer);
+
+/* shape.c: delay, loss and rate of what one end sends. */
+int shape_link(const struct lab_options *opt, const char *link);
 
 /* measure.c */
 uint64_t now_ns(void);
@@ -294,6 +394,9 @@ int say_up(struct lab_end *end);
 int say_connected(struct lab_end *end);
 int say_step(struct lab_end *end, const char *step);
 int say_report(struct lab_end *end);
+
+/* For fail(): this machine cannot play that; the exit code is 3. */
+#define LAB_CANNOT (-ENOPROTOOPT)
 
 /* Prints "nagle-lab: …" and returns err, so that a failure is told where it is known. */
 int fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -58,5 +58,5 @@ int main(int argc, char **argv)
 	if (!err)
 		err = conduct(&run, &mask);
 	child_end_all(&run);
-	return err ? 1 : 0;
+	return err == LAB_CANNOT ? 3 : !!err;
 }

@@ -136,6 +136,7 @@ void log_add(struct lab_conn *c, const struct lab_event *e)
 	to = &log->event[log->nr++];
 	*to = *e;
 	to->connection = c->index;
+	to->port = c->end->plan->opt.reconnect ? c->port : 0;
 	to->round = c->round;
 	to->tid = gettid();
 	to->end_ns = end;

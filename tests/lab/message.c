@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Sending and reading one message in its parts, and the options set on the way. */
-#include <stdio.h>
+/* Sending and reading one message of a round, in its parts. */
 #include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include "lab.h"
@@ -21,92 +18,39 @@ static char *payload(size_t bytes, uint64_t seed)
 		x ^= x << 17;
 		buf[i] = (char)('a' + x % 26);
 	}
-	if (buf && bytes)
-		buf[bytes - 1] = '\n';
 	return buf;
-}
-
-static int log_prepare(struct lab_conn *c)
-{
-	const struct lab_plan *plan = c->end->plan;
-	uint64_t each = 2 * (plan->request.nr + plan->reply.nr) + 4;
-	uint64_t room = c->log.nr + plan->opt.rounds * each;
-	struct lab_event *grown;
-
-	if (!c->log.on)
-		return 0;
-	grown = realloc(c->log.event, room * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	c->log.event = grown;
-	c->log.room = (uint32_t)room;
-	return 0;
 }
 
 int conn_prepare(struct lab_conn *c, uint32_t mss)
 {
 	const struct lab_plan *plan = c->end->plan;
-	uint64_t size = plan->opt.size, seed = plan->opt.seed;
+	int err;
 
-	c->request_bytes = message_sizes(&plan->request, size, mss, c->request_size);
-	c->reply_bytes = message_sizes(&plan->reply, size, mss, c->reply_size);
-	c->request = payload(c->request_bytes, seed);
-	c->reply = payload(c->reply_bytes, seed + 1);
+	turn_first(c, mss);
+	c->room = turn_room(c);
+	c->payload = payload(c->room, plan->opt.seed + c->end->side);
+	c->inbox = malloc(c->room ? c->room : 1);
 	c->rounds = calloc(plan->opt.rounds, sizeof(*c->rounds));
-	if (!c->request || !c->reply || !c->rounds || log_prepare(c))
+	if (!c->payload || !c->inbox || !c->rounds)
 		return -ENOMEM;
+	err = caller_start(c);
+	if (err)
+		return err;
 	return c->end->side == LAB_CLIENT && plan->opt.threads > 1 ? writers_start(c) : 0;
 }
 
 void conn_release(struct lab_conn *c)
 {
+	caller_stop(c);
 	if (c->fd >= 0)
 		close(c->fd);
-	c->fd = -1;
-	free(c->request);
-	free(c->reply);
+	if (c->epoll >= 0)
+		close(c->epoll);
+	c->fd = c->epoll = -1;
+	free(c->payload);
+	free(c->inbox);
 	free(c->rounds);
 	free(c->log.event);
-}
-
-int conn_setsockopt(struct lab_conn *c, int option, int value)
-{
-	uint64_t start = log_start(&c->log);
-	int err = setsockopt(c->fd, IPPROTO_TCP, option, &value, sizeof(value)) ? -errno : 0;
-
-	log_add(c, &(struct lab_event){.call = CALL_SETSOCKOPT,
-				       .option = option,
-				       .value = value,
-				       .bytes = sizeof(value),
-				       .result = err,
-				       .start_ns = start});
-	return err;
-}
-
-int conn_setsockopt_cc(struct lab_conn *c)
-{
-	const char *cc = c->end->plan->opt.cc;
-	uint64_t start = log_start(&c->log);
-	int err;
-
-	err = setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) ? -errno
-											: 0;
-	log_add(c, &(struct lab_event){.call = CALL_SETSOCKOPT,
-				       .option = TCP_CONGESTION,
-				       .bytes = (int64_t)strlen(cc),
-				       .result = err,
-				       .start_ns = start});
-	return err;
-}
-
-int conn_close(struct lab_conn *c)
-{
-	uint64_t start = log_start(&c->log);
-	int err = close(c->fd) ? -errno : 0;
-
-	c->fd = -1;
-	log_add(c, &(struct lab_event){.call = CALL_CLOSE, .result = err, .start_ns = start});
-	return err;
 }
 
 static size_t iov_bytes(const struct iovec *iov, int nr)
@@ -116,35 +60,6 @@ static size_t iov_bytes(const struct iovec *iov, int nr)
 	for (int i = 0; i < nr; i++)
 		bytes += iov[i].iov_len;
 	return bytes;
-}
-
-ssize_t send_call(struct lab_conn *c, const struct lab_send *s)
-{
-	const struct msghdr msg = {.msg_iov = (struct iovec *)s->iov, .msg_iovlen = (size_t)s->nr};
-	uint64_t start = log_start(&c->log);
-	ssize_t n;
-
-	switch (s->call) {
-	case CALL_SEND:
-		n = send(c->fd, s->iov->iov_base, s->iov->iov_len, s->flags);
-		break;
-	case CALL_SENDMSG:
-		n = sendmsg(c->fd, &msg, s->flags);
-		break;
-	case CALL_WRITEV:
-		n = writev(c->fd, s->iov, s->nr);
-		break;
-	default:
-		n = write(c->fd, s->iov->iov_base, s->iov->iov_len);
-	}
-	if (n < 0)
-		n = -errno;
-	log_add(c, &(struct lab_event){.call = s->call,
-				       .flags = s->flags,
-				       .bytes = (int64_t)iov_bytes(s->iov, s->nr),
-				       .result = n,
-				       .start_ns = start});
-	return n;
 }
 
 /* A blocking socket takes all of it, unless a stop signal or a debugger came between. */
@@ -166,90 +81,98 @@ static int send_all(struct lab_conn *c, const struct lab_send *s)
 		if (!done)
 			continue;
 		iov = (struct iovec){buf + done, bytes - done};
-		rest = (struct lab_send){s->flags ? s->call : CALL_WRITE, &iov, 1, s->flags};
+		rest = (struct lab_send){s->nr > 1 ? CALL_WRITE : s->call, &iov, 1, s->flags};
 	}
 }
 
-static void lay_out(struct iovec *iov, char *buf, const uint32_t *size, uint32_t nr)
+static enum lab_call plain_call(const struct lab_conn *c)
 {
-	for (uint32_t i = 0; i < nr; i++) {
-		iov[i] = (struct iovec){buf, size[i]};
-		buf += size[i];
-	}
+	static const enum lab_call calls[] = {
+		[BY_WRITE] = CALL_WRITE,       [BY_SENDFILE] = CALL_SENDFILE,
+		[BY_SPLICE] = CALL_SPLICE,     [BY_ZEROCOPY] = CALL_ZEROCOPY,
+		[BY_IO_URING] = CALL_IO_URING,
+	};
+
+	return calls[c->end->plan->opt.by];
 }
 
-static int send_parts(struct lab_conn *c, const struct iovec *iov, uint32_t nr)
+static int send_parts(struct lab_conn *c, const struct lab_sizes *sizes)
 {
-	const struct lab_plan *plan = c->end->plan;
-	bool more = plan->opt.how == HOW_MSG_MORE;
+	const struct lab_turn *t = &c->turn;
+	bool more = t->how == HOW_MSG_MORE;
 	/* cork-forgotten is about the request; a reply that never ends would hide its hold. */
-	bool forget = plan->forget_more && c->end->side == LAB_CLIENT;
-	bool pause = plan->opt.pause_ns && plan->cork != CORK_ROUND;
+	bool forget = c->end->plan->forget_more && c->end->side == LAB_CLIENT;
+	struct iovec iov = {c->payload, 0};
 	int err;
 
-	for (uint32_t i = 0; i < nr; i++) {
-		int flags = more && (forget || i + 1 < nr) ? MSG_MORE : 0;
+	for (uint32_t i = 0; i < sizes->nr; i++) {
+		int flags = more && (forget || i + 1 < sizes->nr) ? MSG_MORE : 0;
+		enum lab_call call = flags ? CALL_SEND : plain_call(c);
 
-		if (i && pause)
-			sleep_ns(plan->opt.pause_ns);
-		err = send_all(
-			c, &(struct lab_send){flags ? CALL_SEND : CALL_WRITE, &iov[i], 1, flags});
+		if (i && t->cork != CORK_ROUND)
+			sleep_ns(t->pause_ns);
+		iov.iov_len = sizes->part[i];
+		err = send_all(c, &(struct lab_send){call, &iov, 1, flags});
 		if (err)
 			return err;
+		iov.iov_base = (char *)iov.iov_base + sizes->part[i];
 	}
 	return 0;
 }
 
+static int send_vector(struct lab_conn *c, const struct lab_sizes *sizes, enum lab_call call)
+{
+	struct iovec iov[LAB_MAX_WRITES];
+	char *at = c->payload;
+
+	for (uint32_t i = 0; i < sizes->nr; i++) {
+		iov[i] = (struct iovec){at, sizes->part[i]};
+		at += sizes->part[i];
+	}
+	return send_all(c, &(struct lab_send){call, iov, (int)sizes->nr, 0});
+}
+
 int message_send(struct lab_conn *c, enum lab_side from)
 {
-	const struct lab_plan *plan = c->end->plan;
-	bool request = from == LAB_CLIENT;
-	uint32_t nr = request ? plan->request.nr : plan->reply.nr;
-	const uint32_t *size = request ? c->request_size : c->reply_size;
-	char *buf = request ? c->request : c->reply;
-	struct iovec iov[LAB_MAX_PARTS];
+	const struct lab_sizes *sizes = &c->turn.message[from];
+	const struct iovec all = {c->payload, sizes->bytes};
 
-	lay_out(iov, buf, size, nr);
-	switch ((enum lab_how)plan->opt.how) {
+	switch (c->turn.how) {
 	case HOW_COALESCE:
-		iov[0].iov_len = request ? c->request_bytes : c->reply_bytes;
-		return send_all(c, &(struct lab_send){CALL_WRITE, iov, 1, 0});
+		return send_all(c, &(struct lab_send){plain_call(c), &all, 1, 0});
 	case HOW_WRITEV:
-		return send_all(c, &(struct lab_send){CALL_WRITEV, iov, (int)nr, 0});
+		return send_vector(c, sizes, CALL_WRITEV);
 	case HOW_SENDMSG:
-		return send_all(c, &(struct lab_send){CALL_SENDMSG, iov, (int)nr, 0});
+		return send_vector(c, sizes, CALL_SENDMSG);
 	default:
-		return send_parts(c, iov, nr);
+		return send_parts(c, sizes);
 	}
 }
 
-/* -ENODATA: the peer closed before the message was complete. */
+/* -ENODATA: the peer closed before the message was complete; c->over when it had not begun. */
 int message_read(struct lab_conn *c, enum lab_side from)
 {
-	const struct lab_plan *plan = c->end->plan;
-	char *buf = from == LAB_CLIENT ? c->request : c->reply;
-	size_t left = from == LAB_CLIENT ? c->request_bytes : c->reply_bytes;
-	bool quickack = plan->opt.quickack && c->end->side == LAB_SERVER;
-	int err;
+	const struct lab_options *opt = &c->end->plan->opt;
+	bool server = c->end->side == LAB_SERVER;
+	size_t whole = c->turn.message[from].bytes, left = whole;
 
+	if (server && opt->answer_after && opt->answer_after < left)
+		left = whole = opt->answer_after;
 	while (left) {
-		uint64_t start;
+		size_t most = server && opt->read_bytes ? opt->read_bytes : left;
 		ssize_t n;
+		int err;
 
+		if (server)
+			sleep_ns(opt->read_pause_ns);
 		/* The kernel leaves quick-ACK mode by itself, hence before every read. */
-		err = quickack ? conn_setsockopt(c, TCP_QUICKACK, 1) : 0;
+		err = server && c->turn.quickack ? conn_setsockopt(c, TCP_QUICKACK, 1) : 0;
 		if (err)
 			return err;
-		start = log_start(&c->log);
-		n = read(c->fd, buf, left);
-		if (n < 0)
-			n = -errno;
-		log_add(c, &(struct lab_event){.call = CALL_READ,
-					       .bytes = (int64_t)left,
-					       .result = n,
-					       .start_ns = start});
+		n = read_call(c, c->inbox, most < left ? most : left);
 		if (n == -EINTR)
 			continue;
+		c->over = !n && left == whole;
 		if (n <= 0)
 			return n ? (int)n : -ENODATA;
 		left -= (size_t)n;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Namespaces, the veth pair, addresses and sockets. Nothing here gets a name on the host. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -48,14 +50,13 @@ static void exec_ip(char **args)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* stdout carries the JSON Lines. */
 	dup2(STDERR_FILENO, STDOUT_FILENO);
-	execvp("ip", args);
 	/* A user's PATH on Debian lacks the sbin directories. */
-	execv("/usr/sbin/ip", args);
-	execv("/sbin/ip", args);
+	setenv("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin", 1);
+	execvp(args[0], args);
 	_exit(127);
 }
 
-static int __attribute__((format(printf, 1, 2))) ip(const char *fmt, ...)
+int net_ip(const char *fmt, ...)
 {
 	char line[256], words[256], *args[IP_MAX_ARGS];
 	int status = 0;
@@ -74,7 +75,7 @@ static int __attribute__((format(printf, 1, 2))) ip(const char *fmt, ...)
 	if (pid < 0 || waitpid(pid, &status, 0) < 0)
 		return fail(-errno, "cannot run '%s': %s", line, strerror(errno));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return fail(-ENOENT, "cannot run 'ip': install iproute2");
+		return fail(-ENOENT, "cannot run 'ip' or 'tc': install iproute2");
 	return status ? fail(-EIO, "'%s' failed", line) : 0;
 }
 
@@ -102,15 +103,15 @@ static int loopback_quickack(uint64_t family)
 	int err;
 
 	if (family == 4)
-		return ip("ip route change local 127.0.0.1 dev lo table local proto kernel "
-			  "scope host src 127.0.0.1 quickack 1");
-	err = ip("ip -6 route add local ::1 dev lo table local metric 1 quickack 1");
-	return err ? err : ip("ip -6 route del local ::1 dev lo table local");
+		return net_ip("ip route change local 127.0.0.1 dev lo table local proto kernel "
+			      "scope host src 127.0.0.1 quickack 1");
+	err = net_ip("ip -6 route add local ::1 dev lo table local metric 1 quickack 1");
+	return err ? err : net_ip("ip -6 route del local ::1 dev lo table local");
 }
 
 int net_loopback_up(const struct lab_plan *plan)
 {
-	int err = ip("ip link set lo up");
+	int err = net_ip("ip link set lo up");
 
 	if (!err && plan->opt.quickack_route)
 		err = loopback_quickack(plan->opt.family);
@@ -120,10 +121,11 @@ int net_loopback_up(const struct lab_plan *plan)
 /* Two different interface numbers make the link watch urgent; with equal ones it takes a second. */
 int net_veth_create(int peer_pid)
 {
-	return ip("ip link add %s index 10 address %s type veth peer name %s index 11 address %s "
-		  "netns %d",
-		  veth[LAB_CLIENT].link, veth[LAB_CLIENT].mac, veth[LAB_SERVER].link,
-		  veth[LAB_SERVER].mac, peer_pid);
+	return net_ip(
+		"ip link add %s index 10 address %s type veth peer name %s index 11 address %s "
+		"netns %d",
+		veth[LAB_CLIENT].link, veth[LAB_CLIENT].mac, veth[LAB_SERVER].link,
+		veth[LAB_SERVER].mac, peer_pid);
 }
 
 /*
@@ -154,38 +156,85 @@ int net_veth_running(enum lab_side side)
 		   : 0;
 }
 
-static int veth_quickack(enum lab_side side, uint64_t family)
+/* The route to the other end gets this too, in the words of ip-route. */
+static int veth_route(enum lab_side side, uint64_t family, const char *metrics)
 {
 	const char *link = veth[side].link;
 
 	if (family == 6)
-		return ip("ip -6 route change 2001:db8::/64 dev %s proto kernel metric 256 "
-			  "quickack 1",
-			  link);
-	return ip("ip route change 192.0.2.0/24 dev %s proto kernel scope link src %s quickack 1",
-		  link, veth[side].ip4);
+		return net_ip("ip -6 route change 2001:db8::/64 dev %s proto kernel metric 256 %s",
+			      link, metrics);
+	return net_ip("ip route change 192.0.2.0/24 dev %s proto kernel scope link src %s %s", link,
+		      veth[side].ip4, metrics);
+}
+
+static int veth_metrics(const struct lab_options *opt, enum lab_side side)
+{
+	char metrics[64];
+
+	if (opt->quickack_route)
+		return side == LAB_SERVER ? veth_route(side, opt->family, "quickack 1") : 0;
+	if (!opt->rto_min_ns)
+		return 0;
+	snprintf(metrics, sizeof(metrics), "rto_min lock %llums",
+		 (unsigned long long)(opt->rto_min_ns / LAB_MSEC));
+	return veth_route(side, opt->family, metrics);
+}
+
+/* Of this namespace, which the lab made: scenarios.c. */
+int net_sysctl(const char *name, const char *value)
+{
+	char path[128];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "/proc/sys/%s", name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	err = fd < 0 || write(fd, value, strlen(value)) < 0 ? -errno : 0;
+	if (fd >= 0)
+		close(fd);
+	return err ? fail(err, "cannot set %s to %s: %s", path, value, strerror(-err)) : 0;
+}
+
+static int veth_addresses(enum lab_side side)
+{
+	const char *link = veth[side].link;
+	int err = net_ip("ip addr add %s/24 dev %s", veth[side].ip4, link);
+
+	/* nodad: an address in duplicate detection cannot be bound for a second. */
+	return err ? err : net_ip("ip addr add %s/64 dev %s nodad", veth[side].ip6, link);
 }
 
 int net_veth_up(const struct lab_plan *plan, enum lab_side side)
 {
+	bool kernel = side == LAB_CLIENT || !plan->opt.peer_delack_ns;
 	const char *link = veth[side].link;
-	int err = ip("ip addr add %s/24 dev %s", veth[side].ip4, link);
+	int err = kernel ? veth_addresses(side) : 0;
 
-	/* nodad: an address in duplicate detection cannot be bound for a second. */
 	if (!err)
-		err = ip("ip addr add %s/64 dev %s nodad", veth[side].ip6, link);
-	if (!err)
-		err = ip("ip link set %s mtu 1500 up", link);
+		err = net_ip("ip link set %s mtu 1500 up", link);
 	/* No ARP and no neighbour discovery: the first round trip is as short as the others. */
 	if (!err)
-		err = ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip4, veth[!side].mac,
-			 link);
+		err = net_ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip4,
+			     veth[!side].mac, link);
 	if (!err)
-		err = ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip6, veth[!side].mac,
-			 link);
-	if (!err && side == LAB_SERVER && plan->opt.quickack_route)
-		err = veth_quickack(side, plan->opt.family);
-	return err;
+		err = net_ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip6,
+			     veth[!side].mac, link);
+	if (!err && kernel)
+		err = veth_metrics(&plan->opt, side);
+	if (!err && plan->opt.fast_open)
+		/* for clients and servers, without cookies */
+		err = net_sysctl("net/ipv4/tcp_fastopen", "519");
+	return err ? err : shape_link(&plan->opt, link);
+}
+
+const char *net_veth_address(enum lab_side side, uint64_t family)
+{
+	return family == 6 ? veth[side].ip6 : veth[side].ip4;
+}
+
+const char *net_veth_mac(enum lab_side side)
+{
+	return veth[side].mac;
 }
 
 static const char *server_address(const struct lab_options *opt)
@@ -216,50 +265,21 @@ static socklen_t fill_address(const struct lab_options *opt, uint16_t port,
 	return sizeof(*in6);
 }
 
-int net_socket(const struct lab_plan *plan)
-{
-	const struct lab_options *opt = &plan->opt;
-	int family = opt->family == 6 || opt->v4_mapped ? AF_INET6 : AF_INET;
-	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return fail(-errno, "cannot make a TCP socket: %s", strerror(errno));
-	return fd;
-}
-
-static int set_listener_options(int fd, const struct lab_options *opt)
-{
-	int one = 1, off = 0, mss = (int)opt->mss;
-
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (opt->v4_mapped)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-	/* The MSS is told in the SYN-ACK, so it cannot wait for accept. */
-	if (mss && setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &mss, sizeof(mss)))
-		return fail(-errno, "cannot set TCP_MAXSEG %d: %s", mss, strerror(errno));
-	if (opt->cc &&
-	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, opt->cc, (socklen_t)strlen(opt->cc)))
-		return fail(-errno,
-			    "cannot set --cc %s: %s; see net.ipv4.tcp_available_congestion_control",
-			    opt->cc, strerror(errno));
-	return 0;
-}
-
 int net_listen(struct lab_end *end)
 {
 	const struct lab_options *opt = &end->plan->opt;
 	struct sockaddr_storage at;
 	socklen_t len = fill_address(opt, (uint16_t)opt->port, &at);
-	int fd = net_socket(end->plan);
+	int fd = socket_new(end->plan);
 	int err;
 
 	if (fd < 0)
 		return fd;
 	end->listener = fd;
-	err = set_listener_options(fd, opt);
+	err = socket_before_listen(fd, opt);
 	if (err)
 		return err;
-	if (bind(fd, (struct sockaddr *)&at, len) || listen(fd, LAB_MAX_CONNECTIONS))
+	if (bind(fd, (struct sockaddr *)&at, len) || listen(fd, SOMAXCONN))
 		return fail(-errno, "cannot listen on %s port %u: %s; try another --port",
 			    server_address(opt), (unsigned int)opt->port, strerror(errno));
 	len = sizeof(at);
@@ -269,13 +289,33 @@ int net_listen(struct lab_end *end)
 	return 0;
 }
 
+static int bind_client(struct lab_conn *c)
+{
+	const struct lab_options *opt = &c->end->plan->opt;
+	struct sockaddr_in6 any = {.sin6_family = AF_INET6,
+				   .sin6_port = htons((uint16_t)opt->client_port)};
+	struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = any.sin6_port};
+	bool v4 = opt->family == 4 && !opt->v4_mapped;
+
+	if (!opt->client_port)
+		return 0;
+	if (!bind(c->fd, v4 ? (struct sockaddr *)&any4 : (struct sockaddr *)&any,
+		  v4 ? sizeof(any4) : sizeof(any)))
+		return 0;
+	return fail(-errno, "cannot bind --client-port %u: %s", (unsigned int)opt->client_port,
+		    strerror(errno));
+}
+
 int net_connect(struct lab_conn *c, uint16_t port)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
 	struct sockaddr_storage to;
 	socklen_t len = fill_address(opt, port, &to);
 	uint64_t give_up = now_ns() + 5 * LAB_SEC;
+	int err = bind_client(c);
 
+	if (err)
+		return err;
 	while (connect(c->fd, (struct sockaddr *)&to, len)) {
 		/* IPv6 on a veth that just came up has no route for a moment. */
 		bool young =
@@ -286,10 +326,27 @@ int net_connect(struct lab_conn *c, uint16_t port)
 				    port, strerror(errno));
 		sleep_ns(LAB_MSEC);
 	}
+	if (opt->epoll && fcntl(c->fd, F_SETFL, O_NONBLOCK))
+		return fail(-errno, "cannot make a socket non-blocking: %s", strerror(errno));
+	c->sent = c->received = 0;
+	c->port = net_port(c->fd, false);
 	return 0;
 }
 
-int net_name(int fd, bool peer, char *buf, size_t size)
+/* 0 when there is none yet. */
+uint16_t net_port(int fd, bool peer)
+{
+	struct sockaddr_in6 at = {};
+	socklen_t len = sizeof(at);
+
+	if (peer)
+		getpeername(fd, (struct sockaddr *)&at, &len);
+	else
+		getsockname(fd, (struct sockaddr *)&at, &len);
+	return ntohs(at.sin6_port);
+}
+
+static int name_of(int fd, bool peer, char *buf, size_t size)
 {
 	struct sockaddr_storage at;
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&at;
@@ -309,4 +366,11 @@ int net_name(int fd, bool peer, char *buf, size_t size)
 		inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
 	snprintf(buf, size, strchr(text, ':') ? "[%s]:%u" : "%s:%u", text, ntohs(in6->sin6_port));
 	return 0;
+}
+
+int net_names(struct lab_conn *c, char *local, char *peer, size_t size)
+{
+	int err = name_of(c->fd, false, local, size);
+
+	return err ? err : name_of(c->fd, true, peer, size);
 }

@@ -16,6 +16,7 @@ enum option_type {
 	OPT_SIZES,
 	OPT_TEXT,
 	OPT_OVER,
+	OPT_WORD, /* one of words[], by .min */
 	OPT_HELP,
 	OPT_LIST,
 };
@@ -30,6 +31,11 @@ struct option_row {
 	const char *arg;
 	const char *help;
 };
+
+/* The words that an option takes; their places are the enums' values. */
+static const char *const by_words[] = {"write", "sendfile", "splice", "zerocopy", "io-uring", NULL};
+static const char *const ending_words[] = {"none", "close", "shutdown", "reset", "kill", NULL};
+static const char *const *const words[] = {by_words, ending_words};
 
 #define AT(field) offsetof(struct lab_options, field)
 
@@ -49,6 +55,7 @@ static const struct option_row rows[] = {
 	{"sizes", 0, OPT_SIZES, AT(sizes), 0, 0, "A,B,C", "sizes of the request's parts"},
 	NUMBER("size", size, 1, LAB_MAX_PART_BYTES, "size of the data (length-data, one-way, bulk)"),
 	NUMBER("reply", reply_bytes, 1, LAB_MAX_PART_BYTES, "one reply of N bytes"),
+	NUMBER("parts", parts, 1, 1000, "divide the sized data into N writes"),
 	{"reply-sizes", 0, OPT_SIZES, AT(reply_sizes), 0, 0, "A,B,C", "sizes of the reply's parts"},
 	FLAG("no-reply", no_reply, "the server only reads"),
 	FLAG("one-part", one_part, "only the first part of the request, then the reply"),
@@ -59,13 +66,33 @@ static const struct option_row rows[] = {
 	FLAG("nodelay-server", nodelay_server, "TCP_NODELAY at the server"),
 	FLAG("nodelay-while-held", nodelay_while_held,
 	     "the client sets TCP_NODELAY 10 ms after the last write of a round"),
-	FLAG("close-while-held", close_while_held,
-	     "the client closes 10 ms after the last write of the last round"),
+	{"ending", 0, OPT_WORD, AT(ending), 1, 0, "WORD",
+	 "what the client does 10 ms after its last write: close, shutdown, reset or kill"},
+	FLAG("cork", cork, "TCP_CORK at both ends, never taken off"),
 	SET("coalesce", 0, how, HOW_COALESCE, "all parts of a message in one write"),
 	SET("writev", 0, how, HOW_WRITEV, "all parts of a message in one writev"),
 	SET("sendmsg", 0, how, HOW_SENDMSG, "all parts of a message in one sendmsg"),
 	SET("msg-more", 0, how, HOW_MSG_MORE,
 	    "all parts but the last with MSG_MORE (cork-forgotten: the last too)"),
+	{"by", 0, OPT_WORD, AT(by), 0, 0, "CALL",
+	 "what carries a write: write, sendfile, splice, zerocopy or io-uring"},
+	FLAG("epoll", epoll, "non-blocking sockets, waited for with epoll"),
+	NUMBER("read-bytes", read_bytes, 1, LAB_MAX_PART_BYTES,
+	       "the server reads N bytes at a time"),
+	NUMBER("answer-after", answer_after, 1, LAB_MAX_PART_BYTES,
+	       "the server answers after N bytes of a request and reads no more of it"),
+	DURATION("read-pause", read_pause_ns, LAB_SEC, "the server sleeps before each read"),
+	DURATION("read-delay", read_delay_ns, 60 * LAB_SEC, "the server sleeps before its first read"),
+	NUMBER("rcvbuf", rcvbuf, 1024, 1 << 24, "SO_RCVBUF of the server"),
+	NUMBER("sndbuf", sndbuf, 1024, 1 << 24, "SO_SNDBUF of the client"),
+	NUMBER("pace", pace, 1000, 1000000000, "SO_MAX_PACING_RATE of the client, bytes a second"),
+	FLAG("keepalive", keepalive, "SO_KEEPALIVE at both ends, after 1 s, each second"),
+	FLAG("reconnect", reconnect, "a connection for each round"),
+	FLAG("changing", changing,
+	     "congestion control and net.ipv4.tcp_autocorking change before each round"),
+	FLAG("ktls", ktls, "kernel TLS 1.2 at both ends, with a key that both know"),
+	FLAG("fast-open", fast_open, "a TCP Fast Open connection for each round"),
+	FLAG("mptcp", mptcp, "Multipath TCP"),
 	FLAG("quickack", quickack, "the server sets TCP_QUICKACK before each read"),
 	FLAG("quickack-off", quickack_off, "the server sets TCP_QUICKACK 0 once after accept"),
 	FLAG("quickack-route", quickack_route, "'quickack 1' on the server's route to the client"),
@@ -85,15 +112,24 @@ static const struct option_row rows[] = {
 	{"over", 0, OPT_OVER, AT(over_veth), 0, 0, "loopback|veth",
 	 "loopback (default) or veth between two fresh namespaces"},
 	FLAG("own-netns", own_netns, "loopback in a fresh network namespace"),
+	DURATION("rtt", rtt_ns, 10 * LAB_SEC, "netem: so much round trip, half of it each way"),
+	DURATION("jitter", jitter_ns, LAB_SEC, "netem: each way varies by so much"),
+	NUMBER("loss", loss, 1, 500, "netem: so many of 1000 packets are lost, each way"),
+	NUMBER("rate", rate, 8, 10000000, "tbf: kbit a second each way"),
+	DURATION("rto-min", rto_min_ns, LAB_SEC, "'rto_min' on both ends' route"),
+	DURATION("peer-delack", peer_delack_ns, LAB_SEC,
+		 "the server is a TCP in user space that puts every ACK off for so long"),
 	NUMBER("port", port, 1, 65535, "port the server listens on (default: any free one)"),
+	NUMBER("client-port", client_port, 1, 65535, "port the client binds (default: any free one)"),
 	NUMBER("client-cpu", client_cpu, 0, 4095, "pin the client to CPU N"),
 	NUMBER("server-cpu", server_cpu, 0, 4095, "pin the server to CPU N"),
 	FLAG("wait", wait, "wait for a newline on stdin before the first round"),
-	FLAG("late-connect", late_connect, "with --wait: connect only after the newline"),
+	FLAG("late-connect", late_connect, "connect only after the go"),
+	NUMBER("seconds", play_s, 1, 600, "begin no round later than N seconds after the go"),
 	DURATION("linger", linger_ns, 60 * LAB_SEC, "keep everything open after the last round"),
 	{"timeout", 0, OPT_DURATION, AT(timeout_ns), LAB_MSEC, 3600 * LAB_SEC, "DURATION",
 	 "end the run after this long (default 120s)"},
-	NUMBER("seed", seed, 0, INT64_MAX, "seed of the payload, told in the output (default 1)"),
+	NUMBER("seed", seed, 0, INT64_MAX, "seed of payload and dice, told in the output (default 1)"),
 	FLAG("events", events, "print every write, read and option too"),
 	{"list", 0, OPT_LIST, 0, 0, 0, NULL, "list the scenarios"},
 	{"help", 'h', OPT_HELP, 0, 0, 0, NULL, "this text"},
@@ -207,6 +243,17 @@ static int parse_text(const struct option_row *row, const char *text, const char
 	return 0;
 }
 
+static int parse_word(const struct option_row *row, const char *text, uint64_t *out)
+{
+	const char *const *list = words[row->min];
+
+	for (*out = 0; list[*out]; (*out)++) {
+		if (!strcmp(list[*out], text))
+			return 0;
+	}
+	return fail(-EINVAL, "--%s '%s': no such word; see nagle-lab --help", row->name, text);
+}
+
 static int set_once(const struct option_row *row, uint64_t *out)
 {
 	if (*out == row->min || !*out) {
@@ -241,6 +288,8 @@ static int apply(const struct option_row *row, const char *arg, struct lab_optio
 		return parse_text(row, arg, at);
 	case OPT_OVER:
 		return parse_over(row, arg, at);
+	case OPT_WORD:
+		return parse_word(row, arg, at);
 	case OPT_LIST:
 		scenario_list();
 		return 1;
@@ -315,12 +364,38 @@ static int check_cpu(const char *name, uint64_t cpu)
 	return 0;
 }
 
+/* The options that come with a scenario's name, split at spaces. */
+static int parse_with(const char *with, struct lab_options *opt)
+{
+	char text[256], *argv[32] = {"nagle-lab"};
+	int argc = 1;
+
+	snprintf(text, sizeof(text), "%s", with);
+	for (char *save, *word = strtok_r(text, " ", &save); word;
+	     word = strtok_r(NULL, " ", &save))
+		argv[argc++] = word;
+	optind = 0;
+	return parse_rows(argc, argv, opt);
+}
+
+/* The operands stand last once getopt_long has been through. */
+static int find_scenario(int argc, char **argv, struct lab_plan *plan)
+{
+	if (optind == argc)
+		return fail(-EINVAL, "no scenario given: name one of nagle-lab --list");
+	if (optind + 1 < argc)
+		return fail(-EINVAL, "'%s': one scenario at a time; leave it out",
+			    argv[optind + 1]);
+	plan->scenario = scenario_find(argv[optind]);
+	if (!plan->scenario)
+		return fail(-EINVAL, "no scenario '%s': name one of nagle-lab --list",
+			    argv[optind]);
+	return 0;
+}
+
 int options_parse(int argc, char **argv, struct lab_plan *plan)
 {
-	struct lab_options *opt = &plan->opt;
-	int err;
-
-	*opt = (struct lab_options){
+	const struct lab_options unset = {
 		.rounds = LAB_UNSET,
 		.size = LAB_UNSET,
 		.reply_bytes = LAB_UNSET,
@@ -334,20 +409,27 @@ int options_parse(int argc, char **argv, struct lab_plan *plan)
 		.seed = 1,
 		.timeout_ns = 120 * LAB_SEC,
 	};
+	struct lab_options *opt = &plan->opt;
+	int err;
+
+	*opt = unset;
 	err = parse_rows(argc, argv, opt);
+	if (!err)
+		err = find_scenario(argc, argv, plan);
 	if (err)
 		return err;
+	if (plan->scenario->with) {
+		/* What the user says comes second and wins. */
+		*opt = unset;
+		err = parse_with(plan->scenario->with, opt);
+		optind = 0;
+		if (!err)
+			err = parse_rows(argc, argv, opt);
+		if (err)
+			return err;
+	}
 	if (!opt->family)
 		opt->family = 4;
-	if (optind == argc)
-		return fail(-EINVAL, "no scenario given: name one of nagle-lab --list");
-	if (optind + 1 < argc)
-		return fail(-EINVAL, "'%s': one scenario at a time; leave it out",
-			    argv[optind + 1]);
-	plan->scenario = scenario_find(argv[optind]);
-	if (!plan->scenario)
-		return fail(-EINVAL, "no scenario '%s': name one of nagle-lab --list",
-			    argv[optind]);
 	err = check_cpu("client-cpu", opt->client_cpu);
 	if (!err)
 		err = check_cpu("server-cpu", opt->server_cpu);

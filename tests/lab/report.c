@@ -12,9 +12,17 @@ static const struct {
 	const char *op;
 	const char *name;
 } calls[] = {
-	[CALL_WRITE] = {"write", "write"},     [CALL_WRITEV] = {"write", "writev"},
-	[CALL_SENDMSG] = {"write", "sendmsg"}, [CALL_SEND] = {"write", "send"},
-	[CALL_READ] = {"read", "read"},        [CALL_SETSOCKOPT] = {"setsockopt", "setsockopt"},
+	[CALL_WRITE] = {"write", "write"},
+	[CALL_WRITEV] = {"write", "writev"},
+	[CALL_SENDMSG] = {"write", "sendmsg"},
+	[CALL_SEND] = {"write", "send"},
+	[CALL_SENDFILE] = {"write", "sendfile"},
+	[CALL_SPLICE] = {"write", "splice"},
+	[CALL_ZEROCOPY] = {"write", "send"},
+	[CALL_IO_URING] = {"write", "io_uring"},
+	[CALL_READ] = {"read", "read"},
+	[CALL_SETSOCKOPT] = {"setsockopt", "setsockopt"},
+	[CALL_SHUTDOWN] = {"shutdown", "shutdown"},
 	[CALL_CLOSE] = {"close", "close"},
 };
 
@@ -107,34 +115,35 @@ int say_up(struct lab_end *end)
 	return err;
 }
 
+static int add_connection(struct lab_conn *c, struct json_object *list)
+{
+	struct json_object *pair;
+	char local[64], peer[64];
+	int err = c->end->ops->names(c, local, peer, sizeof(local));
+
+	if (!err)
+		err = conn_take_info(c);
+	if (err)
+		return err;
+	pair = json_object_new_object();
+	add_string(pair, "client", c->end->side == LAB_CLIENT ? local : peer);
+	add_string(pair, "server", c->end->side == LAB_CLIENT ? peer : local);
+	json_object_array_add(list, pair);
+	return 0;
+}
+
 int say_connected(struct lab_end *end)
 {
 	struct json_object *o = json_object_new_object();
 	struct json_object *list = json_object_new_array();
-	uint32_t mss = 0;
 	int err = 0;
 
-	for (uint32_t i = 0; i < end->nr_conns && !err; i++) {
-		struct json_object *pair = json_object_new_object();
-		char local[64], peer[64];
-
-		err = net_name(end->conn[i].fd, false, local, sizeof(local));
-		if (!err)
-			err = net_name(end->conn[i].fd, true, peer, sizeof(peer));
-		if (!err)
-			err = conn_take_info(&end->conn[i]);
-		if (err) {
-			json_object_put(pair);
-			break;
-		}
-		add_string(pair, "client", end->side == LAB_CLIENT ? local : peer);
-		add_string(pair, "server", end->side == LAB_CLIENT ? peer : local);
-		json_object_array_add(list, pair);
-		mss = end->conn[i].info.tcpi_snd_mss;
-	}
+	/* With --reconnect there is none yet; the events tell their ports. */
+	for (uint32_t i = 0; i < end->nr_conns && !err && !end->plan->opt.reconnect; i++)
+		err = add_connection(&end->conn[i], list);
 	json_object_object_add(o, "connections", list);
 	json_object_object_add(o, "pids", pids_of(end));
-	add_number(o, "mss", mss);
+	add_number(o, "mss", end->conn[end->nr_conns - 1].info.tcpi_snd_mss);
 	if (!err)
 		return say(end, o);
 	json_object_put(o);
@@ -162,13 +171,16 @@ static struct json_object *event_json(const struct lab_end *end, const struct la
 		add_string(o, "flags", "MSG_MORE");
 	if (e->call == CALL_SETSOCKOPT) {
 		add_string(o, "option", option_name(e->option));
-		if (e->option == TCP_CONGESTION)
-			add_string(o, "value", end->plan->opt.cc);
+		if (e->text)
+			add_string(o, "value", e->text);
 		else
 			add_number(o, "value", (uint64_t)e->value);
-	} else if (e->call != CALL_CLOSE) {
+	} else if (e->bytes) {
 		add_number(o, "bytes", (uint64_t)e->bytes);
 	}
+	if (e->port)
+		add_number(o, "port", e->port);
+	add_number(o, "offset", e->offset);
 	add_number(o, "result", (uint64_t)e->result);
 	add_number(o, "start_ns", e->start_ns);
 	add_number(o, "end_ns", e->end_ns);

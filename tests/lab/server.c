@@ -20,16 +20,18 @@ static int server_network(struct lab_end *end, int peer_pid)
 static int accept_one(struct lab_conn *c)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
-	int err = 0;
+	int err;
 
-	c->fd = accept4(c->end->listener, NULL, NULL, SOCK_CLOEXEC);
+	c->fd = accept4(c->end->listener, NULL, NULL,
+			SOCK_CLOEXEC | (opt->epoll ? SOCK_NONBLOCK : 0));
 	if (c->fd < 0)
 		return fail(-errno, "server: cannot accept: %s", strerror(errno));
-	if (opt->nodelay || opt->nodelay_server)
-		err = conn_setsockopt(c, TCP_NODELAY, 1);
+	c->sent = c->received = 0;
+	c->port = net_port(c->fd, true);
+	err = conn_options(c, opt->nodelay || opt->nodelay_server);
 	if (!err && opt->quickack_off)
 		err = conn_setsockopt(c, TCP_QUICKACK, 0);
-	return err ? fail(err, "server: cannot set an option: %s", strerror(-err)) : 0;
+	return err;
 }
 
 /* Connections come one after the other, so the order is the client's. */
@@ -38,6 +40,8 @@ static int server_open(struct lab_end *end, uint16_t port)
 	int err = 0;
 
 	(void)port;
+	if (end->plan->opt.reconnect)
+		return 0;
 	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
 		err = accept_one(&end->conn[i]);
 	close(end->listener);
@@ -45,24 +49,46 @@ static int server_open(struct lab_end *end, uint16_t port)
 	return err;
 }
 
-/* A client that closes while data is held ends its last round as it likes. */
+/* A client that goes while data is held ends its last round as it likes. */
 static bool is_expected_end(const struct lab_conn *c, int err)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
 
-	return opt->close_while_held && c->round == opt->rounds &&
+	if (opt->play_s && c->over)
+		return true;
+	return opt->ending && c->round == opt->rounds &&
 	       (err == -ENODATA || err == -EPIPE || err == -ECONNRESET);
+}
+
+static int server_before(struct lab_conn *c)
+{
+	const struct lab_options *opt = &c->end->plan->opt;
+	bool nodelay = c->turn.nodelay[LAB_SERVER];
+
+	if (opt->reconnect) {
+		/* The client has reset the one before, and another may have taken its place. */
+		if (c->fd >= 0)
+			conn_close(c);
+		return accept_one(c);
+	}
+	if (c->round == 1)
+		sleep_ns(opt->read_delay_ns);
+	if (c->nodelay_now == nodelay)
+		return 0;
+	c->nodelay_now = nodelay;
+	return conn_setsockopt(c, TCP_NODELAY, nodelay);
 }
 
 static int server_round(struct lab_conn *c)
 {
-	const struct lab_plan *plan = c->end->plan;
 	struct lab_round *r = &c->rounds[c->round - 1];
-	int err = message_read(c, LAB_CLIENT);
+	int err = server_before(c);
 
+	if (!err)
+		err = message_read(c, LAB_CLIENT);
 	r->start_ns = now_ns();
-	if (!err && plan->reply.nr) {
-		sleep_ns(plan->opt.delay_reply_ns);
+	if (!err && c->turn.message[LAB_SERVER].nr) {
+		sleep_ns(c->turn.delay_reply_ns);
 		err = message_send(c, LAB_SERVER);
 	}
 	r->end_ns = now_ns();
@@ -73,5 +99,6 @@ const struct lab_side_ops server_ops = {
 	.name = "server",
 	.network = server_network,
 	.open = server_open,
+	.names = net_names,
 	.round = server_round,
 };

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Delay, loss and rate of what one end of the veth sends: netem and tbf. */
+#include "lab.h"
+
+static int add_rate(const struct lab_options *opt, const char *link)
+{
+	int err = net_ip("tc qdisc add dev %s root handle 1: tbf rate %llukbit burst 16kb "
+			 "latency 400ms",
+			 link, (unsigned long long)opt->rate);
+
+	return err ? fail(LAB_CANNOT, "--rate needs tbf (sch_tbf), which this kernel lacks") : 0;
+}
+
+static int add_netem(const struct lab_options *opt, const char *link, const char *where)
+{
+	unsigned long long way_us = opt->rtt_ns / 2 / LAB_USEC;
+	int err = net_ip(
+		"tc qdisc add dev %s %s netem limit 10000 delay %lluus %lluus loss %llu.%llu%%",
+		link, where, way_us, (unsigned long long)(opt->jitter_ns / LAB_USEC),
+		(unsigned long long)opt->loss / 10, (unsigned long long)opt->loss % 10);
+
+	return err ? fail(LAB_CANNOT,
+			  "--rtt, --jitter and --loss need netem (sch_netem), which this kernel "
+			  "lacks")
+		   : 0;
+}
+
+int shape_link(const struct lab_options *opt, const char *link)
+{
+	int err = opt->rate ? add_rate(opt, link) : 0;
+
+	if (!err && (opt->rtt_ns || opt->loss))
+		err = add_netem(opt, link, opt->rate ? "parent 1:1" : "root");
+	return err;
+}
