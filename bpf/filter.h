@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Which sockets and processes are asked for. The kernel side leaves out what cannot matter (by
- * family and port, either end); by process it only marks, since the other end of a stall may be
- * another process, and user space decides.
+ * namespace, family and port, either end); by process it only marks, since the other end of a stall
+ * may be another process, and user space decides.
  */
 #ifndef NT_FILTER_H
 #define NT_FILTER_H
@@ -64,10 +64,17 @@ static __always_inline bool family_wanted(const struct tcp *t, const bool truste
 	return family == nt_config.family;
 }
 
+static __always_inline bool netns_wanted(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) == nt_config.netns;
+}
+
 static __always_inline bool socket_wanted(const struct tcp *t, const bool trusted)
 {
 	u16 port;
 
+	if (nt_config.netns && !netns_wanted(t->sk))
+		return false;
 	if (nt_config.family && !family_wanted(t, trusted))
 		return false;
 	if (!nt_config.ports)

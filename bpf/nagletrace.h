@@ -223,6 +223,7 @@ struct nt_totals {
 struct nt_config {
 	__u64 min_ns;           /* holds and stalls shorter than this are not reported */
 	__u64 tick_ns;          /* one jiffy */
+	__u32 netns;            /* only sockets of this network namespace; 0: of all */
 	char name[NT_COMM_LEN]; /* NT_TARGET_NAME */
 	__u8 target;            /* enum nt_target */
 	__u8 family;            /* AF_INET, AF_INET6, or 0 for both */
@@ -234,7 +235,7 @@ struct nt_config {
 			 */
 	__u8 guess_msg_more; /* no hook shows MSG_MORE: what nothing else explains is it */
 	__u8 sk_storage;     /* state lives in socket storage, not in a hash */
-	__u8 reserved[7];
+	__u8 reserved[3];
 };
 
 /* Who owns a socket, from the task_file iterator: one for each process holding a descriptor of it.

@@ -52,6 +52,7 @@ struct nt_options {
 	unsigned int n_pids;
 	char name[NT_NAME_LEN]; /* "": none */
 	const char *cgroup;     /* NULL: none */
+	uint64_t netns;         /* inode of a network namespace; 0: all */
 	struct nt_port_list ports, local_ports, remote_ports;
 	bool only_v4, only_v6;
 	uint64_t min_ns;      /* default 1 ms */

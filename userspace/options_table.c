@@ -2,8 +2,12 @@
 #include "options_table.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -138,12 +142,46 @@ static int set_name(struct nt_parse *p, const char *value)
 	return 0;
 }
 
+/* NS_GET_NSTYPE of linux/nsfs.h fails for anything else. */
+static bool is_netns(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int type = fd < 0 ? -1 : ioctl(fd, NS_GET_NSTYPE);
+
+	if (fd >= 0)
+		close(fd);
+	return type == CLONE_NEWNET;
+}
+
 static int set_cgroup(struct nt_parse *p, const char *value)
 {
 	if (value[0] != '/')
 		return nt_refuse(p, value,
 				 "not a cgroup path; give it from the root, as /system.slice/x");
 	p->opts->cgroup = value;
+	return 0;
+}
+
+/* A process in the namespace, or a file that stands for it, as `ip netns` makes them. */
+static int set_netns(struct nt_parse *p, const char *value)
+{
+	char path[64];
+	struct stat st;
+	uint64_t pid;
+
+	if (nt_parse_number(value, strlen(value), PID_MAX_LIMIT, &pid))
+		snprintf(path, sizeof(path), "/proc/%u/ns/net", (unsigned int)pid);
+	else if (value[0] != '/')
+		return nt_refuse(p, value,
+				 "not a namespace; give a process id or a path, as /run/netns/x");
+	if (stat(value[0] == '/' ? value : path, &st))
+		return nt_refuse(p, value,
+				 errno == ENOENT ? "no such process or file; ip netns lists some"
+						 : strerror(errno));
+	if (!is_netns(value[0] == '/' ? value : path))
+		return nt_refuse(p, value,
+				 "no network namespace; give /proc/PID/ns/net or /run/netns/x");
+	p->opts->netns = st.st_ino;
 	return 0;
 }
 
@@ -248,6 +286,10 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	 set_pid, 0, true, false},
 	{'n', "name", "NAME", "likewise by command name", set_name, 0, false, false},
 	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false, false},
+	{NT_OPT_NETNS, "netns", "PID|PATH",
+	 "only sockets of this network namespace: a process in\n"
+	 "it, or its file; ends in others count as remote",
+	 set_netns, 0, false, false},
 	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two",
 	 set_port, 0, true, false},
 	{'L', "localport", "PORT", "local port", set_port, 0, true, false},
@@ -276,7 +318,8 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false, true},
 	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false,
 	 false},
-	{'v', "verbose", NULL, "what libbpf and the verifier say", set_verbose, 0, true, true},
+	{'v', "verbose", NULL, "what libbpf and the verifier say; twice: all of it", set_verbose, 0,
+	 true, true},
 	{'h', "help", NULL, "this text", set_command, 0, false, true},
 	{NT_OPT_VERSION, "version", NULL, "the version", set_command, 0, false, true},
 	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, 0,

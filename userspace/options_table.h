@@ -10,6 +10,7 @@
 /* Numbers of options that have no short form; getopt_long's val. */
 enum {
 	NT_OPT_COUNT = 256,
+	NT_OPT_NETNS,
 	NT_OPT_HOOKS,
 	NT_OPT_BTF,
 	NT_OPT_VERSION,
@@ -36,7 +37,7 @@ struct nt_option_row {
 	bool for_check; /* goes with `nagletrace check` */
 };
 
-#define NT_N_OPTION_ROWS 27
+#define NT_N_OPTION_ROWS 28
 extern const struct nt_option_row
 	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
 

@@ -118,9 +118,9 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 		stall->side = NT_SIDE_RECEIVER;
 	else
 		return false;
-	/* the sender is here and held nothing: what came a round trip after our ACK came by chance
-	 */
-	if (!r->sender.present && nt_owners_has_peer(owners, &r->receiver.tuple))
+	/* the sender is looked at and held nothing: what came a round trip after our ACK came by
+	 * chance */
+	if (!r->sender.present && !opts->netns && nt_owners_has_peer(owners, &r->receiver.tuple))
 		return false;
 
 	stall->record = *r;

@@ -100,6 +100,9 @@ static void every_option_sets_what_it_says(void **state)
 	assert_string_equal(o.btf, "/dev/null");
 	o = good("--cgroup=/system.slice");
 	assert_string_equal(o.cgroup, "/system.slice");
+	assert_int_not_equal(good("--netns 1").netns, 0);
+	assert_int_equal(good("--netns /proc/self/ns/net").netns,
+			 good("--netns /proc/thread-self/ns/net").netns);
 }
 
 static void short_options_can_be_joined(void **state)
@@ -267,6 +270,10 @@ static void other_values_are_refused(void **state)
 	refused("-n 0123456789abcdef", "--name", "0123456789abcdef", "15");
 	assert_string_equal(good("-n 0123456789abcde").name, "0123456789abcde");
 	refused("-c system.slice", "--cgroup", "system.slice", "/");
+	refused("--netns x", "--netns", "x", "/run/netns/x");
+	refused("--netns /etc/passwd", "--netns", "/etc/passwd", "no network namespace");
+	refused("--netns /no/such", "--netns", "/no/such", "no such process or file");
+	refused("--netns 4194305", "--netns", "4194305", "/run/netns/x");
 	refused("--btf /no/such/file", "--btf", "/no/such/file", "No such file");
 	refused("--btf /", "--btf", "/", "Is a directory");
 	refused("-i 1s --count 0", "--count", "0", "1 or more");
@@ -376,8 +383,8 @@ static void check_refuses_each_option_that_is_not_its_own(void **state)
 					  "verbose", "help", "version", "json-schema"};
 	static const struct {
 		const char *argument, *value;
-	} values[] = {{"PID[,PID]", "1"}, {"NAME", "x"}, {"PATH", "/x"},    {"PORT[,PORT]", "1"},
-		      {"PORT", "1"},      {"N", "1"},    {"DURATION", "1s"}};
+	} values[] = {{"PID[,PID]", "1"},   {"NAME", "x"}, {"PATH", "/x"}, {"PID|PATH", "/proc/self/ns/net"},
+		      {"PORT[,PORT]", "1"}, {"PORT", "1"}, {"N", "1"},     {"DURATION", "1s"}};
 	char line[80], option[40];
 
 	(void)state;

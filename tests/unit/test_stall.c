@@ -10,6 +10,7 @@ static struct nt_stall_facts textbook(void)
 {
 	return (struct nt_stall_facts){
 		.duration_ns = 43900000,
+		.silent_ns = 43900000,
 		.min_rtt_ns = 35000,
 		.delack_limit_ns = 200 * MS,
 		.in_flight_bytes = 6,
@@ -92,6 +93,19 @@ static void from_one_end_it_takes_30_ms_beyond_the_round_trip(void **state)
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
+static void from_one_end_acks_that_keep_coming_explain_the_wait(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_end = NT_ACK_INVALID;
+	f.duration_ns = 300 * MS;
+	f.silent_ns = 30 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	f.silent_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
 static void from_one_end_a_smaller_limit_in_force_counts(void **state)
 {
 	struct nt_stall_facts f = textbook();
@@ -123,8 +137,12 @@ static void an_ack_put_off_that_the_reader_sent_must_have_come_too_late(void **s
 
 	(void)state;
 	f.late_end = NT_ACK_READ;
+	f.put_off_ns = 30 * MS;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
-	f.duration_ns = 10 * MS;
+	f.put_off_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	/* long, but not for the receiver's sake */
+	f.duration_ns = 300 * MS;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
@@ -190,6 +208,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(no_other_reason_is_ever_called_nagle),
 	cmocka_unit_test(from_one_end_it_takes_30_ms_beyond_the_round_trip),
 	cmocka_unit_test(from_one_end_a_smaller_limit_in_force_counts),
+	cmocka_unit_test(from_one_end_acks_that_keep_coming_explain_the_wait),
 	cmocka_unit_test(loss_recovery_explains_a_delay_from_one_end),
 	cmocka_unit_test(an_ack_put_off_that_the_reader_sent_must_have_come_too_late),
 	cmocka_unit_test(a_hold_shorter_than_the_round_trip_lost_nothing),

@@ -141,6 +141,9 @@ static void more_than_a_segment_waits_for_tso_or_the_small_queue(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSO_DEFER);
 	s.throttled = true;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
+	s.throttled = false;
+	s.resuming = true;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 }
 
 static void a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue(void **state)
