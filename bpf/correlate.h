@@ -26,6 +26,7 @@ struct late_ack {
 	struct nt_end end;
 	struct nt_ack_part part;
 	bool consumed; /* a sender on this host has it */
+	bool lone;     /* no further data came while the ACK was owed: the peer may have held it */
 };
 
 struct {

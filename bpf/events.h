@@ -91,10 +91,12 @@ static __always_inline void attempt_ended(const struct tcp *t, u32 mss, u8 nonag
 		hold_note(h, t, &s, reason);
 }
 
-static __always_inline void count_write(const struct tcp *t)
+static __always_inline void count_write(const struct tcp *t, const bool trusted)
 {
 	struct nt_totals *totals;
 
+	if (!socket_wanted(t, trusted))
+		return;
 	if (nt_config.target != NT_TARGET_ALL) {
 		if (!current_is_target())
 			return;
@@ -114,7 +116,7 @@ static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, c
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	count_write(t);
+	count_write(t, trusted);
 	if (!has_tail(t, trusted))
 		return;
 	h = hold_find(t->sk);
@@ -131,14 +133,19 @@ static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, c
 	hold_note_writer(h, ctx);
 }
 
-/* The verdict where no hook shows the attempt's arguments: tcp_push() passes CORK for MSG_MORE. */
+/*
+ * The verdict where no hook shows attempts and their arguments: tcp_push() passes CORK for
+ * MSG_MORE, and when pacing's time was up its timer made another attempt, tcp_pace_kick().
+ */
 static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_state *s,
-							      const struct tcp *t)
+							      const struct tcp *t, u64 now)
 {
 	u64 key = (u64)t->sk;
 	enum nt_hold_reason reason;
 	struct more *more;
 
+	if (s->pacing && s->wstamp_ns > s->clock_ns && s->wstamp_ns <= now)
+		s->clock_ns = s->wstamp_ns;
 	if (!(s->nonagle & NT_NAGLE_CORK)) {
 		more = bpf_map_lookup_elem(&more_hash, &key);
 		if (more && more->end_seq == s->write_seq && more->una == s->snd_una)
@@ -161,7 +168,7 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 	enum nt_hold_reason reason;
 	struct hold *h;
 
-	count_write(t);
+	count_write(t, trusted);
 	if (!has_tail(t, trusted)) {
 		no_tail_left(t, trusted);
 		return;
@@ -172,7 +179,7 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 		hold_end_from_state(h, t, &s);
 		h = NULL;
 	}
-	reason = verdict_from_state(&s, t);
+	reason = verdict_from_state(&s, t, bpf_ktime_get_ns());
 	if (s.throttled && s.head_len < s.mss && s.head_last)
 		reason = NT_HOLD_AUTOCORK;
 	if (!reason || (!h && !socket_wanted(t, trusted)))
@@ -219,7 +226,7 @@ static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
 
 	if (h && nt_after(ack, TCP(t, snd_una)))
-		hold_note_ack(h, ack, seq, pure);
+		hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
@@ -236,13 +243,13 @@ static __always_inline void segment_meets_tail(const struct tcp *t, u32 ack, u32
 		hold_end_from_state(h, t, &s);
 		h = NULL;
 	}
-	reason = verdict_from_state(&s, t);
+	reason = verdict_from_state(&s, t, now);
 	if (!reason || (!h && !socket_wanted(t, trusted)))
 		return;
 	h = hold_note(h, t, &s, reason);
 	if (!h || !nt_after(ack, s.snd_una) || nt_after(ack, s.snd_nxt))
 		return;
-	hold_note_ack(h, ack, seq, pure);
+	hold_note_ack(h, ack, seq, pure, now);
 	if (ack_will_release(h, &s, ack))
 		hold_end(h, t, NT_RELEASE_ACK, now);
 }
@@ -272,7 +279,7 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 			segment_meets_tail(t, ack, seq, !len, trusted);
 	}
 	if (awaiting && len && seq == TCP(t, rcv_nxt))
-		pending_ack_data_came(t, seq, len, bpf_ktime_get_ns());
+		pending_ack_data_came(t, skb, seq, len, bpf_ktime_get_ns());
 }
 
 /* The probe timer is about to send what is unsent: tcp_write_wakeup(). */
@@ -280,6 +287,8 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 {
 	struct nt_tcp_state s;
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+	u64 now = bpf_ktime_get_ns();
+	enum nt_hold_reason reason;
 
 	if (!h)
 		return;
@@ -291,10 +300,15 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 	/* with the window closed it probes without sending any of it */
 	if (!s.has_head || !nt_after(s.snd_una + s.snd_wnd, s.head_seq))
 		return;
+	if (!nt_config.functions) {
+		reason = verdict_from_state(&s, t, now);
+		if (reason && reason != h->held.reason)
+			hold_switch(h, t, &s, reason);
+	}
 	if (PROBED(t->sk, sk_lock.owned))
 		h->held.timer_seen = release; /* put off until the application lets go */
 	else
-		hold_end(h, t, release, bpf_ktime_get_ns());
+		hold_end(h, t, release, now);
 }
 
 /* The retransmit timer expires, seen before its handler runs: tcp_write_timer_handler(). */

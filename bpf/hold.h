@@ -9,7 +9,7 @@
 #include "stack.h"
 
 struct hold {
-	u64 sk;
+	u64 sk; /* set last when it begins: until then an interrupt finds no hold */
 	struct nt_held held;
 	u32 end_seq; /* write_seq when last looked at */
 	u32 in_flight_bytes;
@@ -19,7 +19,9 @@ struct hold {
 	u32 writes;
 	struct nt_stack_key stack;
 	u64 begin_ns;
-	u32 ack; /* the last ACK that moved the window: what it acknowledged, its sequence number */
+	u64 ack_ns;    /* when the last ACK that moved the window came, or the begin */
+	u64 silent_ns; /* between the ACK before it, or the begin, and it */
+	u32 ack;       /* what it acknowledged, its sequence number */
 	u32 ack_seq;
 	bool ack_pure;
 	bool ack_seen;
@@ -48,7 +50,7 @@ static const struct hold no_hold;
 /* How many sockets have a hold: while there is none, most hooks need not look for one. */
 __u64 active_holds;
 
-static __always_inline struct hold *hold_find(struct sock *sk)
+static __always_inline struct hold *hold_entry(struct sock *sk)
 {
 	u64 key = (u64)sk;
 
@@ -57,11 +59,26 @@ static __always_inline struct hold *hold_find(struct sock *sk)
 	return bpf_map_lookup_elem(&hold_hash, &key);
 }
 
+static __always_inline struct hold *hold_find(struct sock *sk)
+{
+	struct hold *h = hold_entry(sk);
+
+	if (h && h->sk != (u64)sk)
+		h = NULL;
+	/* callers are to ask the pointer itself, which is what the verifier follows */
+	barrier_var(h);
+	return h;
+}
+
+/* An entry for a hold that is about to begin; maybe the one that a program interrupted here was
+ * about to fill. */
 static __always_inline struct hold *hold_new(struct sock *sk)
 {
+	struct hold *h = hold_entry(sk);
 	u64 key = (u64)sk;
-	struct hold *h = NULL;
 
+	if (h)
+		return h;
 	if (nt_config.sk_storage)
 		h = bpf_sk_storage_get(&hold_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	else if (!bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST))
@@ -115,6 +132,7 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 {
 	__builtin_memset(f, 0, sizeof(*f));
 	f->duration_ns = duration_ns(h->begin_ns, end_ns);
+	f->silent_ns = h->silent_ns;
 	f->min_rtt_ns = tcp_min_rtt_us(t) * 1000ULL;
 	f->delack_limit_ns = tcp_delack_limit_ns(t);
 	f->in_flight_bytes = h->in_flight_bytes;
@@ -127,6 +145,7 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	f->nodelay = PROBED_BITS(t->tp, nonagle) & NT_NAGLE_OFF;
 	if (la) {
 		f->late_end = la->part.end;
+		f->put_off_ns = duration_ns(la->part.begin_ns, la->part.end_ns);
 		f->locked = la->end.locked;
 	}
 }
@@ -239,7 +258,7 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, s->clock_ns),
 		   NT_RELEASE_INVALID);
 	h->held.reason = reason;
-	h->begin_ns = s->clock_ns;
+	h->begin_ns = h->ack_ns = s->clock_ns;
 	h->in_flight_bytes = s->snd_nxt - s->snd_una;
 	h->total_retrans = PROBED(t->tp, total_retrans);
 }
@@ -247,7 +266,6 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 				       const struct nt_tcp_state *s, enum nt_hold_reason reason)
 {
-	h->sk = (u64)t->sk;
 	h->held.seq = s->snd_nxt;
 	h->held.mss = s->mss;
 	h->held.reason = reason;
@@ -257,7 +275,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->rcv_nxt = PROBED(t->tp, rcv_nxt);
 	h->segments_before = PROBED(t->tp, data_segs_out);
 	h->stack.id = NT_NO_STACK;
-	h->begin_ns = s->clock_ns;
+	h->begin_ns = h->ack_ns = s->clock_ns;
 }
 
 /* An attempt has left a tail behind for this reason: the hold begins, goes on, or changes. */
@@ -277,6 +295,8 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	h->held.una = s->snd_una;
 	h->held.wnd = s->snd_wnd;
 	h->end_seq = s->write_seq;
+	barrier();
+	h->sk = (u64)t->sk;
 	return h;
 }
 
@@ -292,6 +312,17 @@ static __always_inline void hold_note_writer(struct hold *h, void *ctx)
 		stack_take(ctx, &h->stack, h->writer.tgid);
 }
 
+/* A segment that acknowledges something has come while bytes are held; before it is processed. */
+static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool pure, u64 now)
+{
+	h->ack = ack;
+	h->ack_seq = seq;
+	h->ack_pure = pure;
+	h->ack_seen = true;
+	h->silent_ns = duration_ns(h->ack_ns, now);
+	h->ack_ns = now;
+}
+
 /*
  * An ACK released the bytes and no hook saw it come (tcp_probe stands in tcp_rcv_established only):
  * it was a pure one if no data has come since the hold began.
@@ -303,19 +334,7 @@ static __always_inline void hold_note_unseen_ack(struct hold *h, const struct tc
 
 	if (h->ack_seen && h->ack == s->snd_una)
 		return;
-	h->ack = s->snd_una;
-	h->ack_seq = rcv_nxt;
-	h->ack_pure = rcv_nxt == h->rcv_nxt;
-	h->ack_seen = true;
-}
-
-/* A segment that acknowledges something has come while bytes are held; before it is processed. */
-static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool pure)
-{
-	h->ack = ack;
-	h->ack_seq = seq;
-	h->ack_pure = pure;
-	h->ack_seen = true;
+	hold_note_ack(h, s->snd_una, rcv_nxt, rcv_nxt == h->rcv_nxt, s->clock_ns);
 }
 
 #endif /* NT_HOLD_H */

@@ -137,6 +137,11 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_options_received {
+	u32 rcv_tsecr;
+	u16 tstamp_ok : 1;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 data_segs_out;
@@ -162,6 +167,7 @@ struct tcp_sock {
 	u32 sacked_out;
 	u32 total_retrans;
 	struct minmax rtt_min;
+	struct tcp_options_received rx_opt;
 };
 
 struct tcp_skb_cb {

@@ -171,6 +171,7 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 	la->part.end = end;
 	la->part.why = p->why;
 	la->part.end_ns = now;
+	la->lone = PROBED(t.tp, data_segs_in) == p->data_segs_in;
 	return 0;
 }
 
@@ -281,11 +282,34 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 }
 
 /*
- * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then it comes
- * one round trip after the ACK: not earlier, and later only by what the way there and back varies.
- * Only in interactive mode: else the application's read would have sent the ACK.
+ * Did the peer send this segment before it had our last ACK? Its timestamp echo (RFC 7323) tells:
+ * it is still the one of the segment before. Asked before the kernel takes the segment's own.
  */
-static __always_inline void pending_ack_data_came(const struct tcp *t, u32 seq, u32 len, u64 now)
+static __always_inline bool sent_before_ack(const struct tcp *t, const struct sk_buff *skb,
+					    u64 since_ns, u64 rtt_ns)
+{
+	const u32 header = 20;
+	struct {
+		u8 nop[2], kind, size;
+		__be32 value, echo;
+	} ts; /* as tcp_parse_aligned_timestamp() expects it */
+
+	if (!PROBED_BITS(&t->tp->rx_opt, tstamp_ok))
+		return since_ns + rtt_ns / 8 < rtt_ns;
+	if (bpf_probe_read_kernel(&ts, sizeof(ts), BPF_CORE_READ(skb, data) + header) ||
+	    ts.kind != 8 || ts.size != 10)
+		return true;
+	return bpf_ntohl(ts.echo) == PROBED(t->tp, rx_opt.rcv_tsecr);
+}
+
+/*
+ * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then nothing
+ * had come meanwhile, since Nagle lets one small segment out, and it comes one round trip after the
+ * ACK, give or take what the way and a tick of the clock vary. Only in interactive mode: else the
+ * application's read would have sent the ACK.
+ */
+static __always_inline void pending_ack_data_came(const struct tcp *t, const struct sk_buff *skb,
+						  u32 seq, u32 len, u64 now)
 {
 	struct late_ack *la = late_ack_find(seq, PROBED(t->tp, snd_nxt));
 	u64 rtt_ns, slack_ns, since_ns;
@@ -294,11 +318,11 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, u32 seq, 
 		return;
 	la->consumed = true;
 	rtt_ns = la->end.min_rtt_us * 1000ULL;
-	slack_ns = rtt_ns / 4 > 1000000 ? rtt_ns / 4 : 1000000;
+	slack_ns = rtt_ns / 4 > nt_config.tick_ns ? rtt_ns / 4 : nt_config.tick_ns;
 	since_ns = duration_ns(la->part.end_ns, now);
-	if (!la->end.pingpong || !rtt_ns || len >= PROBED(t->tp, advmss))
+	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= PROBED(t->tp, advmss))
 		return;
-	if (since_ns + rtt_ns / 8 < rtt_ns || since_ns > rtt_ns + slack_ns)
+	if (since_ns > rtt_ns + slack_ns || sent_before_ack(t, skb, since_ns, rtt_ns))
 		return;
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
 		report_peer_holds(la, now);

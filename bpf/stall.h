@@ -19,8 +19,10 @@
 #define NT_HANDSHAKE_SEGMENTS 2
 
 struct nt_stall_facts {
-	__u64 duration_ns;     /* of the hold */
-	__u64 min_rtt_ns;      /* 0: not known */
+	__u64 duration_ns; /* of the hold */
+	__u64 put_off_ns;  /* how long the receiver owed the releasing ACK, where that was seen */
+	__u64 silent_ns;   /* before the releasing ACK: since the one before it, or the begin */
+	__u64 min_rtt_ns;  /* 0: not known */
 	__u64 delack_limit_ns; /* smallest delayed-ACK timeout that the local settings make likely
 				*/
 	__u32 in_flight_bytes; /* when the hold began */
@@ -40,11 +42,9 @@ static inline __u64 nt_excess_ns(const struct nt_stall_facts *f)
 	return f->duration_ns > f->min_rtt_ns ? f->duration_ns - f->min_rtt_ns : 0;
 }
 
-static inline bool nt_later_than_prompt(const struct nt_stall_facts *f)
+static inline __u64 nt_late_limit_ns(const struct nt_stall_facts *f)
 {
-	__u64 limit = f->delack_limit_ns < NT_INFER_NS ? f->delack_limit_ns : NT_INFER_NS;
-
-	return nt_excess_ns(f) >= limit;
+	return f->delack_limit_ns < NT_INFER_NS ? f->delack_limit_ns : NT_INFER_NS;
 }
 
 static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
@@ -53,10 +53,14 @@ static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
 		return NT_EVIDENCE_INVALID;
 	if (f->late_end == NT_ACK_TIMER)
 		return NT_EVIDENCE_SEEN;
-	/* put off, then sent for another reason: only a stall if it came too late all the same */
+	/* put off, then sent for another reason: only a stall if it came too late all the same; by
+	 * the receiver's clock, since the hold also waits for queues on the way */
 	if (f->late_end != NT_ACK_INVALID)
-		return nt_later_than_prompt(f) ? NT_EVIDENCE_SEEN : NT_EVIDENCE_INVALID;
-	if (f->recovering || !nt_later_than_prompt(f))
+		return f->put_off_ns >= nt_late_limit_ns(f) ? NT_EVIDENCE_SEEN
+							    : NT_EVIDENCE_INVALID;
+	/* while ACKs of what went before keep coming, a queue on the way explains the wait */
+	if (f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
+	    f->silent_ns < nt_late_limit_ns(f))
 		return NT_EVIDENCE_INVALID;
 	return NT_EVIDENCE_INFERRED;
 }

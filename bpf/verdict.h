@@ -17,6 +17,7 @@
 
 #define NT_SK_PACING_NEEDED 1   /* SK_PACING_NEEDED, include/net/sock.h */
 #define NT_TSQ_THROTTLED    0x1 /* 1 << TSQ_THROTTLED, include/linux/tcp.h */
+#define NT_TSQ_RESUMING     0x6 /* 1 << TSQ_QUEUED | 1 << TCP_TSQ_DEFERRED: tcp_wfree() has seen it */
 
 /* The push_one argument of tcp_write_xmit(). */
 #define NT_PUSH_ALL        0
@@ -47,6 +48,7 @@ struct nt_tcp_state {
 	bool has_head;
 	bool pacing;      /* sk_pacing_status == SK_PACING_NEEDED */
 	bool throttled;   /* TSQ_THROTTLED is set */
+	bool resuming;    /* it was, and the device has made room on another CPU since */
 	__u8 nonagle;     /* tp->nonagle */
 	__u8 nonagle_arg; /* of the attempt */
 	__u8 push_one;    /* of the attempt */
@@ -112,11 +114,11 @@ static inline enum nt_hold_reason nt_verdict(const struct nt_tcp_state *s)
 	if (nt_beyond_window(s))
 		return NT_HOLD_RWND;
 	if (s->head_len > s->mss)
-		return s->throttled ? NT_HOLD_TSQ : NT_HOLD_TSO_DEFER;
+		return s->throttled || s->resuming ? NT_HOLD_TSQ : NT_HOLD_TSO_DEFER;
 	reason = nt_nagle_verdict(s);
 	if (reason)
 		return reason;
-	return s->throttled ? NT_HOLD_TSQ : NT_HOLD_UNKNOWN;
+	return s->throttled || s->resuming ? NT_HOLD_TSQ : NT_HOLD_UNKNOWN;
 }
 
 #endif /* NT_VERDICT_H */

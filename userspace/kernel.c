@@ -34,6 +34,12 @@ static int print_libbpf(enum libbpf_print_level level, const char *format, va_li
 	return level == LIBBPF_DEBUG ? 0 : vfprintf(stderr, format, args);
 }
 
+static int print_all(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level;
+	return vfprintf(stderr, format, args);
+}
+
 static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
 {
 	(void)level;
@@ -44,7 +50,7 @@ static int print_nothing(enum libbpf_print_level level, const char *format, va_l
 
 void nt_quiet_libbpf(int verbose)
 {
-	libbpf_set_print(verbose ? print_libbpf : print_nothing);
+	libbpf_set_print(verbose > 1 ? print_all : verbose ? print_libbpf : print_nothing);
 }
 
 static int read_line(const char *path, char *line, size_t size)

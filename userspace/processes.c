@@ -175,6 +175,11 @@ void nt_targets_close(struct nt_targets *targets)
 	close_once(&targets->cgroup_fd);
 }
 
+void nt_targets_ended(struct nt_targets *targets, unsigned int i)
+{
+	close_once(&targets->pidfds[i]);
+}
+
 static int add_pid(const struct nt_targets *targets, pid_t pid)
 {
 	__u32 key = pid;
@@ -270,7 +275,7 @@ bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)
 		return false;
 	if (opts->n_pids) {
 		for (unsigned int i = 0; i < opts->n_pids; i++)
-			if (opts->pids[i] == tgid)
+			if (opts->pids[i] == tgid && targets->pidfds[i] >= 0)
 				return true;
 		return has_pid(targets, tgid);
 	}

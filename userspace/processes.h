@@ -37,6 +37,9 @@ enum nt_exit nt_targets_open(struct nt_targets *targets, const struct nt_options
 			     size_t err_size);
 void nt_targets_close(struct nt_targets *targets);
 
+/* The i-th process named has ended: its number may be another's soon. */
+void nt_targets_ended(struct nt_targets *targets, unsigned int i);
+
 /* Tells the attached programs; processes forked before are found. 0 or -errno. */
 int nt_targets_start(struct nt_targets *targets, const struct nt_tracer *tracer);
 

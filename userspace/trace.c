@@ -328,7 +328,9 @@ static void interval_over(struct trace *trace)
 
 static void pid_ended(struct trace *trace, unsigned int i)
 {
+	ring_buffer__consume(trace->records); /* what was its own while it lived */
 	epoll_ctl(trace->epoll, EPOLL_CTL_DEL, trace->targets.pidfds[i], NULL);
+	nt_targets_ended(&trace->targets, i);
 	if (!--trace->pids_left) {
 		if (!trace->opts->quiet)
 			complain("%s ended",

@@ -51,6 +51,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
 
 	config->min_ns = opts->min_ns;
 	config->tick_ns = nt_kernel_tick_ns();
+	config->netns = opts->netns;
 	config->target = target_kind(opts);
 	memcpy(config->name, opts->name, sizeof(config->name));
 	config->family = opts->only_v4 ? AF_INET : opts->only_v6 ? AF_INET6 : 0;
@@ -136,8 +137,18 @@ static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	return 0;
 }
 
+/* What each program costs the verifier: instructions and time; libbpf prints it with -vv. */
+static void ask_for_statistics(struct nt_tracer *tracer)
+{
+	const __u32 statistics = 4; /* BPF_LOG_STATS, include/linux/bpf_verifier.h */
+	struct bpf_program *prog;
+
+	bpf_object__for_each_program(prog, tracer->skel->obj)
+		bpf_program__set_log_level(prog, statistics);
+}
+
 static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
-		     const struct nt_options *opts, const struct attempt *attempt)
+		     const struct nt_options *opts, const struct attempt *attempt, bool statistics)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = opts->btf);
 	int err;
@@ -149,6 +160,8 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	if (!err) {
 		configure(tracer, opts, attempt);
 		size_maps(tracer, opts, attempt);
+		if (statistics)
+			ask_for_statistics(tracer);
 		err = nagletrace_bpf__load(tracer->skel);
 	}
 	if (err) {
@@ -170,7 +183,10 @@ static int load(struct nt_tracer *tracer, struct nt_kernel *kernel, const struct
 	if (!tracer->typed)
 		first = 2;
 	for (size_t i = first; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
-		err = load_once(tracer, kernel, opts, &attempts[i]);
+		err = load_once(tracer, kernel, opts, &attempts[i], opts->verbose > 1);
+		/* once more for the verifier's reason, which its statistics leave out */
+		if (err && opts->verbose > 1)
+			err = load_once(tracer, kernel, opts, &attempts[i], false);
 		if (!err || err == -EPERM || err == -ENOMEM)
 			break;
 	}
