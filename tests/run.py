@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
-`run.py [unit] [live] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K]` runs the live
-tests in guests with each kernel of the matrix, or one. A part that could not run counts as failed: nothing passes
-silently; only a kernel that cannot be had is skipped, with its reason.
+`run.py [unit] [live] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K] [--reuse]` runs
+the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since the build. A
+part that could not run counts as failed: nothing passes silently; only a kernel that cannot be had is skipped, with
+its reason.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +39,8 @@ class Counts:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    #: what tests measured, by kind: the witnesses' scores, the verifier's budget
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
         self.passed += other.passed
@@ -45,6 +49,16 @@ class Counts:
 
 
 def run_unit(pattern: str | None) -> Counts:
+    """The units in C, and the witnesses, which are to be trusted by themselves."""
+    counts = run_units_in_c(pattern)
+    results = RESULTS / "witness.xml"
+    results.unlink(missing_ok=True)
+    code = subprocess.run(pytest_command("tests/witness", results, pattern, []), cwd=ROOT, timeout=300).returncode
+    counts.add(judge("witness", results, code, pattern is not None))
+    return counts
+
+
+def run_units_in_c(pattern: str | None) -> Counts:
     """Each program under build/unit is one group of cmocka tests, built with ASan and UBSan."""
     counts = Counts()
     programs = sorted(p for p in (BUILD / "unit").glob("test_*") if os.access(p, os.X_OK) and p.is_file())
@@ -76,11 +90,13 @@ def read_junit(path: Path, part: str) -> Counts:
             counts.skipped.append(f"{name}: {skip.get('message')}")
         else:
             counts.passed += 1
+        for note in case.iter("property"):
+            counts.notes.setdefault(str(note.get("name")), []).append(str(note.get("value")))
     return counts
 
 
-def pytest_command(results: Path, pattern: str | None, arguments: list[str]) -> list[str]:
-    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/live"]
+def pytest_command(tests: str, results: Path, pattern: str | None, arguments: list[str]) -> list[str]:
+    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
     command += [f"--junitxml={results}", *arguments]
     return command + (["-k", pattern] if pattern else [])
 
@@ -103,8 +119,16 @@ def run_live(pattern: str | None) -> Counts:
     results = RESULTS / "live.xml"
     results.unlink(missing_ok=True)
     (RESULTS / "reruns.txt").unlink(missing_ok=True)
-    code = subprocess.run(pytest_command(results, pattern, []), cwd=ROOT, timeout=1800).returncode
-    return judge("live", results, code, pattern is not None)
+    code = subprocess.run(pytest_command("tests/live", results, pattern, []), cwd=ROOT, timeout=1800).returncode
+    counts = judge("live", results, code, pattern is not None)
+    print_notes(counts)
+    return counts
+
+
+def print_notes(counts: Counts) -> None:
+    for kind, lines in counts.notes.items():
+        for line in lines:
+            print(f"{kind:<8} {line}")
 
 
 def read_reruns() -> list[str]:
@@ -113,21 +137,26 @@ def read_reruns() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def run_in_guest(kernel: str, hooks: str, pattern: str | None) -> Counts:
+def run_in_guest(kernel: str, hooks: str, pattern: str | None, reuse: bool = False) -> Counts:
     """The live tests in a guest with that kernel, by those hooks."""
     part = f"{kernel} {hooks}"
     directory = RESULTS / f"guest-{kernel}-{hooks}"
     directory.mkdir(parents=True, exist_ok=True)
     results = directory / "live.xml"
+    if reuse and results.exists() and results.stat().st_mtime > (BUILD / "nagletrace").stat().st_mtime:
+        print(f"---- kernel {part}: as it ran before, since the build", flush=True)
+        return judge(part, results, 0, False)
     results.unlink(missing_ok=True)
     (directory / "exit-code").unlink(missing_ok=True)
-    command = pytest_command(results, pattern, [f"--hooks={hooks}", "-m", "guest"])
+    command = pytest_command("tests/live", results, pattern, [f"--hooks={hooks}", "-m", "guest"])
     guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", kernel, "--timeout", "900"]
     print(f"---- kernel {part}", flush=True)
     code = subprocess.run([*guest, "--results", str(directory), "--", *command], cwd=ROOT).returncode
     if code == UNAVAILABLE and not (directory / "exit-code").exists():
         return Counts(skipped=[f"{part}: the kernel cannot be had (its reason stands above)"])
-    return judge(part, results, code, pattern is not None)
+    counts = judge(part, results, code, pattern is not None)
+    print_notes(counts)
+    return counts
 
 
 def run_guest(pattern: str | None) -> Counts:
@@ -140,7 +169,7 @@ def run_guest(pattern: str | None) -> Counts:
     return counts
 
 
-def run_kernels(kernels: list[str], pattern: str | None) -> Counts:
+def run_kernels(kernels: list[str], pattern: str | None, reuse: bool) -> Counts:
     """The matrix, and its table for the README in build/results/kernels.md."""
     counts = Counts()
     lines = ["| kernel | " + " | ".join(("function", "kprobe", "tracepoint")) + " |", "|---|---|---|---|"]
@@ -150,7 +179,7 @@ def run_kernels(kernels: list[str], pattern: str | None) -> Counts:
             if hooks not in MATRIX[kernel]:
                 cells.append("not offered")
                 continue
-            one = run_in_guest(kernel, hooks, pattern)
+            one = run_in_guest(kernel, hooks, pattern, reuse)
             counts.add(one)
             cells.append("could not be had" if one.skipped and not one.passed else
                          f"{one.passed} passed" + (f", {len(one.failed)} failed" if one.failed else ""))
@@ -162,24 +191,47 @@ def run_kernels(kernels: list[str], pattern: str | None) -> Counts:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="unit, live, guest (all by default), or kernels")
+    parser.add_argument("parts", nargs="*", metavar="PART",
+                        help="unit, live, guest (all three by default), kernels, or summary")
     parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
+    parser.add_argument("--reuse", action="store_true", help="with kernels: not again what ran since the build")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        if part not in (*PARTS, "kernels"):
-            parser.error(f"{part}: no such part; give {', '.join(PARTS)} or kernels")
+        if part not in (*PARTS, "kernels", "summary"):
+            parser.error(f"{part}: no such part; give {', '.join(PARTS)}, kernels or summary")
     RESULTS.mkdir(parents=True, exist_ok=True)
     kernels = [arguments.kernel] if arguments.kernel else list(MATRIX)
     runners = {"unit": run_unit, "live": run_live, "guest": run_guest,
-               "kernels": lambda pattern: run_kernels(kernels, pattern)}
+               "kernels": lambda pattern: run_kernels(kernels, pattern, arguments.reuse)}
     total = Counts()
+    if arguments.parts == ["summary"]:
+        return tell(add_up())
     for part in arguments.parts or PARTS:
         print(f"==== {part}", flush=True)
         counts = runners[part](arguments.pattern)
         print(f"==== {part}: {counts.passed} passed, {len(counts.failed)} failed, "
               f"{len(counts.skipped)} skipped", flush=True)
         total.add(counts)
+        if not arguments.pattern:
+            (RESULTS / f"{part}.counts.json").write_text(json.dumps(asdict(counts)))
+    return tell(total)
+
+
+def add_up() -> Counts:
+    """What each part counted when it last ran since the build; the matrix has the guests of 6.1 in it."""
+    total = Counts()
+    built = (BUILD / "nagletrace").stat().st_mtime
+    for part in ("unit", "live", "kernels"):
+        path = RESULTS / f"{part}.counts.json"
+        if path.exists() and path.stat().st_mtime > built:
+            total.add(Counts(**json.loads(path.read_text())))
+        else:
+            total.failed.append(f"{part}: did not run")
+    return total
+
+
+def tell(total: Counts) -> int:
     for line in read_reruns():
         print(f"rerun    {line}")
     for line in total.skipped:

@@ -147,14 +147,15 @@ def test_holds_that_the_application_ends_itself_are_no_stalls(scenario: str, how
     assert tracer.closing()["totals"]["holds"][reason] == 5
 
 
-RELEASES = {"--nodelay-while-held": "nodelay", "--close-while-held": "close"}
+RELEASES = {"--nodelay-while-held": "nodelay", "--ending close": "close", "--ending kill": "close",
+            "--ending shutdown": "close", "--ending reset": "reset"}
 
 
 @pytest.mark.parametrize("option", RELEASES)
 def test_what_the_application_releases_is_no_stall(option: str) -> None:
-    """TCP_NODELAY set, or the socket closed, 10 ms into a hold: told apart from the ACK that would have come."""
-    rounds = "1" if option == "--close-while-held" else "6"
-    with Lab("write-write-read", "--rounds", rounds, "--quickack-off", option) as lab:
+    """TCP_NODELAY set, or the socket gone, 10 ms into a hold: told apart from the ACK that would have come."""
+    rounds = "1" if option.startswith("--ending") else "6"
+    with Lab("write-write-read", "--rounds", rounds, "--quickack-off", *option.split()) as lab:
         _, tracer = trace(lab, "-p", str(lab.client), "--all-holds", "--min", "5ms")
     holds = [h for h in tracer.records("hold") if h["hold"]["reason"] == "nagle"]
     assert tracer.stalls() == []

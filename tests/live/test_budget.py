@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What each program costs the verifier: far from its limits on every kernel, and printed by the matrix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from harness import run
+
+pytestmark = pytest.mark.guest
+
+#: The verifier gives up at a million instructions; a tenth leaves room for kernels that look more closely.
+MOST_INSTRUCTIONS = 100_000
+LOG = re.compile(r"prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", re.DOTALL)
+
+
+def test_every_program_is_cheap_to_verify(hooks: str, record_property: Callable[[str, object], None]) -> None:
+    done = run("-vv", "--duration", "10ms", "--hooks", hooks)
+    assert done.returncode == 0, done.stderr
+    logs = LOG.findall(done.stderr)
+    assert len(logs) >= 6, done.stderr
+    for program, log in logs:
+        instructions = int(re.search(r"processed (\d+) insns", log)[1])  # type: ignore[index]
+        time = int(re.search(r"verification time (\d+) usec", log)[1])  # type: ignore[index]
+        record_property("budget", f"{program:<28} {instructions:>6} instructions  {time / 1000:>7.1f} ms")
+        assert instructions <= MOST_INSTRUCTIONS, f"{program}: {instructions} instructions"

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Random rounds on many connections at once, on one core that is busy: still no stall missed, and none invented."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from harness import IN_GUEST
+from witnesses import AT_ONCE, DOUBT, MS, score, wire, witness
+
+SEEDS = 1 if IN_GUEST else 10
+SECONDS = "20" if IN_GUEST else "12"
+ROUNDS = 1_000 if IN_GUEST else 10_000
+LOADED = DOUBT
+
+
+@pytest.fixture
+def one_busy_core() -> Iterator[None]:
+    """Everything that is started from here runs on one CPU, beside a program that never sleeps."""
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})
+    load = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        yield
+    finally:
+        load.kill()
+        load.wait()
+        os.sched_setaffinity(0, cpus)
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_a_mixture_under_load(seed: int, one_busy_core: None, record_property: Callable[[str, object], None]) -> None:
+    run = witness("mix", "--over", "veth", "--seed", str(seed), "--seconds", SECONDS, doubt=LOADED,
+                  limits=wire.Limits(at_once=AT_ONCE))
+    made = run.score
+    record_property("score", f"{made.line()}  rounds {len(run.result['rounds'])}")
+    assert len(run.result["rounds"]) >= ROUNDS
+    if made.wrong():
+        pytest.fail(made.wrong(), pytrace=False)
+    assert made.matched >= ROUNDS // 10, "hardly anything stalled: nothing was shown"
+    assert made.doubtful <= made.wire // 10, f"too much is in doubt: {made.line()}"

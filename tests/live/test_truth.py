@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Every scenario of the lab against the witnesses: no stall missed, none reported that was none.
+
+A row names the scenario, its options, and how many stalls the witnesses must have seen at least for the row to
+show anything; 0 means that there must be none.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness import IN_GUEST, Lab, Tracer, stalled_rounds
+from witnesses import MS, TOLERANCE, Run, wire, witness
+
+pytestmark = pytest.mark.guest
+
+VETH = ("--over", "veth")
+Row = tuple[str, tuple[str, ...], int]
+
+#: lab.md, section A.
+PUBLISHED: list[Row] = [
+    ("echo", VETH, 0),
+    ("echo", (*VETH, "--nodelay"), 0),
+    ("echo-64k", VETH, 0),
+    ("echo-64k", (), 0),
+    ("write-write-read", VETH, 9),
+    ("write-write-read", (*VETH, "-6"), 9),
+    ("write-write-read", (), 9),
+    ("write-write-read", ("-6",), 9),
+    ("write-write-read", (*VETH, "--nodelay"), 0),
+    ("write-write-read", (*VETH, "--coalesce"), 0),
+    ("header-body", (*VETH, "--interval", "20ms"), 9),
+    ("header-body", (*VETH, "--interval", "20ms", "--quickack"), 0),
+    ("header-body", (*VETH, "--interval", "20ms", "--nodelay"), 0),
+    ("header-body", (*VETH, "--interval", "20ms", "--writev"), 0),
+    ("header-body", (*VETH, "--interval", "20ms", "--no-reply"), 0),
+    ("header-body", (*VETH, "--interval", "20ms", "--one-part"), 0),
+    ("header-body", (*VETH, "--interval", "20ms", "--sizes", "1448,1448,1448"), 0),
+    ("header-body", (*VETH, "--interval", "20ms", "--quickack-route"), 0),
+    ("header-body", ("-6", "--interval", "20ms", "--quickack-route"), 0),
+    ("length-data", (*VETH, "--size", "100"), 16),
+    ("length-data", (*VETH, "--size", "1400"), 16),
+    ("length-data", (*VETH, "--size", "1448"), 0),
+    ("length-data", (*VETH, "--size", "2900"), 0),
+    ("length-data", ("--size", "2900"), 16),
+    ("length-data", (*VETH, "--nodelay"), 0),
+    ("length-data", (*VETH, "--writev"), 0),
+    ("length-data", (*VETH, "--agreed-length"), 0),
+    ("length-data", (*VETH, "--size", "1000", "--parts", "5"), 16),
+    ("reply-tail", VETH, 0),
+    ("reply-tail", (*VETH, "--reply-sizes", "200,300"), 8),
+    ("cork-forgotten", VETH, 4),
+    ("cork-forgotten", (*VETH, "--msg-more"), 4),
+]
+CHUNKS: list[Row] = [
+    ("chunks", (*VETH, "--rounds", "4", "--parts", str(parts), *how), least)
+    for parts in (1, 10, 100, 1000)
+    for how, least in (((), 0 if parts == 1 else 6), (("--cork",), 6), (("--nodelay",), 0),
+                       (("--nodelay", "--msg-more"), 0))
+]
+
+#: Section B: nothing of it is a stall.
+INNOCENT: list[Row] = [
+    ("bulk", VETH, 0),
+    ("bulk", (), 0),
+    ("slow-reader", VETH, 0),
+    ("slow-reader", (), 0),
+    ("small-window", VETH, 0),
+    ("small-window", (), 0),
+    ("long-rtt", VETH, 0),
+    ("long-rtt", (*VETH, "--cc", "cubic"), 0),
+    ("loss", VETH, 0),
+    ("loss", (*VETH, "--cc", "cubic"), 0),
+    ("paced", VETH, 0),
+    ("paced", (*VETH, "--cc", "cubic"), 0),
+    ("rate-limited", VETH, 0),
+    ("rate-limited", (*VETH, "--cc", "cubic"), 0),
+    ("rate-limited", (*VETH, "--cc", "cubic", "--size", "3000", "--rounds", "200"), 0),
+    ("autocork", VETH, 0),
+    ("autocork", (*VETH, "--cc", "cubic"), 0),
+    ("idle", VETH, 0),
+    ("one-way", VETH, 0),
+    ("keepalive", VETH, 0),
+    ("zero-window-probe", VETH, 0),
+]
+
+#: Section C: the stall is the same whatever the way of life.
+WAYS: list[Row] = [
+    ("late-connect", VETH, 9),
+    ("threads", VETH, 9),
+    ("fork-worker", VETH, 9),
+    ("pass-fd", VETH, 9),
+    ("nonblocking", VETH, 9),
+    ("nonblocking", (*VETH, "--nodelay"), 0),
+    ("writev", VETH, 0),
+    ("sendmsg", VETH, 0),
+    ("msg-more", VETH, 0),
+    ("sendfile", VETH, 9),
+    ("splice", VETH, 9),
+    ("zerocopy", VETH, 9),
+    ("io-uring", VETH, 9),
+    ("io-uring", (*VETH, "--coalesce"), 0),
+    ("ktls", VETH, 9),
+    ("fast-open", VETH, 0),
+    ("mptcp", VETH, 9),
+    ("v4-mapped", VETH, 9),
+    ("uncork", VETH, 0),
+    ("nodelay-while-held", (*VETH, "--quickack-off"), 0),
+    ("close-while-held", VETH, 8),
+    ("shutdown-while-held", VETH, 8),
+    ("reset-while-held", VETH, 8),
+    ("killed-while-held", VETH, 8),
+    ("changing", VETH, 9),
+    ("churn", (*VETH, "--rounds", "100"), 0),
+]
+
+
+def identity(row: Row) -> str:
+    return " ".join((row[0], *row[1]))
+
+
+def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
+    """Precision and recall of 1.0, durations as the wire has them, and something to be found where it should be."""
+    score = run.score
+    note("score", score.line())
+    print(score.line())
+    if score.wrong():
+        pytest.fail(score.wrong(), pytrace=False)
+    if least:
+        # a guest may be away for so long that a prompt round looks like a stall, or a stall doubtful
+        assert score.wire + score.doubtful >= least, f"nothing to find: {score.line()}"
+    else:
+        assert score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
+    if score.errors_us:
+        assert score.median_error_us <= (5_000 if IN_GUEST else 200), score.line()
+    assert run.closing["totals"]["holds"]["unknown"] * 1000 <= sum(run.closing["totals"]["holds"].values())
+
+
+@pytest.mark.parametrize("row", PUBLISHED + CHUNKS, ids=identity)
+def test_published_experiments(row: Row, record_property: Callable[[str, object], None]) -> None:
+    check(witness(row[0], *row[1]), row[2], record_property)
+
+
+@pytest.mark.parametrize("row", INNOCENT, ids=identity)
+def test_what_is_no_stall_is_not_called_one(row: Row, record_property: Callable[[str, object], None]) -> None:
+    check(witness(row[0], *row[1]), row[2], record_property)
+
+
+@pytest.mark.parametrize("row", WAYS, ids=identity)
+def test_ways_of_life_do_not_confuse_it(row: Row, record_property: Callable[[str, object], None]) -> None:
+    check(witness(row[0], *row[1]), row[2], record_property)
+
+
+#: The sender's end, the receiver's, and both in one connection; what of A and B stalls, and what could be taken for it.
+ONE_SIDED: list[Row] = [
+    *(row for row in PUBLISHED if VETH[1] in row[1]),
+    *(row for row in INNOCENT if VETH[1] in row[1]),
+    *((scenario, (*VETH, "--rtt", rtt, *jitter, *more), least)
+      for rtt, jitter in (("1ms", ()), ("20ms", ()), ("80ms", ()), ("20ms", ("--jitter", "5ms")),
+                          ("80ms", ("--jitter", "8ms")))
+      for scenario, more, least in (("write-write-read", ("--rounds", "6"), 4),
+                                    ("length-data", ("--rounds", "4"), 4),
+                                    ("header-body", ("--interval", "20ms", "--rounds", "6", "--quickack"), 0),
+                                    ("header-body", ("--interval", "20ms", "--rounds", "6", "--nodelay"), 0))),
+    ("write-write-read", (*VETH, "--peer-delack", "100ms"), 9),
+    ("write-write-read", (*VETH, "-6", "--peer-delack", "200ms"), 9),
+    ("length-data", (*VETH, "--peer-delack", "200ms", "--rounds", "5"), 5),
+    ("write-write-read", (*VETH, "--peer-delack", "200ms", "--nodelay"), 0),
+]
+
+
+@pytest.mark.parametrize("only", ["client", "server"])
+@pytest.mark.parametrize("row", ONE_SIDED, ids=identity)
+def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
+                                                 record_property: Callable[[str, object], None]) -> None:
+    """The other end is in a namespace that is not traced, as if it were on another host."""
+    if only == "server" and "--peer-delack" in row[1]:
+        pytest.skip("that end is no socket of this kernel")
+    # what a sender sends later than this after the ACK, its receiver alone cannot tell from chance
+    run = witness(row[0], *row[1], only=only, tolerance=TOLERANCE + 100 * MS, limits=wire.Limits(at_once=2 * MS))
+    shown = 0 if only == "server" and row[0] == "cork-forgotten" else row[2]  # a cork shows at its own end only
+    check(run, shown, record_property)
+    assert all(r["evidence"] == "inferred" for r in run.records if r["cause"] == "nagle_delayed_ack")
+
+
+@pytest.mark.parametrize("scenario", ["write-write-read", "length-data", "one-way", "mix"])
+def test_acks_sent_by_the_timer_are_as_many_as_the_kernel_counts(scenario: str) -> None:
+    """The server's namespace traced whole: timer-ended pending ACKs equal the change of its TcpExtDelayedACKs."""
+    more = ("--seconds", "5", "--connections", "10") if scenario == "mix" else ()
+    with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab:
+        with Tracer("--netns", str(lab.server)) as tracer:
+            result = lab.play()
+            tracer.stop()
+    counted = result["server"]["counters"]["TcpExtDelayedACKs"]
+    assert counted or scenario == "one-way"
+    assert tracer.closing()["totals"]["delayed_acks"]["timer"] == counted
+
+
+def test_connections_of_the_same_addresses_in_other_namespaces_are_told_apart() -> None:
+    """Two pairs of namespaces, four ends of the same two addresses and ports: one pair stalls, the other has the fix."""
+    arguments = (*VETH, "--port", "8000", "--client-port", "40000", "--rounds", "8")
+    with Lab("write-write-read", *arguments) as stalling, Lab("write-write-read", *arguments, "--nodelay") as fixed:
+        with Tracer() as tracer:
+            fixed.go()
+            stalling.go()
+            felt = len(stalled_rounds(stalling.result()))
+            assert stalled_rounds(fixed.result()) == []
+            tracer.stop()
+    by_space = Counter(r["netns"] for r in tracer.stalls())
+    assert felt and by_space[stalling.ready["client"]["netns"]] == felt
+    assert by_space[fixed.ready["client"]["netns"]] == by_space[fixed.ready["server"]["netns"]] == 0
+
+
+def test_a_number_that_another_process_gets_is_not_the_process_that_was_asked_for() -> None:
+    """The process of -p ends while another asked for lives on; a stranger then gets its number and stalls."""
+    gone = subprocess.Popen(["sleep", "600"])
+    with Lab("echo") as other, Tracer("-p", f"{gone.pid},{other.client}") as tracer:
+        gone.kill()
+        gone.wait()
+        last = Path("/proc/sys/kernel/ns_last_pid")
+        for attempt in range(200):
+            # the lab's own process comes first, and others may come between
+            last.write_text(str(gone.pid - 2 - attempt % 8))
+            with Lab("write-write-read", "--rounds", "4") as stranger:
+                if stranger.client != gone.pid:
+                    continue
+                assert stalled_rounds(stranger.play())
+                break
+        else:
+            pytest.fail(f"no process got number {gone.pid} again")
+        tracer.stop()
+    assert tracer.stalls() == []
+
+
+def test_thousands_of_connections_that_come_and_go_leave_nothing_behind(
+        record_property: Callable[[str, object], None]) -> None:
+    """50,000 connections (fewer in a guest), each closed by a reset, beside one that stalls all the time."""
+    each = "400" if IN_GUEST else "12500"
+    with Lab("churn", "--own-netns", "--rounds", each, "--connections", "4", "--timeout", "120s") as churn:
+        churn.go()
+        run = witness("write-write-read", *VETH, "--rounds", "60" if IN_GUEST else "100")
+        assert churn.process.poll() is not None or IN_GUEST, "the connections did not all come and go meanwhile"
+        churn.result()
+    check(run, 50, record_property)
+    assert not any(run.closing["lost"].values())

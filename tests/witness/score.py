@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What really happened, from the wire and the application's log together, and how the tracer's records compare.
+
+The wire (wire.py) shows a small segment leave right after a late ACK; the application's log says when its bytes were
+written and which options were set. A stall is real when both agree: written before the ACK came, held until it did.
+Nothing here shares code or an assumption about the kernel's state with the tracer.
+"""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import wire
+
+Record = dict[str, Any]
+MS = 1_000_000
+#: The tracer's --min: what is held for less is not asked for.
+MINIMUM = 1 * MS
+#: A cork that nobody opens is opened by the probe timer, after one RTO: 200 ms and more.
+CEILING = 190 * MS
+
+
+@dataclass(frozen=True)
+class Write:
+    offset: int
+    length: int
+    start: int  # ns since the epoch, as all times here
+    end: int
+    more: bool
+
+
+@dataclass
+class Log:
+    """What the application did on one end of one connection."""
+
+    writes: list[Write] = field(default_factory=list)
+    #: (time of the call's start, of its end, option, value)
+    options: list[tuple[int, int, str, int]] = field(default_factory=list)
+
+    def write_of(self, offset: int) -> Write | None:
+        """The write that queued the byte at this stream offset."""
+        i = bisect.bisect_right(self.writes, offset, key=lambda w: w.offset) - 1
+        if i < 0 or offset >= self.writes[i].offset + self.writes[i].length:
+            return None
+        return self.writes[i]
+
+    def option_at(self, name: str, time: int) -> int:
+        """Its value at this time, as far as calls that had returned set it."""
+        value = 0
+        for _, end, option, to in self.options:
+            if option == name and end <= time:
+                value = to
+        return value
+
+    def changed_within(self, name: str, since: int, until: int) -> bool:
+        return any(option == name and end >= since and start <= until for start, end, option, _ in self.options)
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A stall that the witnesses saw."""
+
+    cause: str
+    sender: str
+    receiver: str
+    ended: int
+    duration: int
+    #: too close to a limit to demand it or to forbid it, and why
+    doubt: str = ""
+
+
+@dataclass
+class Score:
+    scenario: str
+    application: int = 0
+    wire: int = 0
+    kernel: int | None = None
+    reported: int = 0
+    matched: int = 0
+    doubtful: int = 0
+    missed: list[Stall] = field(default_factory=list)
+    false: list[Record] = field(default_factory=list)
+    errors_us: list[float] = field(default_factory=list)
+
+    @property
+    def median_error_us(self) -> float:
+        return statistics.median(self.errors_us) if self.errors_us else 0.0
+
+    def wrong(self) -> str:
+        """What was missed or invented, shortly; "" when nothing was."""
+        told = [f"missed: {s.sender} -> {s.receiver} {s.cause} {s.duration / MS:.1f} ms, ended {s.ended}" for s in self.missed]
+        told += [f"false: {' -> '.join(ends_of(r))} {r['cause']} {r['duration_us'] / 1000:.1f} ms, ended {when(r)}: {r}"
+                 for r in self.false]
+        return "\n".join([self.line(), *told[:6]]) if told else ""
+
+    def line(self) -> str:
+        kernel = "-" if self.kernel is None else str(self.kernel)
+        worst = max(self.errors_us, default=0.0)
+        return (f"{self.scenario:<44} application {self.application:>4}  wire {self.wire:>4}  kernel {kernel:>4}  "
+                f"reported {self.reported:>4}  matched {self.matched:>4}  missed {len(self.missed)}  "
+                f"false {len(self.false)}  doubtful {self.doubtful}  "
+                f"error {self.median_error_us:.0f} us, at most {worst:.0f}")
+
+
+def read_logs(lines: list[Record], clock: int) -> dict[tuple[str, str], Log]:
+    """Of nagle-lab --events: the log of each (sender, receiver). clock: ns from CLOCK_MONOTONIC to the epoch."""
+    result = next(line for line in lines if line["type"] == "result")
+    logs: dict[tuple[str, str], Log] = defaultdict(Log)
+    for event in lines:
+        if event["type"] != "event":
+            continue
+        ends = addresses(event, result)
+        log = logs[ends if event["end"] == "client" else (ends[1], ends[0])]
+        start, end = event["start_ns"] + clock, event["end_ns"] + clock
+        if event["op"] == "write" and event["result"] > 0:
+            log.writes.append(Write(event["offset"], event["result"], start, end, event.get("flags") == "MSG_MORE"))
+        elif event["op"] == "setsockopt" and isinstance(event["value"], int):
+            log.options.append((start, end, event["option"], event["value"]))
+    for log in logs.values():
+        log.writes.sort(key=lambda w: w.offset)
+        log.options.sort()
+    return logs
+
+
+def addresses(event: Record, result: Record) -> tuple[str, str]:
+    """(client, server); where each round has a connection of its own, by the client's port."""
+    if "port" not in event:
+        connection = result["connections"][event["connection"]]
+        return connection["client"], connection["server"]
+    return f"port {event['port']}", "server"
+
+
+def log_of(logs: dict[tuple[str, str], Log], sender: str, receiver: str, client: str) -> Log:
+    if (sender, receiver) in logs:
+        return logs[sender, receiver]
+    port = "port " + client.rsplit(":", 1)[1]
+    return logs.get((port, "server") if sender == client else ("server", port), Log())
+
+
+def usable(log: Log, segments: list[wire.Segment], sender: str) -> Log:
+    """The log, or none where the stream has other bytes than the application wrote, as kernel TLS has."""
+    written = sum(w.length for w in log.writes)
+    seen = max((s.seq - 1 + s.length for s in segments if s.source == sender and s.length), default=0)
+    return log if seen <= written else Log()
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """How near to a limit a measurement may be for a machine's clocks to decide it either way, in ns."""
+
+    race: int = MS // 5
+    minimum: int = MS // 2
+    late: int = 2 * MS
+    at_once: int = 20 * MS
+
+
+def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, doubt: Doubt) -> list[Stall]:
+    stalls = []
+    for s in found:
+        write = log.write_of(s.offset)
+        if write is None:  # nobody logged it
+            stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.waited))
+            continue
+        if write.start > s.ack_came or s.left - write.start < MINIMUM - doubt.minimum:
+            continue
+        # what TCP_NODELAY, a cork or MSG_MORE governs is not Nagle's; as it is when the ACK comes, since what pacing
+        # held before may be Nagle's now
+        last = log.write_of(s.offset + s.length - 1) or write
+        if log.option_at("TCP_NODELAY", s.ack_came) or log.option_at("TCP_CORK", s.ack_came) or last.more:
+            continue
+        why = ""
+        if write.end > s.ack_came - doubt.race:
+            why = "written as the ACK came"
+        elif s.left > s.ack_came + limits.at_once:
+            why = "left late after the ACK, as pacing may have it"
+        elif s.left - write.end < MINIMUM + doubt.minimum:
+            why = "held for hardly longer than --min"
+        elif s.put_off < limits.late + doubt.late:
+            why = "put off for hardly long enough"
+        elif any(log.changed_within(o, s.ack_came, s.left) for o in ("TCP_NODELAY", "TCP_CORK")):
+            why = "an option set as the ACK came"
+        stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.left - write.start, why))
+    return stalls
+
+
+def ceiling_stalls(segments: list[wire.Segment], sender: str, receiver: str, mss: int, log: Log) -> list[Stall]:
+    """Corked bytes that left, though they filled no segment and nobody had opened the cork, one RTO later."""
+    stalls = []
+    last = 0
+    for s in segments:
+        if (s.source, s.destination) != (sender, receiver) or not s.length or s.seq - 1 < last:
+            continue
+        last = s.seq - 1 + s.length
+        write = log.write_of(s.seq - 1)
+        if write is None or s.length >= mss or s.time - write.start < CEILING:
+            continue
+        since = s.time - CEILING
+        corked = log.option_at("TCP_CORK", since) and not log.changed_within("TCP_CORK", since, s.time)
+        later = log.write_of(write.offset + write.length)
+        forgotten = write.more and (later is None or later.start > s.time)
+        if corked or forgotten:
+            stalls.append(Stall("cork_ceiling", sender, receiver, s.time, s.time - write.start))
+    return stalls
+
+
+def truth(client_side: list[wire.Segment], server_side: list[wire.Segment], lines: list[Record], clock: int, mss: int,
+          limits: wire.Limits | None = None, doubt: Doubt | None = None) -> list[Stall]:
+    """Every stall of a run, both directions of all its connections. limits: wire.Limits of this run."""
+    limits, doubt = limits or wire.Limits(), doubt or Doubt()
+    logs = read_logs(lines, clock)
+    by_connection = split(client_side), split(server_side)
+    stalls: list[Stall] = []
+    for client, server in wire.connections(client_side):
+        key = frozenset((client, server))
+        at_client, at_server = by_connection[0][key], by_connection[1][key]
+        for sender, receiver, here, there in ((client, server, at_client, at_server),
+                                              (server, client, at_server, at_client)):
+            log = usable(log_of(logs, sender, receiver, client), here, sender)
+            wide = wire.Limits(limits.late - doubt.late, limits.at_once + doubt.at_once)
+            found = wire.stalls(here, there, sender, receiver, mss, wide)
+            stalls += nagle_stalls(found, log, limits, doubt)
+            stalls += ceiling_stalls(here, sender, receiver, mss, log)
+    return sorted(stalls, key=lambda s: s.ended)
+
+
+def split(segments: list[wire.Segment]) -> dict[frozenset[str], list[wire.Segment]]:
+    by_connection: dict[frozenset[str], list[wire.Segment]] = defaultdict(list)
+    for s in segments:
+        by_connection[frozenset((s.source, s.destination))].append(s)
+    return by_connection
+
+
+def when(record: Record) -> int:
+    """The record's time in ns since the epoch; Python's datetime keeps microseconds."""
+    at = datetime.strptime(record["time"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+    return int(at.timestamp()) * 1_000_000_000 + at.microsecond * 1000
+
+
+def ends_of(record: Record) -> tuple[str, str]:
+    """(sender, receiver) of a record, whichever side it reports."""
+    here, there = record["local"], record["remote"]
+    return (here, there) if record["side"] == "sender" else (there, here)
+
+
+def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: int = 5 * MS) -> Score:
+    """Matches stall by stall: the same cause and direction, ended within tolerance (ns) of each other.
+
+    A record from the receiver's end measures the pending ACK, not the hold, so its duration is not compared.
+    """
+    score = Score(name, wire=sum(not s.doubt for s in stalls), reported=len(records))
+    left: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in sorted(records, key=when):
+        left[record["cause"], *ends_of(record)].append(record)
+    # the doubtful come last, so that none takes a record that a certain one needs
+    for stall in sorted(stalls, key=lambda s: (bool(s.doubt), s.ended)):
+        candidates = left[stall.cause, stall.sender, stall.receiver]
+        match = min(candidates, key=lambda r: abs(when(r) - stall.ended), default=None)
+        if match is None or abs(when(match) - stall.ended) > tolerance:
+            match = None
+        if match:
+            candidates.remove(match)
+        if stall.doubt:
+            score.doubtful += 1
+        elif match is None:
+            score.missed.append(stall)
+        else:
+            score.matched += 1
+        if match and match["side"] == "sender":
+            score.errors_us.append(abs(match["duration_us"] - stall.duration / 1000))
+    score.false = [record for records_left in left.values() for record in records_left]
+    return score

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The scorer on runs made by hand: what the application's log adds to the wire, and the matching."""
+
+from __future__ import annotations
+
+import score
+import wire
+from score import Doubt, Log, Stall, Write
+
+MS = 1_000_000
+A, B = "192.0.2.1:40000", "192.0.2.2:8000"
+LIMITS = wire.Limits()
+
+
+def on_the_wire(put_off: int = 41 * MS, left: int = 100 * MS) -> wire.WireStall:
+    return wire.WireStall(A, B, offset=6, length=7, left=left, ack_came=left - MS // 20, put_off=put_off, waited=41 * MS)
+
+
+def log(written_at: int = 60 * MS, more: bool = False, **options: int) -> Log:
+    made = Log([Write(0, 6, 59 * MS, 59 * MS + 9000, False), Write(6, 7, written_at, written_at + 9000, more)])
+    made.options = [(10 * MS, 10 * MS + 1000, name, value) for name, value in options.items()]
+    return made
+
+
+def judged(found: wire.WireStall, of: Log) -> list[Stall]:
+    return score.nagle_stalls([found], of, LIMITS, Doubt())
+
+
+def test_written_before_the_ack_is_a_stall_from_the_write_on() -> None:
+    (stall,) = judged(on_the_wire(), log())
+    assert (stall.duration, stall.doubt) == (40 * MS, "")
+
+
+def test_written_after_the_ack_is_chance() -> None:
+    assert judged(on_the_wire(), log(written_at=100 * MS - 1000)) == []
+    paced = wire.WireStall(A, B, offset=6, length=7, left=100 * MS, ack_came=85 * MS, put_off=41 * MS, waited=56 * MS)
+    assert judged(paced, log(written_at=90 * MS)) == []
+    assert "pacing" in judged(paced, log())[0].doubt
+
+
+def test_what_nodelay_cork_or_msg_more_governs_is_not_nagles() -> None:
+    assert judged(on_the_wire(), log(TCP_NODELAY=1)) == []
+    assert judged(on_the_wire(), log(TCP_CORK=1)) == []
+    assert judged(on_the_wire(), log(more=True)) == []
+    assert judged(on_the_wire(), log(TCP_NODELAY=0, TCP_CORK=0)) != []
+
+
+def test_what_is_too_close_to_call_is_in_doubt() -> None:
+    assert judged(on_the_wire(), log(written_at=100 * MS - 60_000))[0:1] == []  # not held long enough for anything
+    assert "--min" in judged(on_the_wire(), log(written_at=99 * MS))[0].doubt
+    assert "put off" in judged(on_the_wire(put_off=31 * MS), log())[0].doubt
+
+
+def segment(at: int, seq: int, length: int) -> wire.Segment:
+    return wire.Segment(at, A, B, seq, 1, length, wire.ACK, 65535, False, length + 52)
+
+
+def corked(opened_at: int | None = None) -> Log:
+    made = Log([Write(0, 100, 20 * MS, 20 * MS + 1000, False)])
+    made.options = [(10 * MS, 10 * MS, "TCP_CORK", 1)]
+    if opened_at:
+        made.options.append((opened_at, opened_at, "TCP_CORK", 0))
+    return made
+
+
+def test_a_cork_that_nobody_opened_is_a_ceiling() -> None:
+    left = [segment(230 * MS, 1, 100)]
+    (stall,) = score.ceiling_stalls(left, A, B, 1448, corked())
+    assert (stall.cause, stall.duration) == ("cork_ceiling", 210 * MS)
+    assert score.ceiling_stalls(left, A, B, 1448, corked(opened_at=229 * MS)) == []
+    assert score.ceiling_stalls([segment(150 * MS, 1, 100)], A, B, 1448, corked()) == []
+    assert score.ceiling_stalls(left, A, B, 100, corked()) == []  # it filled a segment
+
+
+def record(at_us: int, side: str = "sender", duration: int = 40000) -> score.Record:
+    local, remote = (A, B) if side == "sender" else (B, A)
+    return {"type": "stall", "cause": "nagle_delayed_ack", "time": f"1970-01-01T00:00:00.{at_us:06d}Z", "side": side,
+            "duration_us": duration, "local": local, "remote": remote}
+
+
+def stall(ended: int, doubt: str = "") -> Stall:
+    return Stall("nagle_delayed_ack", A, B, ended, 40 * MS, doubt)
+
+
+def test_stalls_and_records_match_one_to_one() -> None:
+    made = score.compare("x", [stall(100 * MS), stall(200 * MS)], [record(100_100), record(200_300, side="receiver")])
+    assert (made.matched, made.missed, made.false) == (2, [], [])
+    assert made.errors_us == [0.0]
+    assert made.wrong() == ""
+
+
+def test_what_has_no_match_is_missed_or_false() -> None:
+    made = score.compare("x", [stall(100 * MS), stall(200 * MS)], [record(100_100), record(150_000)])
+    assert (made.matched, len(made.missed), len(made.false)) == (1, 1, 1)
+    assert "missed" in made.wrong() and "false" in made.wrong()
+
+
+def test_the_doubtful_are_neither_demanded_nor_forbidden() -> None:
+    assert score.compare("x", [stall(100 * MS, "why")], []).wrong() == ""
+    made = score.compare("x", [stall(100 * MS, "why"), stall(101 * MS)], [record(101_000)])
+    assert (made.matched, made.doubtful, made.wrong()) == (1, 1, "")
+
+
+def test_a_log_that_does_not_explain_the_stream_is_not_used() -> None:
+    written = log()
+    assert score.usable(written, [segment(1, 1, 13)], A) is written
+    assert score.usable(written, [segment(1, 1, 42)], A).writes == []
