@@ -100,7 +100,7 @@ static void every_option_sets_what_it_says(void **state)
 	assert_string_equal(o.btf, "/dev/null");
 	o = good("--cgroup=/system.slice");
 	assert_string_equal(o.cgroup, "/system.slice");
-	assert_int_not_equal(good("--netns 1").netns, 0);
+	assert_int_not_equal(good("--netns /proc/self/ns/net").netns, 0);
 	assert_int_equal(good("--netns /proc/self/ns/net").netns,
 			 good("--netns /proc/thread-self/ns/net").netns);
 }
