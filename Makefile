@@ -32,6 +32,7 @@ endif
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev
 TEST_PACKAGES  := libcmocka-dev liburing-dev tcpdump python3-dpkt python3 python3-venv python3-pytest python3-jsonschema iproute2 procps \
+                  nginx-light memcached python3-pymemcache socat libhttp-daemon-perl \
                   util-linux file qemu-system-x86 busybox-static kmod
 
 SOURCES := $(wildcard userspace/*.c)

@@ -250,15 +250,20 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
 	hold_delete(t->sk);
 }
 
-/* The bytes are held for another reason than before: what was held so far is counted under the old
- * one. */
+/*
+ * The bytes are held for another reason than before: what was held so far is counted under the old
+ * one. Pacing was over when its timer let it be, whenever we came to see that.
+ */
 static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 					const struct nt_tcp_state *s, enum nt_hold_reason reason)
 {
-	count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, s->clock_ns),
-		   NT_RELEASE_INVALID);
+	u64 since = s->clock_ns;
+
+	if (h->held.reason == NT_HOLD_PACING && s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
+		since = s->wstamp_ns;
+	count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, since), NT_RELEASE_INVALID);
 	h->held.reason = reason;
-	h->begin_ns = h->ack_ns = s->clock_ns;
+	h->begin_ns = h->ack_ns = since;
 	h->in_flight_bytes = s->snd_nxt - s->snd_una;
 	h->total_retrans = PROBED(t->tp, total_retrans);
 }

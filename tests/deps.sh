@@ -20,6 +20,13 @@ sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 install="$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends"
 echo "nagletrace: installing$missing"
+# Debian starts what it installs; servers are wanted here as programs only
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	trap '$sudo rm -f $policy' EXIT
+	printf '#!/bin/sh\nexit 101\n' | $sudo tee $policy >/dev/null
+	$sudo chmod 755 $policy
+fi
 # the lists may be old or absent
 # shellcheck disable=SC2086
 $install $missing >/dev/null 2>&1 || { $sudo apt-get update -q >/dev/null && $install $missing; }

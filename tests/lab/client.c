@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The client: connects, and plays the rounds whose latency is the experiment. */
+#include <unistd.h>
+
 #include "lab.h"
 
 static int client_network(struct lab_end *end, int peer_pid)
@@ -8,7 +10,10 @@ static int client_network(struct lab_end *end, int peer_pid)
 
 	if (!end->plan->opt.over_veth)
 		return 0;
-	err = net_veth_create(peer_pid);
+	if (shape_has_middle(&end->plan->opt))
+		err = net_veth_to_middle(LAB_CLIENT, getppid());
+	else
+		err = net_veth_create(peer_pid);
 	return err ? err : net_veth_up(end->plan, LAB_CLIENT);
 }
 

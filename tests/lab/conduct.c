@@ -155,6 +155,9 @@ static int start_both(struct lab_run *run, const sigset_t *mask)
 		if (!err)
 			err = net_loopback_up(&run->plan);
 	}
+	/* The parent's own namespace is the middle. */
+	if (!err && shape_has_middle(&run->plan.opt))
+		err = net_own_namespace();
 	for (size_t i = 0; i < LAB_SIDES && !err; i++)
 		err = child_start(run, (enum lab_side)i, mask);
 	for (size_t i = 0; i < LAB_SIDES && !err; i++)
@@ -162,6 +165,8 @@ static int start_both(struct lab_run *run, const sigset_t *mask)
 	/* The client makes the veth pair, so its end comes first. */
 	for (size_t i = 0; i < LAB_SIDES && !err; i++)
 		err = order(run, (enum lab_side)i, ORDER_NETWORK);
+	if (!err && shape_has_middle(&run->plan.opt))
+		err = net_middle(&run->plan.opt);
 	return err;
 }
 

@@ -365,6 +365,8 @@ ssize_t writers_call(struct lab_conn *c, const struct lab_send *s);
 int net_own_namespace(void);
 int net_loopback_up(const struct lab_plan *plan);
 int net_veth_create(int peer_pid);
+int net_veth_to_middle(enum lab_side side, int middle_pid);
+int net_middle(const struct lab_options *opt);
 int net_veth_running(enum lab_side side);
 int net_veth_up(const struct lab_plan *plan, enum lab_side side);
 int net_namespace_inode(uint64_t *inode);
@@ -377,8 +379,10 @@ const char *net_veth_address(enum lab_side side, uint64_t family);
 const char *net_veth_mac(enum lab_side side);
 uint16_t net_port(int fd, bool peer);
 
-/* shape.c: delay, loss and rate of what one end sends. */
+/* shape.c */
 int shape_link(const struct lab_options *opt, const char *link);
+bool shape_has_middle(const struct lab_options *opt);
+int shape_middle(const struct lab_options *opt, const char *const *port);
 
 /* measure.c */
 uint64_t now_ns(void);

@@ -2,6 +2,7 @@
 /* The server when its TCP is in user space: it acknowledges late, as other systems do. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lab.h"
 #include "late_peer.h"
@@ -28,10 +29,14 @@ static int late_network(struct lab_end *end, int peer_pid)
 		.mss = opt->family == 6 ? 1440 : 1460,
 		.delack_ns = opt->peer_delack_ns,
 	};
-	int err = net_veth_up(end->plan, LAB_SERVER);
+	int err = 0;
 
 	(void)peer_pid;
+	if (shape_has_middle(opt))
+		err = net_veth_to_middle(LAB_SERVER, getppid());
 	if (!err)
+		err = net_veth_up(end->plan, LAB_SERVER);
+	if (!err && !shape_has_middle(opt))
 		err = net_veth_running(LAB_SERVER);
 	if (!err)
 		err = parse_mac(net_veth_mac(LAB_SERVER), config.local_mac);

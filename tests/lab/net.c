@@ -128,6 +128,21 @@ int net_veth_create(int peer_pid)
 		veth[LAB_SERVER].mac, peer_pid);
 }
 
+/* Of the middle, one to each end. */
+static const char *const port[LAB_SIDES] = {"to-client", "to-server"};
+
+int net_veth_to_middle(enum lab_side side, int middle_pid)
+{
+	return net_ip("ip link add %s index %d address %s type veth peer name %s index %d netns %d",
+		      veth[side].link, 10 + 2 * side, veth[side].mac, port[side], 11 + 2 * side,
+		      middle_pid);
+}
+
+int net_middle(const struct lab_options *opt)
+{
+	return shape_middle(opt, port);
+}
+
 /*
  * Until the kernel's link watch has run, IPv6 drops what comes in: the SYN would be answered a
  * second late, and the retransmission timer would remember that for the whole connection.

@@ -10,9 +10,11 @@ static int server_network(struct lab_end *end, int peer_pid)
 	int err = 0;
 
 	(void)peer_pid;
-	if (end->plan->opt.over_veth)
-		err = net_veth_up(end->plan, LAB_SERVER);
+	if (shape_has_middle(&end->plan->opt))
+		err = net_veth_to_middle(LAB_SERVER, getppid());
 	if (!err && end->plan->opt.over_veth)
+		err = net_veth_up(end->plan, LAB_SERVER);
+	if (!err && end->plan->opt.over_veth && !shape_has_middle(&end->plan->opt))
 		err = net_veth_running(LAB_SERVER);
 	return err ? err : net_listen(end);
 }

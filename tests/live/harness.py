@@ -138,6 +138,7 @@ class Tracer:
         if not text:
             command.append("--json")
         self.json = not text
+        self.valid: list[tuple[float, Record]] = []
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env={**os.environ, **(environment or {})})
         self.errors = Lines(self.process.stderr)
@@ -149,11 +150,13 @@ class Tracer:
             raise
 
     def _records(self) -> list[tuple[float, Record]]:
-        records = [(at, json.loads(line)) for at, line in list(self.lines.all)]
-        for _, record in records:
+        """All so far; each is validated once."""
+        for at, line in self.lines.all[len(self.valid):]:
+            record = json.loads(line)
             wrong = jsonschema.exceptions.best_match(VALIDATOR.iter_errors(record))
             assert wrong is None, f"{wrong.message}: {record}"
-        return records
+            self.valid.append((at, record))
+        return self.valid
 
     def wait(self) -> None:
         """Waits until it ends by itself."""

@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
 from harness import IN_GUEST
-from witnesses import AT_ONCE, DOUBT, MS, score, wire, witness
+from witnesses import witness
 
 SEEDS = 1 if IN_GUEST else 10
 SECONDS = "20" if IN_GUEST else "12"
 ROUNDS = 1_000 if IN_GUEST else 10_000
-LOADED = DOUBT
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def one_busy_core() -> Iterator[None]:
     """Everything that is started from here runs on one CPU, beside a program that never sleeps."""
     cpus = os.sched_getaffinity(0)
@@ -33,13 +33,12 @@ def one_busy_core() -> Iterator[None]:
 
 @pytest.mark.guest
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
-def test_a_mixture_under_load(seed: int, one_busy_core: None, record_property: Callable[[str, object], None]) -> None:
-    run = witness("mix", "--over", "veth", "--seed", str(seed), "--seconds", SECONDS, doubt=LOADED,
-                  limits=wire.Limits(at_once=AT_ONCE))
+def test_a_mixture_under_load(seed: int, record_property: Callable[[str, object], None]) -> None:
+    run = witness("mix", "--over", "veth", "--seed", str(seed), "--seconds", SECONDS, around=one_busy_core())
     made = run.score
     record_property("score", f"{made.line()}  rounds {len(run.result['rounds'])}")
-    assert len(run.result["rounds"]) >= ROUNDS
     if made.wrong():
         pytest.fail(made.wrong(), pytrace=False)
+    assert len(run.result["rounds"]) >= ROUNDS
     assert made.matched >= ROUNDS // 10, "hardly anything stalled: nothing was shown"
     assert made.doubtful <= made.wire // 10, f"too much is in doubt: {made.line()}"

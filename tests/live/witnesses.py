@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -120,16 +121,21 @@ def delayed_acks(result: Record, over_veth: bool) -> int:
 
 
 def visible(stalls: list[score.Stall], result: Record, only: str) -> list[score.Stall]:
-    """Without those that nothing at the one end could show: a cork at the other."""
+    """As the one end can know them; a cork at the other shows nothing here."""
     here = {connection[only] for connection in result["connections"]}
-    return [s for s in stalls if s.cause != "cork_ceiling" or s.sender in here]
+    from_here = [s for s in stalls if s.sender in here]
+    return from_here + score.seen_by_receiver([s for s in stalls if s.sender not in here and s.cause != "cork_ceiling"])
 
 
 def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = (), only: str | None = None,
-            limits: wire.Limits | None = None, doubt: score.Doubt = DOUBT, tolerance: int = TOLERANCE) -> Run:
-    """Plays the lab under capture and trace. only: the one end ("client" or "server") whose namespace is traced."""
+            limits: wire.Limits | None = None, tolerance: int = TOLERANCE,
+            around: contextlib.AbstractContextManager[None] | None = None) -> Run:
+    """Plays the lab under capture and trace.
+
+    only: the one end ("client" or "server") whose namespace is traced. around: what holds while it plays.
+    """
     where = () if "veth" in arguments or "--peer-delack" in arguments else ("--own-netns",)
-    with tempfile.TemporaryDirectory() as directory, \
+    with around or contextlib.nullcontext(), tempfile.TemporaryDirectory() as directory, \
             Lab(scenario, "--late-connect", "--events", *where, *arguments) as lab:
         filters = ("--netns", str(lab.ready[only]["pid"])) if only else ()
         with Tracer(*filters, *tracer_arguments) as tracer:
@@ -147,7 +153,7 @@ def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = 
     records = [r for r in tracer.stalls() if r["netns"] in spaces]
     mss = max(end["snd_mss"] for end in result["client"]["tcp_info"] + result["server"]["tcp_info"])
     stalls = score.truth(segments[0], segments[-1], lines, clock, mss,
-                         limits or wire.Limits(at_once=AT_ONCE), doubt)
+                         limits or wire.Limits(at_once=AT_ONCE), DOUBT)
     name = " ".join((scenario, *arguments))
     if only:
         stalls = visible(stalls, result, only)

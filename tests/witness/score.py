@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -49,6 +49,17 @@ class Log:
             return None
         return self.writes[i]
 
+    def nagle_since(self, offset: int, last_offset: int, before: int) -> int:
+        """Since when these bytes were left to Nagle alone: written, the last MSG_MORE followed, the cork opened."""
+        first, last = (bisect.bisect_right(self.writes, o, key=lambda w: w.offset) - 1 for o in (offset, last_offset))
+        since = self.writes[first].start
+        for i in range(first, last):
+            if self.writes[i].more:
+                since = self.writes[i + 1].start
+        opened = [start for start, _, option, value in self.options
+                  if option in ("TCP_CORK", "TCP_NODELAY") and not value and since < start <= before]
+        return max([since, *opened])
+
     def option_at(self, name: str, time: int) -> int:
         """Its value at this time, as far as calls that had returned set it."""
         value = 0
@@ -72,6 +83,8 @@ class Stall:
     duration: int
     #: too close to a limit to demand it or to forbid it, and why
     doubt: str = ""
+    #: ns from the ACK's departure to the released segment's arrival, at the receiver
+    answered: int = 0
 
 
 @dataclass
@@ -164,28 +177,38 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
     for s in found:
         write = log.write_of(s.offset)
         if write is None:  # nobody logged it
-            stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.waited))
+            stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.waited, answered=s.answered))
             continue
-        if write.start > s.ack_came or s.left - write.start < MINIMUM - doubt.minimum:
+        if write.start > s.ack_came:
             continue
         # what TCP_NODELAY, a cork or MSG_MORE governs is not Nagle's; as it is when the ACK comes, since what pacing
         # held before may be Nagle's now
         last = log.write_of(s.offset + s.length - 1) or write
         if log.option_at("TCP_NODELAY", s.ack_came) or log.option_at("TCP_CORK", s.ack_came) or last.more:
             continue
+        since = log.nagle_since(s.offset, s.offset + s.length - 1, s.ack_came)
+        if s.left - since < MINIMUM - doubt.minimum:
+            continue
         why = ""
         if write.end > s.ack_came - doubt.race:
             why = "written as the ACK came"
         elif s.left > s.ack_came + limits.at_once:
             why = "left late after the ACK, as pacing may have it"
-        elif s.left - write.end < MINIMUM + doubt.minimum:
+        elif s.left - since < MINIMUM + doubt.minimum:
             why = "held for hardly longer than --min"
         elif s.put_off < limits.late + doubt.late:
             why = "put off for hardly long enough"
         elif any(log.changed_within(o, s.ack_came, s.left) for o in ("TCP_NODELAY", "TCP_CORK")):
             why = "an option set as the ACK came"
-        stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.left - write.start, why))
+        stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.left - since, why, s.answered))
     return stalls
+
+
+def seen_by_receiver(stalls: list[Stall]) -> list[Stall]:
+    """As far as the receiver alone can tell: what comes much later than a round trip after its ACK may be chance."""
+    prompt = min((s.answered for s in stalls), default=0)
+    why = "answered later than a round trip"
+    return [replace(s, doubt=s.doubt or why) if s.answered > prompt * 5 // 4 + 3 * MS else s for s in stalls]
 
 
 def ceiling_stalls(segments: list[wire.Segment], sender: str, receiver: str, mss: int, log: Log) -> list[Stall]:
@@ -201,8 +224,9 @@ def ceiling_stalls(segments: list[wire.Segment], sender: str, receiver: str, mss
             continue
         since = s.time - CEILING
         corked = log.option_at("TCP_CORK", since) and not log.changed_within("TCP_CORK", since, s.time)
-        later = log.write_of(write.offset + write.length)
-        forgotten = write.more and (later is None or later.start > s.time)
+        newest = log.write_of(s.seq - 1 + s.length - 1) or write
+        later = log.write_of(newest.offset + newest.length)
+        forgotten = write.more and newest.more and (later is None or later.start > s.time)
         if corked or forgotten:
             stalls.append(Stall("cork_ceiling", sender, receiver, s.time, s.time - write.start))
     return stalls

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import score
 import wire
 from score import Doubt, Log, Stall, Write
@@ -13,7 +15,8 @@ LIMITS = wire.Limits()
 
 
 def on_the_wire(put_off: int = 41 * MS, left: int = 100 * MS) -> wire.WireStall:
-    return wire.WireStall(A, B, offset=6, length=7, left=left, ack_came=left - MS // 20, put_off=put_off, waited=41 * MS)
+    return wire.WireStall(A, B, offset=6, length=7, left=left, ack_came=left - MS // 20, put_off=put_off, waited=41 * MS,
+                          answered=MS)
 
 
 def log(written_at: int = 60 * MS, more: bool = False, **options: int) -> Log:
@@ -33,7 +36,8 @@ def test_written_before_the_ack_is_a_stall_from_the_write_on() -> None:
 
 def test_written_after_the_ack_is_chance() -> None:
     assert judged(on_the_wire(), log(written_at=100 * MS - 1000)) == []
-    paced = wire.WireStall(A, B, offset=6, length=7, left=100 * MS, ack_came=85 * MS, put_off=41 * MS, waited=56 * MS)
+    paced = wire.WireStall(A, B, offset=6, length=7, left=100 * MS, ack_came=85 * MS, put_off=41 * MS, waited=56 * MS,
+                           answered=MS)
     assert judged(paced, log(written_at=90 * MS)) == []
     assert "pacing" in judged(paced, log())[0].doubt
 
@@ -43,6 +47,15 @@ def test_what_nodelay_cork_or_msg_more_governs_is_not_nagles() -> None:
     assert judged(on_the_wire(), log(TCP_CORK=1)) == []
     assert judged(on_the_wire(), log(more=True)) == []
     assert judged(on_the_wire(), log(TCP_NODELAY=0, TCP_CORK=0)) != []
+
+
+def test_a_stall_begins_when_nothing_but_nagle_holds() -> None:
+    opened = log()
+    opened.options = [(10 * MS, 10 * MS, "TCP_CORK", 1), (80 * MS, 80 * MS, "TCP_CORK", 0)]
+    assert judged(on_the_wire(), opened)[0].duration == 20 * MS
+    after_more = Log([Write(0, 6, 59 * MS, 59 * MS, False), Write(6, 3, 60 * MS, 60 * MS, True),
+                      Write(9, 4, 70 * MS, 70 * MS, False)])
+    assert judged(on_the_wire(), after_more)[0].duration == 30 * MS
 
 
 def test_what_is_too_close_to_call_is_in_doubt() -> None:
@@ -99,6 +112,11 @@ def test_the_doubtful_are_neither_demanded_nor_forbidden() -> None:
     assert score.compare("x", [stall(100 * MS, "why")], []).wrong() == ""
     made = score.compare("x", [stall(100 * MS, "why"), stall(101 * MS)], [record(101_000)])
     assert (made.matched, made.doubtful, made.wrong()) == (1, 1, "")
+
+
+def test_an_answer_later_than_the_others_is_chance_for_its_receiver_alone() -> None:
+    stalls = [replace(stall(at * MS), answered=answered * MS) for at, answered in ((100, 20), (200, 25), (300, 29))]
+    assert [bool(s.doubt) for s in score.seen_by_receiver(stalls)] == [False, False, True]
 
 
 def test_a_log_that_does_not_explain_the_stream_is_not_used() -> None:

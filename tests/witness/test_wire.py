@@ -188,6 +188,7 @@ def test_how_late_an_ack_is_is_measured_where_it_was_sent(tmp_path: Path) -> Non
     there.shake(40).add(140, CLIENT, 1, 1, 6).add(181, SERVER, 1, 7).add(261.05, CLIENT, 7, 1, 7)
     (stall,) = stalls(here.segments(), there.segments())
     assert stall.put_off == pytest.approx(41 * MS, abs=2000)
+    assert stall.answered == pytest.approx(80.05 * MS, abs=2000)
 
 
 def test_lengths_are_the_packets_not_what_was_kept_of_them(hand: Hand) -> None:

@@ -57,6 +57,7 @@ class WireStall:
     ack_came: int
     put_off: int  # ns from the arrival of the earliest data that the ACK newly acknowledges to the ACK, at the receiver
     waited: int  # ns since the data segment before left
+    answered: int  # ns from the ACK's departure to the segment's arrival, at the receiver
 
 
 @dataclass(frozen=True)
@@ -225,15 +226,24 @@ def traffic(segments: list[Segment], source: str, destination: str) -> Traffic:
     return result
 
 
-def _put_off(receiver_side: list[Segment], sender: str, receiver: str) -> dict[tuple[int, int], int]:
-    """For each pure ACK that acknowledged something new, by (ack, seq): how long the data had been there."""
+@dataclass
+class _Receiver:
+    """What the receiver's end shows of one direction."""
+
+    #: for each pure ACK that acknowledged something new, by (ack, seq): how long the data had been there, when it left
+    acks: dict[tuple[int, int], tuple[int, int]]
+    arrivals: dict[int, int]  # by the end of the data
+
+
+def _receiver(receiver_side: list[Segment], sender: str, receiver: str) -> _Receiver:
     arrived: deque[tuple[int, int]] = deque()  # (end of the data, its arrival)
     highest = 1
-    result: dict[tuple[int, int], int] = {}
+    result = _Receiver({}, {})
     for s in receiver_side:
         if s.source == sender and s.destination == receiver:
             if s.length and s.end > highest:
                 arrived.append((s.end, s.time))
+                result.arrivals[s.end] = s.time
                 highest = s.end
         elif s.source == receiver and s.destination == sender and s.flags & ACK:
             earliest = None
@@ -241,15 +251,15 @@ def _put_off(receiver_side: list[Segment], sender: str, receiver: str) -> dict[t
                 _, time = arrived.popleft()
                 earliest = time if earliest is None else earliest
             if earliest is not None and s.pure_ack:
-                result[s.ack, s.seq] = s.time - earliest
+                result.acks[s.ack, s.seq] = s.time - earliest, s.time
     return result
 
 
 class _Sender:
     """Follows the sender's end of one direction."""
 
-    def __init__(self, sender: str, receiver: str, mss: int, put_off: dict[tuple[int, int], int], limits: Limits) -> None:
-        self.sender, self.receiver, self.mss, self.put_off, self.limits = sender, receiver, mss, put_off, limits
+    def __init__(self, sender: str, receiver: str, mss: int, there: _Receiver, limits: Limits) -> None:
+        self.sender, self.receiver, self.mss, self.there, self.limits = sender, receiver, mss, there, limits
         self.flight: deque[tuple[int, bool]] = deque()  # (end, below the MSS) of what is not acknowledged
         self.retransmitted = 0  # up to here something was sent again
         self.una = self.nxt = 1
@@ -263,7 +273,7 @@ class _Sender:
         if fresh or s.length:
             small = sum(small for end, small in self.flight if end > self.una)
             explained = s.sack or self.retransmitted > self.una or small > 1
-            late = self.put_off.get((s.ack, s.seq), 0) >= self.limits.late
+            late = self.there.acks.get((s.ack, s.seq), (0, 0))[0] >= self.limits.late
             self.late = s if fresh and late and not explained else None
             self.late_edge = self.edge
         if fresh:
@@ -284,8 +294,9 @@ class _Sender:
             return None
         if self.late_edge is not None and s.end > self.late_edge:
             return None
-        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time,
-                         self.put_off[late.ack, late.seq], s.time - before)
+        put_off, departed = self.there.acks[late.ack, late.seq]
+        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time, put_off, s.time - before,
+                         self.there.arrivals.get(s.end, s.time) - departed)
 
 
 def _lives(segments: list[Segment], one: str, other: str) -> list[list[Segment]]:
@@ -309,7 +320,7 @@ def stalls(sender_side: list[Segment], receiver_side: list[Segment], sender: str
     """
     found = []
     for here, there in zip(_lives(sender_side, sender, receiver), _lives(receiver_side, sender, receiver)):
-        follower = _Sender(sender, receiver, mss, _put_off(there, sender, receiver), limits)
+        follower = _Sender(sender, receiver, mss, _receiver(there, sender, receiver), limits)
         for s in here:
             stall = None
             if s.source == sender and s.length:

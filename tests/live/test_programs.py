@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Real programs, unmodified, in configurations that people run: found, explained, and gone with the remedy.
+
+Each program is played twice: as it stalls, and with the remedy that the report names, which is a switch that the
+program offers. The client's clock says how long each request took.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness import PATIENCE, STALLED_US, Record, Tracer
+
+ROUNDS = 8
+LOOPBACK = "127.0.0.1"
+Ask = Callable[[], None]
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind((LOOPBACK, 0))
+        return int(s.getsockname()[1])
+
+
+@contextlib.contextmanager
+def started(command: list[str], port: int, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, once it listens."""
+    try:
+        process = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    except FileNotFoundError:
+        pytest.fail(f"{command[0]} is not installed: make deps-test installs it", pytrace=False)
+    try:
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
+                break
+            assert process.poll() is None and time.monotonic() < give_up, f"{command} does not listen"
+            time.sleep(0.01)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def play(ask: Ask) -> list[float]:
+    """Rounds, one after the other; what each took, in us."""
+    latencies = []
+    for _ in range(ROUNDS):
+        start = time.monotonic_ns()
+        ask()
+        latencies.append((time.monotonic_ns() - start) / 1000)
+    return latencies
+
+
+def traced(ask: Ask, pid: int) -> tuple[list[float], list[Record], Record]:
+    """(what the client felt, the stalls reported of this process, the closing report)."""
+    with Tracer("-p", str(pid)) as tracer:
+        felt = play(ask)
+        tracer.stop()
+    return [us for us in felt if us >= STALLED_US], tracer.stalls(), tracer.closing()
+
+
+def check_found(ask: Ask, pid: int, comm: str, pattern: str, fix: str, side: str = "sender") -> None:
+    felt, stalls, closing = traced(ask, pid)
+    assert len(felt) >= ROUNDS - 2, f"it does not stall: {felt}"
+    assert len(stalls) == len(felt), f"felt {felt}, told {[s['duration_us'] for s in stalls]}"
+    for stall in stalls:
+        assert (stall["cause"], stall["side"], stall["comm"]) == ("nagle_delayed_ack", side, comm)
+        assert stall["pid"] == pid
+    assert {s["pattern"] for s in stalls} <= {pattern, "handshake_flight"}
+    assert stalls[-1]["pattern"] == pattern
+    told = [s["duration_us"] for s in stalls]
+    assert all(abs(f - t) < 10_000 for f, t in zip(felt, told)), f"felt {felt}, told {told}"
+    (connection,) = closing["connections"]
+    assert fix in connection["fix"], connection["fix"]
+
+
+def check_cured(ask: Ask, pid: int) -> None:
+    felt, stalls, _ = traced(ask, pid)
+    assert felt == [] and stalls == []
+
+
+def get(connection: http.client.HTTPConnection, path: str) -> Ask:
+    def ask() -> None:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        assert response.status == 200
+        response.read()
+
+    ask()  # connects
+    return ask
+
+
+@contextlib.contextmanager
+def http_client(port: int, path: str = "/page.txt") -> Iterator[Ask]:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=PATIENCE)
+    try:
+        yield get(connection, path)
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "page.txt").write_text("hello\n" * 50)
+    return tmp_path
+
+
+HTTP_SERVER_OPTIONS = ["--bind", LOOPBACK, "--protocol", "HTTP/1.1"]
+HTTP_SERVER = ["/usr/bin/python3", "-m", "http.server", *HTTP_SERVER_OPTIONS]
+HTTP_SERVER_CURED = ["/usr/bin/python3", "-c",
+                     "import runpy, socketserver; socketserver.StreamRequestHandler.disable_nagle_algorithm = True; "
+                     "runpy.run_module('http.server', run_name='__main__', alter_sys=True)", *HTTP_SERVER_OPTIONS]
+
+
+def test_python_http_server_writes_header_and_body(site: Path) -> None:
+    """Python's own server with keep-alive (cpython 108736, oxhttp 39): the header is one write, the body another."""
+    port = free_port()
+    with started([*HTTP_SERVER, str(port)], port, site) as server, http_client(port) as ask:
+        check_found(ask, server.pid, "python3", "write_write_read", "TCP_NODELAY")
+    port = free_port()
+    with started([*HTTP_SERVER_CURED, str(port)], port, site) as server, http_client(port) as ask:
+        check_cured(ask, server.pid)
+
+
+NGINX = """\
+daemon off; master_process off; worker_processes 1; pid {site}/nginx.pid; error_log {site}/error.log;
+events {{ worker_connections 64; }}
+http {{
+    access_log off; sendfile on; tcp_nopush off; tcp_nodelay {nodelay};
+    client_body_temp_path {site}/a; proxy_temp_path {site}/b; fastcgi_temp_path {site}/c; uwsgi_temp_path {site}/d;
+    scgi_temp_path {site}/e;
+    server {{ listen 127.0.0.1:{port}; root {site}; }}
+}}
+"""
+
+
+@contextlib.contextmanager
+def nginx(site: Path, nodelay: str) -> Iterator[tuple[int, Ask]]:
+    port = free_port()
+    config = site / "nginx.conf"
+    config.write_text(NGINX.format(site=site, port=port, nodelay=nodelay))
+    site.chmod(0o755)
+    with started(["/usr/sbin/nginx", "-e", "stderr", "-p", str(site), "-c", str(config)], port, site) as server, \
+            http_client(port) as ask:
+        yield server.pid, ask
+
+
+def test_nginx_with_tcp_nodelay_off_sends_header_and_file(site: Path) -> None:
+    """`tcp_nodelay off` and no tcp_nopush: the header by writev, the file by sendfile (uhttpd 34, requests 2957)."""
+    with nginx(site, "off") as (pid, ask):
+        check_found(ask, pid, "nginx", "write_write_read", "TCP_NODELAY")
+    with nginx(site, "on") as (pid, ask):
+        check_cured(ask, pid)
+
+
+PYMEMCACHE = """\
+import sys, time
+from pymemcache.client.base import Client
+client = Client(("127.0.0.1", int(sys.argv[1])), no_delay=sys.argv[2] == "nodelay")
+for line in sys.stdin:
+    client.set("key", "value")  # without waiting for an answer, which is the library's default
+    time.sleep(0.002)  # what an application does between two calls
+    client.get("key")
+    print("done", flush=True)
+"""
+
+
+@contextlib.contextmanager
+def cache_client(port: int, how: str) -> Iterator[tuple[int, Ask]]:
+    """A process that uses pymemcache, doing one set and one get for each line that it is told."""
+    process = subprocess.Popen(["/usr/bin/python3", "-c", PYMEMCACHE, str(port), how], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdin and process.stdout
+
+    def ask() -> None:
+        process.stdin.write("go\n")  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+        assert process.stdout.readline() == "done\n", "pymemcache is not installed or failed"  # type: ignore[union-attr]
+
+    try:
+        ask()
+        ask()
+        yield process.pid, ask
+    finally:
+        process.stdin.close()
+        process.wait(5)
+        process.stdout.close()
+
+
+@contextlib.contextmanager
+def memcached(directory: Path) -> Iterator[tuple[int, int]]:
+    port = free_port()
+    user = ["-u", "root"] if os.geteuid() == 0 else []
+    with started(["memcached", *user, "-l", LOOPBACK, "-p", str(port), "-m", "16", "-t", "1"], port, directory) as server:
+        yield server.pid, port
+
+
+def test_a_cache_client_that_writes_without_waiting(tmp_path: Path) -> None:
+    """pymemcache's default: set does not wait, get follows, Nagle holds it (memcached 1003, electrode memcache 20)."""
+    with memcached(tmp_path) as (_, port):
+        with cache_client(port, "default") as (pid, ask):
+            check_found(ask, pid, "python3", "write_write_read", "TCP_NODELAY")
+        with cache_client(port, "nodelay") as (pid, ask):
+            check_cured(ask, pid)
+
+
+def test_the_cache_server_is_told_that_its_client_holds(tmp_path: Path) -> None:
+    """The same seen from memcached: it is the receiver, whose ACKs are late, and is told of quick ACKs."""
+    with memcached(tmp_path) as (pid, port):
+        with cache_client(port, "default") as (_, ask):
+            check_found(ask, pid, "memcached", "write_write_read", "QUICKACK", side="receiver")
+        with cache_client(port, "nodelay") as (_, ask):
+            check_cured(ask, pid)
+
+
+@contextlib.contextmanager
+def relay(to: int, options: str, directory: Path) -> Iterator[tuple[int, int]]:
+    port = free_port()
+    listen = f"TCP-LISTEN:{port},bind={LOOPBACK},reuseaddr,fork,nodelay"
+    with started(["socat", listen, f"TCP:{LOOPBACK}:{to}{options}"], port, directory) as server:
+        yield server.pid, port
+
+
+def test_a_relay_that_passes_each_write_on(tmp_path: Path) -> None:
+    """socat between a client with TCP_NODELAY and its server: the hop has Nagle on (OpenShell 2219, mirrord 4635)."""
+    with memcached(tmp_path) as (_, upstream):
+        with relay(upstream, "", tmp_path) as (pid, port), cache_client(port, "nodelay") as (_, ask):
+            felt, stalls, closing = traced(ask, pid)
+            assert len(felt) >= ROUNDS - 2 and len(stalls) == len(felt)
+            # a child of it serves the connection
+            assert {s["comm"] for s in stalls} == {"socat"} and {s["side"] for s in stalls} == {"sender"}
+            assert "TCP_NODELAY" in closing["connections"][0]["fix"]
+        with relay(upstream, ",nodelay", tmp_path) as (pid, port), cache_client(port, "nodelay") as (_, ask):
+            check_cured(ask, pid)
+
+
+HTTP_DAEMON = """\
+use HTTP::Daemon; use HTTP::Response; use Socket qw(IPPROTO_TCP TCP_NODELAY);
+my $d = HTTP::Daemon->new(LocalAddr => "127.0.0.1", LocalPort => $ARGV[0], ReuseAddr => 1) or die;
+while (my $c = $d->accept) {
+    $c->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1) if $ARGV[1] eq "nodelay";
+    while (my $r = $c->get_request) { $c->send_response(HTTP::Response->new(200, "OK", undef, "hello\\n" x 50)) }
+    $c->close;
+}
+"""
+
+
+@contextlib.contextmanager
+def perl_daemon(how: str, directory: Path) -> Iterator[tuple[int, Ask]]:
+    port = free_port()
+    with started(["perl", "-e", HTTP_DAEMON, str(port), how], port, directory) as server, http_client(port) as ask:
+        yield server.pid, ask
+
+
+def test_perls_http_daemon_writes_header_and_body(tmp_path: Path) -> None:
+    """The example of HTTP::Daemon's manual: header and body are two writes (httpcore 651, touche 4)."""
+    with perl_daemon("default", tmp_path) as (pid, ask):
+        check_found(ask, pid, "perl", "write_write_read", "TCP_NODELAY")
+    with perl_daemon("nodelay", tmp_path) as (pid, ask):
+        check_cured(ask, pid)
