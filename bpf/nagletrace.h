@@ -27,7 +27,7 @@ enum nt_hold_reason {
 	NT_HOLD_CWND = 6,
 	NT_HOLD_RWND = 7,
 	NT_HOLD_PACING = 8,
-	NT_HOLD_TSQ = 9,
+	NT_HOLD_TSQ = 9, /* the queue below TCP takes no more */
 	NT_HOLD_UNKNOWN = 10,
 	NT_HOLD_REASONS = 11,
 };

@@ -318,7 +318,7 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 		return;
 	la->consumed = true;
 	rtt_ns = la->end.min_rtt_us * 1000ULL;
-	slack_ns = rtt_ns / 4 > nt_config.tick_ns ? rtt_ns / 4 : nt_config.tick_ns;
+	slack_ns = rtt_ns / 2 + nt_config.tick_ns;
 	since_ns = duration_ns(la->part.end_ns, now);
 	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= PROBED(t->tp, advmss))
 		return;

@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,7 @@ MATRIX = {
     "6.12": ("function", "kprobe", "tracepoint"),
     "7": ("function", "kprobe", "tracepoint"),
 }
+GUESTS_AT_ONCE = 2
 UNAVAILABLE = 77  # tests/guests/guest.py: the kernel cannot be had
 
 
@@ -149,9 +151,12 @@ def run_in_guest(kernel: str, hooks: str, pattern: str | None, reuse: bool = Fal
     results.unlink(missing_ok=True)
     (directory / "exit-code").unlink(missing_ok=True)
     command = pytest_command("tests/live", results, pattern, [f"--hooks={hooks}", "-m", "guest"])
-    guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", kernel, "--timeout", "900"]
-    print(f"---- kernel {part}", flush=True)
-    code = subprocess.run([*guest, "--results", str(directory), "--", *command], cwd=ROOT).returncode
+    guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", kernel, "--timeout", "1500"]
+    print(f"---- kernel {part}: begun", flush=True)
+    done = subprocess.run([*guest, "--results", str(directory), "--", *command], cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    code = done.returncode
+    print(f"---- kernel {part}\n{done.stdout}", flush=True)
     if code == UNAVAILABLE and not (directory / "exit-code").exists():
         return Counts(skipped=[f"{part}: the kernel cannot be had (its reason stands above)"])
     counts = judge(part, results, code, pattern is not None)
@@ -159,11 +164,19 @@ def run_in_guest(kernel: str, hooks: str, pattern: str | None, reuse: bool = Fal
     return counts
 
 
+def run_in_guests(wanted: list[tuple[str, str]], pattern: str | None, reuse: bool = False
+                  ) -> dict[tuple[str, str], Counts]:
+    """By (kernel, hooks); two guests at a time, since most of their time they wait for timers."""
+    with ThreadPoolExecutor(GUESTS_AT_ONCE) as pool:
+        jobs = {key: pool.submit(run_in_guest, *key, pattern, reuse) for key in wanted}
+        return {key: job.result() for key, job in jobs.items()}
+
+
 def run_guest(pattern: str | None) -> Counts:
     """Debian's 6.1, which is always to be had, by function hooks and by kprobes."""
     counts = Counts()
-    for hooks in MATRIX["6.1"]:
-        counts.add(run_in_guest("6.1", hooks, pattern))
+    for one in run_in_guests([("6.1", hooks) for hooks in MATRIX["6.1"]], pattern).values():
+        counts.add(one)
     counts.failed += counts.skipped
     counts.skipped = []
     return counts
@@ -173,13 +186,14 @@ def run_kernels(kernels: list[str], pattern: str | None, reuse: bool) -> Counts:
     """The matrix, and its table for the README in build/results/kernels.md."""
     counts = Counts()
     lines = ["| kernel | " + " | ".join(("function", "kprobe", "tracepoint")) + " |", "|---|---|---|---|"]
+    ran = run_in_guests([(kernel, hooks) for kernel in kernels for hooks in MATRIX[kernel]], pattern, reuse)
     for kernel in kernels:
         cells = []
         for hooks in ("function", "kprobe", "tracepoint"):
-            if hooks not in MATRIX[kernel]:
+            one = ran.get((kernel, hooks))
+            if not one:
                 cells.append("not offered")
                 continue
-            one = run_in_guest(kernel, hooks, pattern, reuse)
             counts.add(one)
             cells.append("could not be had" if one.skipped and not one.passed else
                          f"{one.passed} passed" + (f", {len(one.failed)} failed" if one.failed else ""))

@@ -13,8 +13,8 @@ from harness import IN_GUEST
 from witnesses import witness
 
 SEEDS = 1 if IN_GUEST else 10
-SECONDS = "20" if IN_GUEST else "12"
-ROUNDS = 1_000 if IN_GUEST else 10_000
+SECONDS = "6" if IN_GUEST else "12"
+ROUNDS = 300 if IN_GUEST else 10_000
 
 
 @contextlib.contextmanager

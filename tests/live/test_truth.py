@@ -119,6 +119,28 @@ WAYS: list[Row] = [
 ]
 
 
+#: An emulated guest is ten times slower: of rows that differ in little it plays one.
+NOT_IN_GUESTS = {
+    "echo --over veth --nodelay", "echo-64k", "echo-64k --over veth", "write-write-read -6",
+    "header-body --over veth --interval 20ms --writev",
+    "write-write-read --over veth --coalesce", "header-body --over veth --interval 20ms --nodelay",
+    "header-body --over veth --interval 20ms --no-reply", "header-body --over veth --interval 20ms --one-part",
+    "header-body -6 --interval 20ms --quickack-route", "length-data --over veth --size 1400",
+    "length-data --over veth --size 2900", "length-data --over veth --nodelay", "length-data --over veth --writev",
+    "length-data --over veth --agreed-length", "reply-tail --over veth", "bulk", "slow-reader", "small-window",
+    "paced --over veth", "rate-limited --over veth", "autocork --over veth --cc cubic", "idle --over veth",
+    "keepalive --over veth", "nonblocking --over veth --nodelay", "writev --over veth", "sendmsg --over veth",
+    "io-uring --over veth --coalesce",
+}
+
+
+def played(rows: list[Row]) -> list[Row]:
+    """The rows that are played on this machine."""
+    if not IN_GUEST:
+        return rows
+    return [r for r in rows if identity(r) not in NOT_IN_GUESTS and (r[0] != "chunks" or "100" in r[1])]
+
+
 def identity(row: Row) -> str:
     return " ".join((row[0], *row[1]))
 
@@ -140,17 +162,17 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
     assert run.closing["totals"]["holds"]["unknown"] * 1000 <= sum(run.closing["totals"]["holds"].values())
 
 
-@pytest.mark.parametrize("row", PUBLISHED + CHUNKS, ids=identity)
+@pytest.mark.parametrize("row", played(PUBLISHED + CHUNKS), ids=identity)
 def test_published_experiments(row: Row, record_property: Callable[[str, object], None]) -> None:
     check(witness(row[0], *row[1]), row[2], record_property)
 
 
-@pytest.mark.parametrize("row", INNOCENT, ids=identity)
+@pytest.mark.parametrize("row", played(INNOCENT), ids=identity)
 def test_what_is_no_stall_is_not_called_one(row: Row, record_property: Callable[[str, object], None]) -> None:
     check(witness(row[0], *row[1]), row[2], record_property)
 
 
-@pytest.mark.parametrize("row", WAYS, ids=identity)
+@pytest.mark.parametrize("row", played(WAYS), ids=identity)
 def test_ways_of_life_do_not_confuse_it(row: Row, record_property: Callable[[str, object], None]) -> None:
     check(witness(row[0], *row[1]), row[2], record_property)
 
@@ -163,9 +185,9 @@ ONE_SIDED: list[Row] = [
       for rtt, jitter in (("1ms", ()), ("20ms", ()), ("80ms", ()), ("20ms", ("--jitter", "5ms")),
                           ("80ms", ("--jitter", "8ms")))
       for scenario, more, least in (("write-write-read", ("--rounds", "6"), 4),
-                                    ("length-data", ("--rounds", "4"), 4),
-                                    ("header-body", ("--interval", "20ms", "--rounds", "6", "--quickack"), 0),
-                                    ("header-body", ("--interval", "20ms", "--rounds", "6", "--nodelay"), 0))),
+                                    ("length-data", ("--rounds", "4"), 4))),
+    ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--quickack"), 0),
+    ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--nodelay"), 0),
     ("write-write-read", (*VETH, "--peer-delack", "100ms"), 9),
     ("write-write-read", (*VETH, "-6", "--peer-delack", "200ms"), 9),
     ("length-data", (*VETH, "--peer-delack", "200ms", "--rounds", "5"), 5),
@@ -173,8 +195,13 @@ ONE_SIDED: list[Row] = [
 ]
 
 
+#: With netem in the kernel what matters is the round trip; without it, all the rest.
+ONE_SIDED_IN_GUESTS = [row for row in ONE_SIDED if row[0] in ("long-rtt", "loss", "rate-limited") or "--rtt" in row[1] or
+                       ("--peer-delack" in row[1] and row[0] == "write-write-read")]
+
+
 @pytest.mark.parametrize("only", ["client", "server"])
-@pytest.mark.parametrize("row", ONE_SIDED, ids=identity)
+@pytest.mark.parametrize("row", ONE_SIDED_IN_GUESTS if IN_GUEST else ONE_SIDED, ids=identity)
 def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
                                                  record_property: Callable[[str, object], None]) -> None:
     """The other end is in a namespace that is not traced, as if it were on another host."""

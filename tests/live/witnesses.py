@@ -124,7 +124,8 @@ def visible(stalls: list[score.Stall], result: Record, only: str) -> list[score.
     """As the one end can know them; a cork at the other shows nothing here."""
     here = {connection[only] for connection in result["connections"]}
     from_here = [s for s in stalls if s.sender in here]
-    return from_here + score.seen_by_receiver([s for s in stalls if s.sender not in here and s.cause != "cork_ceiling"])
+    there = [s for s in stalls if s.sender not in here and s.cause != "cork_ceiling"]
+    return from_here + score.seen_by_receiver(there, MS if IN_GUEST else 3 * MS)
 
 
 def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = (), only: str | None = None,

@@ -155,6 +155,10 @@ static void a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue(vo
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE); /* nagle is asked first */
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
+	s.throttled = false;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
+	s.refused = true; /* the queue below dropped it */
+	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 }
 
 static void a_corked_socket_is_held_by_cork_even_with_nothing_in_flight(void **state)

@@ -106,7 +106,8 @@ class Score:
 
     def wrong(self) -> str:
         """What was missed or invented, shortly; "" when nothing was."""
-        told = [f"missed: {s.sender} -> {s.receiver} {s.cause} {s.duration / MS:.1f} ms, ended {s.ended}" for s in self.missed]
+        told = [f"missed: {s.sender} -> {s.receiver} {s.cause} {s.duration / MS:.1f} ms, ended {s.ended}, answered after "
+                f"{s.answered / MS:.1f} ms" for s in self.missed]
         told += [f"false: {' -> '.join(ends_of(r))} {r['cause']} {r['duration_us'] / 1000:.1f} ms, ended {when(r)}: {r}"
                  for r in self.false]
         return "\n".join([self.line(), *told[:6]]) if told else ""
@@ -204,11 +205,11 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
     return stalls
 
 
-def seen_by_receiver(stalls: list[Stall]) -> list[Stall]:
+def seen_by_receiver(stalls: list[Stall], slack: int = 3 * MS) -> list[Stall]:
     """As far as the receiver alone can tell: what comes much later than a round trip after its ACK may be chance."""
     prompt = min((s.answered for s in stalls), default=0)
     why = "answered later than a round trip"
-    return [replace(s, doubt=s.doubt or why) if s.answered > prompt * 5 // 4 + 3 * MS else s for s in stalls]
+    return [replace(s, doubt=s.doubt or why) if s.answered > prompt * 3 // 2 + slack else s for s in stalls]
 
 
 def ceiling_stalls(segments: list[wire.Segment], sender: str, receiver: str, mss: int, log: Log) -> list[Stall]:

@@ -115,7 +115,7 @@ def test_the_doubtful_are_neither_demanded_nor_forbidden() -> None:
 
 
 def test_an_answer_later_than_the_others_is_chance_for_its_receiver_alone() -> None:
-    stalls = [replace(stall(at * MS), answered=answered * MS) for at, answered in ((100, 20), (200, 25), (300, 29))]
+    stalls = [replace(stall(at * MS), answered=answered * MS) for at, answered in ((100, 20), (200, 32), (300, 34))]
     assert [bool(s.doubt) for s in score.seen_by_receiver(stalls)] == [False, False, True]
 
 
