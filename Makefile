@@ -76,7 +76,14 @@ test-kernel: deps-test ## one of them: K=6.1; T=pattern chooses among the tests
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py kernels --kernel $(or $(K),6.1) $(if $(T),-k '$(T)')
 
-.PHONY: all-for-tests test-kernels test-kernel
+experiments: deps-test ## write docs/experiments.md: published figures, what the lab measures, what is said of it
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/experiments.py
+
+kernels-table: ## put the table of the last test-kernels into the README
+	@/usr/bin/python3 tests/run.py table
+
+.PHONY: all-for-tests test-kernels test-kernel experiments kernels-table
 all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(UNITS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)

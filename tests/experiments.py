@@ -46,7 +46,8 @@ EXPERIMENTS = [
     Experiment("header-body", (*VETH, "--one-part"), "no delay"),
     Experiment("header-body", (*VETH, "--sizes", "1448,1448,1448"), "no delay"),
     Experiment("header-body", (*VETH, "--quickack-route"), "no delay"),
-    *(Experiment("length-data", (*VETH, "--rounds", "5", "--size", str(size)), "slow for small N, fast at 3000 (4.3BSD)")
+    *(Experiment("length-data", (*VETH, "--rounds", "5", "--size", str(size)),
+                 "slow for small N, fast at 3000 (4.3BSD)")
       for size in range(100, 3000, 100)),
     Experiment("length-data", (*VETH, "--nodelay"), "fast"),
     Experiment("length-data", (*VETH, "--writev"), "fast"),
@@ -85,7 +86,8 @@ def said(run: Run) -> str:
         return f"no stall ({beside})"
     kinds = Counter((r["cause"], r["evidence"], r.get("hold", {}).get("release", "-")) for r in run.records)
     median = statistics.median(r["duration_us"] for r in run.records)
-    told = "; ".join(f"{count} {cause}, {evidence}, release {release}" for (cause, evidence, release), count in kinds.items())
+    told = "; ".join(f"{count} {cause}, {evidence}, release {release}"
+                     for (cause, evidence, release), count in kinds.items())
     return f"{told}; median {milliseconds(median)} ms ({beside})"
 
 

@@ -3,9 +3,9 @@
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
 `run.py [unit] [live] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K] [--reuse]` runs
-the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since the build. A
-part that could not run counts as failed: nothing passes silently; only a kernel that cannot be had is skipped, with
-its reason.
+the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since the build,
+`run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing passes
+silently; only a kernel that cannot be had is skipped, with its reason.
 """
 
 from __future__ import annotations
@@ -203,17 +203,27 @@ def run_kernels(kernels: list[str], pattern: str | None, reuse: bool) -> Counts:
     return counts
 
 
+def put_table() -> int:
+    """Puts the table of the last whole run of the matrix into the README."""
+    readme = ROOT / "README.md"
+    begin, end = "<!-- kernels -->\n", "<!-- /kernels -->\n"
+    before, rest = readme.read_text().split(begin)
+    table = "".join(f"  {line}\n" for line in (RESULTS / "kernels.md").read_text().splitlines())
+    readme.write_text(before + begin + table + "  " + end + rest.split(end, 1)[1])
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART",
-                        help="unit, live, guest (all three by default), kernels, or summary")
+                        help="unit, live, guest (all three by default), kernels, summary, or table")
     parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
     parser.add_argument("--reuse", action="store_true", help="with kernels: not again what ran since the build")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        if part not in (*PARTS, "kernels", "summary"):
-            parser.error(f"{part}: no such part; give {', '.join(PARTS)}, kernels or summary")
+        if part not in (*PARTS, "kernels", "summary", "table"):
+            parser.error(f"{part}: no such part; give {', '.join(PARTS)}, kernels, summary or table")
     RESULTS.mkdir(parents=True, exist_ok=True)
     kernels = [arguments.kernel] if arguments.kernel else list(MATRIX)
     runners = {"unit": run_unit, "live": run_live, "guest": run_guest,
@@ -221,6 +231,8 @@ def main() -> int:
     total = Counts()
     if arguments.parts == ["summary"]:
         return tell(add_up())
+    if arguments.parts == ["table"]:
+        return put_table()
     for part in arguments.parts or PARTS:
         print(f"==== {part}", flush=True)
         counts = runners[part](arguments.pattern)

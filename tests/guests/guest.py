@@ -197,6 +197,9 @@ def vng_command(kernel: Kernel, machine: Machine, run: Run, script: Path) -> lis
         append.append("tsc=reliable")
     options = ["--disable-kvm", "--force-9p", "--verbose", "--user", "root",
                "--cpus", str(machine.cpus), "--memory", machine.memory,
+               # one host thread for all CPUs: with a thread each, one may run what another has just patched (the
+               # kernel's jump labels, which tracepoints switch) as it was, and dies of a stale int3
+               "--qemu-opts=-accel tcg,thread=single",
                "--cwd", str(ROOT), "--rwdir", str(run.results)]
     for word in append:
         options += ["--append", word]

@@ -204,7 +204,8 @@ def cache_client(port: int, how: str) -> Iterator[tuple[int, Ask]]:
 def memcached(directory: Path) -> Iterator[tuple[int, int]]:
     port = free_port()
     user = ["-u", "root"] if os.geteuid() == 0 else []
-    with started(["memcached", *user, "-l", LOOPBACK, "-p", str(port), "-m", "16", "-t", "1"], port, directory) as server:
+    command = ["memcached", *user, "-l", LOOPBACK, "-p", str(port), "-m", "16", "-t", "1"]
+    with started(command, port, directory) as server:
         yield server.pid, port
 
 

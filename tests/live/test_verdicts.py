@@ -6,8 +6,6 @@ from __future__ import annotations
 import pytest
 from harness import IN_GUEST, Lab, assert_durations_match, stalled_rounds, trace
 
-pytestmark = pytest.mark.guest
-
 PATHS = [(over, family) for over in ("loopback", "veth") for family in ("-4", "-6")]
 
 
@@ -79,6 +77,7 @@ def test_with_the_fix_nothing_is_reported(scenario: str, fix: list[str]) -> None
     assert tracer.closing()["stalls"] == 0
 
 
+@pytest.mark.guest
 @pytest.mark.parametrize("over", ["loopback", "veth"])
 def test_where_each_side_stalls_the_other_both_are_reported(over: str) -> None:
     """length-data, answered the same way: of each round one process sees one stall from either side."""
@@ -130,6 +129,7 @@ def test_the_delayed_acks_that_the_timer_ended_are_as_many_as_the_kernel_counts(
     assert tracer.closing()["totals"]["delayed_acks"]["timer"] == counted
 
 
+@pytest.mark.guest
 @pytest.mark.parametrize("scenario,how,reason", [("uncork", [], "cork"), ("write-write-read", ["--msg-more"], "msg_more")])
 def test_holds_that_the_application_ends_itself_are_no_stalls(scenario: str, how: list[str], reason: str) -> None:
     with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab:
@@ -151,6 +151,7 @@ RELEASES = {"--nodelay-while-held": "nodelay", "--ending close": "close", "--end
             "--ending shutdown": "close", "--ending reset": "reset"}
 
 
+@pytest.mark.guest
 @pytest.mark.parametrize("option", RELEASES)
 def test_what_the_application_releases_is_no_stall(option: str) -> None:
     """TCP_NODELAY set, or the socket gone, 10 ms into a hold: told apart from the ACK that would have come."""

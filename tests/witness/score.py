@@ -106,8 +106,8 @@ class Score:
 
     def wrong(self) -> str:
         """What was missed or invented, shortly; "" when nothing was."""
-        told = [f"missed: {s.sender} -> {s.receiver} {s.cause} {s.duration / MS:.1f} ms, ended {s.ended}, answered after "
-                f"{s.answered / MS:.1f} ms" for s in self.missed]
+        told = [f"missed: {s.sender} -> {s.receiver} {s.cause} {s.duration / MS:.1f} ms, ended {s.ended}, "
+                f"answered after {s.answered / MS:.1f} ms" for s in self.missed]
         told += [f"false: {' -> '.join(ends_of(r))} {r['cause']} {r['duration_us'] / 1000:.1f} ms, ended {when(r)}: {r}"
                  for r in self.false]
         return "\n".join([self.line(), *told[:6]]) if told else ""

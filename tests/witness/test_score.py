@@ -15,8 +15,8 @@ LIMITS = wire.Limits()
 
 
 def on_the_wire(put_off: int = 41 * MS, left: int = 100 * MS) -> wire.WireStall:
-    return wire.WireStall(A, B, offset=6, length=7, left=left, ack_came=left - MS // 20, put_off=put_off, waited=41 * MS,
-                          answered=MS)
+    return wire.WireStall(A, B, offset=6, length=7, left=left, ack_came=left - MS // 20, put_off=put_off,
+                          waited=41 * MS, answered=MS)
 
 
 def log(written_at: int = 60 * MS, more: bool = False, **options: int) -> Log:

@@ -55,7 +55,7 @@ class WireStall:
     length: int
     left: int  # ns since the epoch, at the sender's end, as the next
     ack_came: int
-    put_off: int  # ns from the arrival of the earliest data that the ACK newly acknowledges to the ACK, at the receiver
+    put_off: int  # ns from the arrival of the earliest data that the ACK newly acknowledges to it, at the receiver
     waited: int  # ns since the data segment before left
     answered: int  # ns from the ACK's departure to the segment's arrival, at the receiver
 
@@ -77,7 +77,7 @@ class Traffic:
 
 
 def tcpdump_command(interface: str, path: str) -> list[str]:
-    """Captures TCP headers with nanosecond times; each packet is written as it comes, so that none is lost at the end."""
+    """Captures TCP headers with nanosecond times, each as it comes, so that none is lost at the end."""
     return ["tcpdump", "-i", interface, "-n", "-U", "--immediate-mode", "-s", "128", "-B", "32768", "-Z", "root",
             "--time-stamp-precision", "nano", "-w", path, "tcp"]
 
@@ -193,8 +193,8 @@ def read(path: Path | str) -> list[Segment]:
         seq = streams[key].relative(raw.seq)
         ack = streams[back].relative(raw.ack) if raw.flags & ACK else 0
         window = raw.window if raw.flags & SYN else raw.window << streams[key].scale
-        segments.append(Segment(raw.time, raw.source, raw.destination, seq, ack, raw.length, raw.flags, window, raw.sack,
-                                raw.total))
+        segments.append(Segment(raw.time, raw.source, raw.destination, seq, ack, raw.length, raw.flags, window,
+                                raw.sack, raw.total))
     return segments
 
 
