@@ -153,6 +153,7 @@ struct tcp_sock {
 	u32 snd_una;
 	u32 snd_sml;
 	u32 high_seq;
+	u32 srtt_us; /* times 8 */
 	u64 tcp_wstamp_ns;
 	u64 tcp_clock_cache;
 	u32 snd_wnd;

@@ -302,27 +302,50 @@ static __always_inline bool sent_before_ack(const struct tcp *t, const struct sk
 	return bpf_ntohl(ts.echo) == PROBED(t->tp, rx_opt.rcv_tsecr);
 }
 
+/* The largest segment that the peer can send: what we announced, less the timestamp option. */
+static __always_inline u32 peer_mss(const struct tcp *t)
+{
+	const u32 timestamp = 12;
+
+	return PROBED(t->tp, advmss) - (PROBED_BITS(&t->tp->rx_opt, tstamp_ok) ? timestamp : 0);
+}
+
 /*
- * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then nothing
- * had come meanwhile, since Nagle lets one small segment out, and it comes one round trip after the
- * ACK, give or take what the way and a tick of the clock vary. Only in interactive mode: else the
- * application's read would have sent the ACK.
+ * The latest that an answer to our ACK comes. Round trips vary: the smoothed one tells by how much,
+ * as far as it is no more than twice the smallest, since delayed ACKs smear it.
+ */
+static __always_inline u64 latest_answer_ns(const struct tcp *t, u64 rtt_ns)
+{
+	u64 smooth_ns = PROBED(t->tp, srtt_us) / 8 * 1000ULL;
+	u64 most_ns = rtt_ns + rtt_ns / 2;
+
+	if (smooth_ns > most_ns)
+		most_ns = smooth_ns < 2 * rtt_ns ? smooth_ns : 2 * rtt_ns;
+	return most_ns + nt_config.tick_ns;
+}
+
+/*
+ * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then one small
+ * segment had come before and nothing since, for Nagle lets only one out, and this one comes one
+ * round trip after the ACK. Only in interactive mode: else the application's read would have sent
+ * the ACK.
  */
 static __always_inline void pending_ack_data_came(const struct tcp *t, const struct sk_buff *skb,
 						  u32 seq, u32 len, u64 now)
 {
 	struct late_ack *la = late_ack_find(seq, PROBED(t->tp, snd_nxt));
-	u64 rtt_ns, slack_ns, since_ns;
+	u64 rtt_ns, since_ns;
+	u32 mss;
 
 	if (!la || la->consumed || la->part.end != NT_ACK_TIMER || la->end.sk != (u64)t->sk)
 		return;
 	la->consumed = true;
+	mss = peer_mss(t);
 	rtt_ns = la->end.min_rtt_us * 1000ULL;
-	slack_ns = rtt_ns / 2 + nt_config.tick_ns;
 	since_ns = duration_ns(la->part.end_ns, now);
-	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= PROBED(t->tp, advmss))
+	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= mss || la->part.bytes >= mss)
 		return;
-	if (since_ns > rtt_ns + slack_ns || sent_before_ack(t, skb, since_ns, rtt_ns))
+	if (since_ns > latest_answer_ns(t, rtt_ns) || sent_before_ack(t, skb, since_ns, rtt_ns))
 		return;
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
 		report_peer_holds(la, now);

@@ -18,8 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "live"))
-import wire  # noqa: E402
-from witnesses import Run, witness  # noqa: E402
+from witnesses import Run, wire, witness  # noqa: E402
 
 VETH = ("--over", "veth")
 

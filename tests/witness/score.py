@@ -246,7 +246,9 @@ def truth(client_side: list[wire.Segment], server_side: list[wire.Segment], line
         for sender, receiver, here, there in ((client, server, at_client, at_server),
                                               (server, client, at_server, at_client)):
             log = usable(log_of(logs, sender, receiver, client), here, sender)
-            wide = wire.Limits(limits.late - doubt.late, limits.at_once + doubt.at_once)
+            # the log knows when TCP_NODELAY was on; without one the wire must tell
+            small = 10**6 if log.writes else limits.small
+            wide = wire.Limits(limits.late - doubt.late, limits.at_once + doubt.at_once, small)
             found = wire.stalls(here, there, sender, receiver, mss, wide)
             stalls += nagle_stalls(found, log, limits, doubt)
             stalls += ceiling_stalls(here, sender, receiver, mss, log)

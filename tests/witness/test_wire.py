@@ -163,6 +163,7 @@ def test_a_window_that_was_closed_explains_the_delay(hand: Hand) -> None:
 def test_two_small_segments_in_flight_mean_that_nagle_is_off(hand: Hand) -> None:
     hand.shake().add(10, CLIENT, 1, 1, 6).add(20, CLIENT, 7, 1, 6).add(51, SERVER, 1, 13).add(51.05, CLIENT, 13, 1, 7)
     assert stalls(hand.segments()) == []
+    assert len(stalls(hand.segments(), limits=Limits(small=2))) == 1
 
 
 def test_sequence_numbers_wrap(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class WireStall:
 class Limits:
     late: int = 30_000_000  # ns; an ACK put off for less is prompt
     at_once: int = 2_000_000  # ns; what leaves later after the ACK was not released by it
+    small: int = 1  # with more small segments out, the sender has TCP_NODELAY, unless it had it only before
 
 
 @dataclass
@@ -272,7 +273,7 @@ class _Sender:
         fresh = s.ack > self.una
         if fresh or s.length:
             small = sum(small for end, small in self.flight if end > self.una)
-            explained = s.sack or self.retransmitted > self.una or small > 1
+            explained = s.sack or self.retransmitted > self.una or small > self.limits.small
             late = self.there.acks.get((s.ack, s.seq), (0, 0))[0] >= self.limits.late
             self.late = s if fresh and late and not explained else None
             self.late_edge = self.edge
