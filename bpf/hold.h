@@ -19,9 +19,11 @@ struct hold {
 	u32 writes;
 	struct nt_stack_key stack;
 	u64 begin_ns;
-	u64 ack_ns;    /* when the last ACK that moved the window came, or the begin */
-	u64 silent_ns; /* between the ACK before it, or the begin, and it */
-	u32 ack;       /* what it acknowledged, its sequence number */
+	u64 ack_ns;       /* when the last ACK that moved the window came, or the begin */
+	u64 silent_ns;    /* between the ACK before it, or the begin, and it */
+	u32 silent_bytes; /* in flight then */
+	u32 flight_bytes; /* in flight after it, or at the begin */
+	u32 ack;          /* what it acknowledged, its sequence number */
 	u32 ack_seq;
 	bool ack_pure;
 	bool ack_seen;
@@ -133,6 +135,7 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	__builtin_memset(f, 0, sizeof(*f));
 	f->duration_ns = duration_ns(h->begin_ns, end_ns);
 	f->silent_ns = h->silent_ns;
+	f->silent_bytes = h->silent_bytes;
 	f->min_rtt_ns = tcp_min_rtt_us(t) * 1000ULL;
 	f->delack_limit_ns = tcp_delack_limit_ns(t);
 	f->in_flight_bytes = h->in_flight_bytes;
@@ -146,6 +149,9 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	if (la) {
 		f->late_end = la->part.end;
 		f->put_off_ns = duration_ns(la->part.begin_ns, la->part.end_ns);
+		f->withheld_ns = duration_ns(h->begin_ns, la->part.end_ns);
+		if (f->withheld_ns > f->put_off_ns)
+			f->withheld_ns = f->put_off_ns;
 		f->locked = la->end.locked;
 	}
 }
@@ -226,6 +232,8 @@ __noinline int hold_judge(u32 level, u32 release, u64 end_ns)
 	cause = nt_stall_cause(&f, &evidence);
 	if (f.duration_ns < nt_config.min_ns)
 		return 0;
+	if (la && f.withheld_ns < nt_config.min_ns)
+		cause = NT_CAUSE_INVALID;
 	if (cause)
 		count_stall(cause);
 	if (cause || nt_config.all_holds)
@@ -264,7 +272,7 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, since), NT_RELEASE_INVALID);
 	h->held.reason = reason;
 	h->begin_ns = h->ack_ns = since;
-	h->in_flight_bytes = s->snd_nxt - s->snd_una;
+	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
 	h->total_retrans = PROBED(t->tp, total_retrans);
 }
 
@@ -275,7 +283,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->held.mss = s->mss;
 	h->held.reason = reason;
 	h->held.timer_seen = NT_RELEASE_INVALID;
-	h->in_flight_bytes = s->snd_nxt - s->snd_una;
+	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
 	h->total_retrans = PROBED(t->tp, total_retrans);
 	h->rcv_nxt = PROBED(t->tp, rcv_nxt);
 	h->segments_before = PROBED(t->tp, data_segs_out);
@@ -326,6 +334,8 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool
 	h->ack_seen = true;
 	h->silent_ns = duration_ns(h->ack_ns, now);
 	h->ack_ns = now;
+	h->silent_bytes = h->flight_bytes;
+	h->flight_bytes = h->held.seq - ack;
 }
 
 /*

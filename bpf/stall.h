@@ -20,12 +20,14 @@
 
 struct nt_stall_facts {
 	__u64 duration_ns; /* of the hold */
+	__u64 withheld_ns; /* how much of what put_off_ns says was during the hold */
 	__u64 put_off_ns;  /* how long the receiver owed the releasing ACK, where that was seen */
 	__u64 silent_ns;   /* before the releasing ACK: since the one before it, or the begin */
 	__u64 min_rtt_ns;  /* 0: not known */
 	__u64 delack_limit_ns; /* smallest delayed-ACK timeout that the local settings make likely
 				*/
 	__u32 in_flight_bytes; /* when the hold began */
+	__u32 silent_bytes;    /* what was in flight while no ACK came, before the releasing one */
 	__u32 mss;
 	__u32 segments_before; /* data segments sent before the hold began */
 	__u8 reason;           /* enum nt_hold_reason */
@@ -51,6 +53,9 @@ static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
 {
 	if (f->release != NT_RELEASE_ACK || !f->pure_ack)
 		return NT_EVIDENCE_INVALID;
+	/* written as the ACK was on its way: what is waited for then is the way */
+	if (f->late_end != NT_ACK_INVALID && 2 * f->withheld_ns < nt_excess_ns(f))
+		return NT_EVIDENCE_INVALID;
 	if (f->late_end == NT_ACK_TIMER)
 		return NT_EVIDENCE_SEEN;
 	/* put off, then sent for another reason: only a stall if it came too late all the same; by
@@ -58,9 +63,10 @@ static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
 	if (f->late_end != NT_ACK_INVALID)
 		return f->put_off_ns >= nt_late_limit_ns(f) ? NT_EVIDENCE_SEEN
 							    : NT_EVIDENCE_INVALID;
-	/* while ACKs of what went before keep coming, a queue on the way explains the wait */
+	/* while ACKs of what went before keep coming, a queue on the way explains the wait; and of
+	 * two full segments no receiver puts the ACK off */
 	if (f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
-	    f->silent_ns < nt_late_limit_ns(f))
+	    f->silent_ns < nt_late_limit_ns(f) || f->silent_bytes >= 2 * f->mss)
 		return NT_EVIDENCE_INVALID;
 	return NT_EVIDENCE_INFERRED;
 }

@@ -105,6 +105,20 @@ static void measure(struct nt_stall *stall)
 	stall->excess_ns = stall->duration_ns > rtt_ns ? stall->duration_ns - rtt_ns : 0;
 }
 
+/*
+ * What was inferred from one end, when the other is looked at too and showed nothing: a receiver
+ * that put no ACK off, so that the wait was on the way; a sender that held nothing, so that what
+ * came a round trip after our ACK came by chance.
+ */
+static bool peer_contradicts(const struct nt_record *r, const struct nt_options *opts,
+			     struct nt_owners *owners)
+{
+	const struct nt_end *end = r->sender.present ? &r->sender : &r->receiver;
+
+	return r->evidence == NT_EVIDENCE_INFERRED && !opts->netns &&
+	       nt_owners_has_peer(owners, &end->tuple);
+}
+
 bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record,
 			  const struct nt_options *opts, const struct nt_targets *targets,
 			  struct nt_owners *owners)
@@ -118,9 +132,7 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 		stall->side = NT_SIDE_RECEIVER;
 	else
 		return false;
-	/* the sender is looked at and held nothing: what came a round trip after our ACK came by
-	 * chance */
-	if (!r->sender.present && !opts->netns && nt_owners_has_peer(owners, &r->receiver.tuple))
+	if (peer_contradicts(r, opts, owners))
 		return false;
 
 	stall->record = *r;

@@ -383,8 +383,10 @@ static void check_refuses_each_option_that_is_not_its_own(void **state)
 					  "verbose", "help", "version", "json-schema"};
 	static const struct {
 		const char *argument, *value;
-	} values[] = {{"PID[,PID]", "1"},   {"NAME", "x"}, {"PATH", "/x"}, {"PID|PATH", "/proc/self/ns/net"},
-		      {"PORT[,PORT]", "1"}, {"PORT", "1"}, {"N", "1"},     {"DURATION", "1s"}};
+	} values[] = {{"PID[,PID]", "1"},   {"NAME", "x"},
+		      {"PATH", "/x"},       {"PID|PATH", "/proc/self/ns/net"},
+		      {"PORT[,PORT]", "1"}, {"PORT", "1"},
+		      {"N", "1"},           {"DURATION", "1s"}};
 	char line[80], option[40];
 
 	(void)state;

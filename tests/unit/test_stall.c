@@ -11,6 +11,7 @@ static struct nt_stall_facts textbook(void)
 	return (struct nt_stall_facts){
 		.duration_ns = 43900000,
 		.silent_ns = 43900000,
+		.withheld_ns = 43800000,
 		.min_rtt_ns = 35000,
 		.delack_limit_ns = 200 * MS,
 		.in_flight_bytes = 6,
@@ -104,6 +105,33 @@ static void from_one_end_acks_that_keep_coming_explain_the_wait(void **state)
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.silent_ns--;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.min_rtt_ns = 0;
+	f.duration_ns = 4 * MS;
+	f.withheld_ns = 2 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	f.withheld_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void from_one_end_nobody_puts_off_the_ack_of_two_full_segments(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_end = NT_ACK_INVALID;
+	f.silent_bytes = 2 * 1448 - 1;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	f.silent_bytes++;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.late_end = NT_ACK_TIMER; /* one did, as its timer was seen to fire */
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
 static void from_one_end_a_smaller_limit_in_force_counts(void **state)
@@ -208,6 +236,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(no_other_reason_is_ever_called_nagle),
 	cmocka_unit_test(from_one_end_it_takes_30_ms_beyond_the_round_trip),
 	cmocka_unit_test(from_one_end_a_smaller_limit_in_force_counts),
+	cmocka_unit_test(an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for),
+	cmocka_unit_test(from_one_end_nobody_puts_off_the_ack_of_two_full_segments),
 	cmocka_unit_test(from_one_end_acks_that_keep_coming_explain_the_wait),
 	cmocka_unit_test(loss_recovery_explains_a_delay_from_one_end),
 	cmocka_unit_test(an_ack_put_off_that_the_reader_sent_must_have_come_too_late),

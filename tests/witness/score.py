@@ -188,14 +188,16 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
         if log.option_at("TCP_NODELAY", s.ack_came) or log.option_at("TCP_CORK", s.ack_came) or last.more:
             continue
         since = log.nagle_since(s.offset, s.offset + s.length - 1, s.ack_came)
-        if s.left - since < MINIMUM - doubt.minimum:
+        # what was written as the ACK was on its way waited for the way
+        withheld = s.ack_left - since
+        if withheld < MINIMUM - doubt.minimum:
             continue
         why = ""
         if write.end > s.ack_came - doubt.race:
             why = "written as the ACK came"
         elif s.left > s.ack_came + limits.at_once:
             why = "left late after the ACK, as pacing may have it"
-        elif s.left - since < MINIMUM + doubt.minimum:
+        elif withheld < MINIMUM + doubt.minimum or 2 * withheld < s.left - since:
             why = "held for hardly longer than --min"
         elif s.put_off < limits.late + doubt.late:
             why = "put off for hardly long enough"

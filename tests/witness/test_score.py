@@ -16,7 +16,7 @@ LIMITS = wire.Limits()
 
 def on_the_wire(put_off: int = 41 * MS, left: int = 100 * MS) -> wire.WireStall:
     return wire.WireStall(A, B, offset=6, length=7, left=left, ack_came=left - MS // 20, put_off=put_off,
-                          waited=41 * MS, answered=MS)
+                          waited=41 * MS, ack_left=left - MS // 20, answered=MS)
 
 
 def log(written_at: int = 60 * MS, more: bool = False, **options: int) -> Log:
@@ -37,7 +37,7 @@ def test_written_before_the_ack_is_a_stall_from_the_write_on() -> None:
 def test_written_after_the_ack_is_chance() -> None:
     assert judged(on_the_wire(), log(written_at=100 * MS - 1000)) == []
     paced = wire.WireStall(A, B, offset=6, length=7, left=100 * MS, ack_came=85 * MS, put_off=41 * MS, waited=56 * MS,
-                           answered=MS)
+                           ack_left=85 * MS, answered=MS)
     assert judged(paced, log(written_at=90 * MS)) == []
     assert "pacing" in judged(paced, log())[0].doubt
 
@@ -47,6 +47,11 @@ def test_what_nodelay_cork_or_msg_more_governs_is_not_nagles() -> None:
     assert judged(on_the_wire(), log(TCP_CORK=1)) == []
     assert judged(on_the_wire(), log(more=True)) == []
     assert judged(on_the_wire(), log(TCP_NODELAY=0, TCP_CORK=0)) != []
+
+
+def test_written_as_the_ack_was_on_its_way_is_chance() -> None:
+    far = replace(on_the_wire(), ack_left=60 * MS)
+    assert judged(far, log(written_at=80 * MS)) == []
 
 
 def test_a_stall_begins_when_nothing_but_nagle_holds() -> None:

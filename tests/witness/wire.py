@@ -57,6 +57,7 @@ class WireStall:
     ack_came: int
     put_off: int  # ns from the arrival of the earliest data that the ACK newly acknowledges to it, at the receiver
     waited: int  # ns since the data segment before left
+    ack_left: int  # ns since the epoch: when that ACK left, at the receiver's end
     answered: int  # ns from the ACK's departure to the segment's arrival, at the receiver
 
 
@@ -296,7 +297,7 @@ class _Sender:
         if self.late_edge is not None and s.end > self.late_edge:
             return None
         put_off, departed = self.there.acks[late.ack, late.seq]
-        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time, put_off, s.time - before,
+        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time, put_off, s.time - before, departed,
                          self.there.arrivals.get(s.end, s.time) - departed)
 
 
