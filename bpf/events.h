@@ -33,10 +33,11 @@ static __always_inline void hold_end_from_state(struct hold *h, const struct tcp
 						const struct nt_tcp_state *s)
 {
 	enum nt_release release = nt_release_from_state(&h->held, s);
+	u64 end_ns = s->clock_ns;
 
 	if (release == NT_RELEASE_ACK)
-		hold_note_unseen_ack(h, t, s);
-	hold_end(h, t, release, s->clock_ns);
+		end_ns = hold_ack_released(h, t, s);
+	hold_end(h, t, release, end_ns);
 }
 
 /* Nothing is unsent any more; was something held? */
@@ -80,10 +81,11 @@ static __always_inline void attempt_ended(const struct tcp *t, u32 mss, u8 nonag
 	s.push_one = push_one;
 	if (h && gone_out(h, &s)) {
 		enum nt_release release = nt_release_from_attempt(&h->held, &s);
+		u64 end_ns = s.clock_ns;
 
 		if (release == NT_RELEASE_ACK)
-			hold_note_unseen_ack(h, t, &s);
-		hold_end(h, t, release, s.clock_ns);
+			end_ns = hold_ack_released(h, t, &s);
+		hold_end(h, t, release, end_ns);
 		h = NULL;
 	}
 	reason = nt_verdict(&s);

@@ -232,8 +232,10 @@ __noinline int hold_judge(u32 level, u32 release, u64 end_ns)
 	cause = nt_stall_cause(&f, &evidence);
 	if (f.duration_ns < nt_config.min_ns)
 		return 0;
-	if (la && f.withheld_ns < nt_config.min_ns)
+	if (la && f.withheld_ns < nt_config.min_ns) {
 		cause = NT_CAUSE_INVALID;
+		evidence = NT_EVIDENCE_INVALID;
+	}
 	if (cause)
 		count_stall(cause);
 	if (cause || nt_config.all_holds)
@@ -339,17 +341,21 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool
 }
 
 /*
- * An ACK released the bytes and no hook saw it come (tcp_probe stands in tcp_rcv_established only):
- * it was a pure one if no data has come since the hold began.
+ * An ACK released the bytes: when? Mostly as this attempt began. But the attempt that it made may
+ * have gone unseen, for a program that another one interrupts on its CPU is skipped; then the ACK
+ * itself tells. One that no hook saw come either (tcp_probe stands in tcp_rcv_established only) was
+ * a pure one if no data has come since the hold began.
  */
-static __always_inline void hold_note_unseen_ack(struct hold *h, const struct tcp *t,
-						 const struct nt_tcp_state *s)
+static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
+					     const struct nt_tcp_state *s)
 {
 	u32 rcv_nxt = PROBED(t->tp, rcv_nxt);
 
-	if (h->ack_seen && h->ack == s->snd_una)
-		return;
-	hold_note_ack(h, s->snd_una, rcv_nxt, rcv_nxt == h->rcv_nxt, s->clock_ns);
+	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
+		return h->ack_ns;
+	if (!h->ack_seen || h->ack != s->snd_una)
+		hold_note_ack(h, s->snd_una, rcv_nxt, rcv_nxt == h->rcv_nxt, s->clock_ns);
+	return s->clock_ns;
 }
 
 #endif /* NT_HOLD_H */

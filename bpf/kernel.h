@@ -31,6 +31,7 @@ typedef __u64 u64;
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct timer_list {
+	unsigned long expires;
 	void (*function)(struct timer_list *);
 };
 

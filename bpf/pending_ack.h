@@ -250,6 +250,9 @@ static __always_inline void pending_ack_timer_handler(const struct tcp *t, const
 
 	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER))
 		return;
+	/* put off until the application let go of the socket, it may meet the next ACK's time */
+	if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)
+		return;
 	p = pending_ack_find(t->sk);
 	if (!p)
 		return;

@@ -22,6 +22,9 @@ OPTION_END, OPTION_NOP, OPTION_WINDOW_SCALE, OPTION_SACK = 0, 1, 3, 5
 
 NS = 1_000_000_000
 
+#: By link type: where the protocol stands in the frame, and where the IP header begins.
+LINKS = {1: (12, 14), 276: (0, 20)}  # LINKTYPE_ETHERNET, LINKTYPE_LINUX_SLL2
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -101,23 +104,24 @@ class _Raw:
     total: int
 
 
-def _network(frame: bytes) -> tuple[int, int, int, str, str] | None:
-    """(offset of the TCP header, its length with payload, IP total length, source, destination) of an Ethernet frame.
+def _network(frame: bytes, link: tuple[int, int]) -> tuple[int, int, int, str, str] | None:
+    """(offset of the TCP header, its length with payload, IP total length, source, destination) of a frame.
 
     Lengths are what the IP header says: the capture keeps only the beginning of each packet.
     """
-    (kind,) = struct.unpack_from("!H", frame, 12)
+    protocol, ip = link
+    (kind,) = struct.unpack_from("!H", frame, protocol)
     if kind == dpkt.ethernet.ETH_TYPE_IP:
-        header = (frame[14] & 15) * 4
-        (total,) = struct.unpack_from("!H", frame, 16)
-        source, destination = frame[26:30], frame[30:34]
+        header = (frame[ip] & 15) * 4
+        (total,) = struct.unpack_from("!H", frame, ip + 2)
+        source, destination = frame[ip + 12:ip + 16], frame[ip + 16:ip + 20]
     elif kind == dpkt.ethernet.ETH_TYPE_IP6:
         header = 40
-        total = struct.unpack_from("!H", frame, 18)[0] + header
-        source, destination = frame[22:38], frame[38:54]
+        total = struct.unpack_from("!H", frame, ip + 4)[0] + header
+        source, destination = frame[ip + 8:ip + 24], frame[ip + 24:ip + 40]
     else:
         return None
-    return 14 + header, total - header, total, _address(source), _address(destination)
+    return ip + header, total - header, total, _address(source), _address(destination)
 
 
 _names: dict[bytes, str] = {}
@@ -149,9 +153,14 @@ def _options(options: bytes) -> tuple[bool, int | None]:
 def _packets(path: Path) -> Iterator[_Raw]:
     with open(path, "rb") as file:
         # a capture in nanoseconds has its times as Decimal, one in microseconds as float
-        for when, frame in dpkt.pcap.Reader(file):
+        capture = dpkt.pcap.Reader(file)
+        if capture.datalink() not in LINKS:
+            # read as another type it would look like a capture in which nothing happened
+            raise ValueError(f"reading '{path}': link type {capture.datalink()} is not known; capture Ethernet or lo")
+        link = LINKS[capture.datalink()]
+        for when, frame in capture:
             time = round(when * 1_000_000) * 1000 if isinstance(when, float) else int(when * NS)
-            network = _network(frame)
+            network = _network(frame, link)
             if not network:
                 continue
             tcp, size, total, source, destination = network
@@ -168,10 +177,12 @@ class _Stream:
     def __init__(self) -> None:
         self.isn: int | None = None
         self.highest = 0
-        self.scale = 0
+        self.scale: int | None = None
+        self.lowest: int | None = None  # of the sequence numbers, where the SYN was not seen
+        self.syn_seen = False
 
     def relative(self, number: int) -> int:
-        """Unwrapped: the one nearest to the highest seen. Without a SYN the first number seen is the first byte's."""
+        """Unwrapped: the one nearest to the highest seen. Without a SYN this is provisional: see shift."""
         if self.isn is None:
             self.isn = (number - 1) & 0xFFFFFFFF
         ahead = (number - self.isn - self.highest) & 0xFFFFFFFF
@@ -181,23 +192,36 @@ class _Stream:
         self.highest = max(self.highest, result)
         return result
 
+    @property
+    def shift(self) -> int:
+        """What to add so that, without a SYN, the lowest sequence number seen is the first byte's."""
+        return 0 if self.syn_seen or self.lowest is None else 1 - self.lowest
+
 
 def read(path: Path | str) -> list[Segment]:
     """All TCP segments of a capture, in its order. A port pair that is used again begins anew with its SYN."""
     streams: dict[tuple[str, str], _Stream] = defaultdict(_Stream)
-    segments = []
+    seen: list[tuple[_Raw, _Stream, int, _Stream, int]] = []
     for raw in _packets(Path(path)):
         key, back = (raw.source, raw.destination), (raw.destination, raw.source)
         if raw.flags & SYN:
             streams[key] = _Stream()
             streams[key].isn = raw.seq
-            streams[key].scale = raw.scale or 0
-        seq = streams[key].relative(raw.seq)
-        ack = streams[back].relative(raw.ack) if raw.flags & ACK else 0
-        window = raw.window if raw.flags & SYN else raw.window << streams[key].scale
-        segments.append(Segment(raw.time, raw.source, raw.destination, seq, ack, raw.length, raw.flags, window,
-                                raw.sack, raw.total))
-    return segments
+            streams[key].scale = raw.scale
+            streams[key].syn_seen = True
+        here, there = streams[key], streams[back]
+        seq = here.relative(raw.seq)
+        here.lowest = seq if here.lowest is None else min(here.lowest, seq)
+        seen.append((raw, here, seq, there, there.relative(raw.ack) if raw.flags & ACK else 0))
+    return [_segment(*one) for one in seen]
+
+
+def _segment(raw: _Raw, here: _Stream, seq: int, there: _Stream, ack: int) -> Segment:
+    # RFC 7323: windows are scaled only where both SYNs offered it, and never in a SYN
+    scaled = here.scale is not None and (there.scale is not None or not there.syn_seen)
+    window = raw.window << here.scale if scaled and not raw.flags & SYN else raw.window
+    return Segment(raw.time, raw.source, raw.destination, seq + here.shift,
+                   ack + there.shift if raw.flags & ACK else 0, raw.length, raw.flags, window, raw.sack, raw.total)
 
 
 def connections(segments: list[Segment]) -> list[tuple[str, str]]:
@@ -226,6 +250,30 @@ def traffic(segments: list[Segment], source: str, destination: str) -> Traffic:
         result.retransmitted += 0 < s.length and s.end <= highest
         highest = max(highest, s.end)
     return result
+
+
+def min_rtt(segments: list[Segment], sender: str, receiver: str) -> int | None:
+    """The shortest time from data or a SYN to its acknowledgement, in the sender's capture.
+
+    Without what was sent again, since nobody can say which of the two was acknowledged (Karn).
+    """
+    best = None
+    for life in _lives(segments, sender, receiver):
+        out: deque[tuple[int, int]] = deque()  # (end, left) of what is not acknowledged
+        nxt = 0
+        for s in life:
+            if s.source == sender and (s.length or s.flags & SYN):
+                end = s.end + (s.flags & SYN == SYN)
+                while s.seq < nxt and out and out[-1][0] > s.seq:
+                    out.pop()
+                if s.seq >= nxt:
+                    out.append((end, s.time))
+                nxt = max(nxt, end)
+            elif s.source == receiver and s.flags & ACK:
+                while out and out[0][0] <= s.ack:
+                    took = s.time - out.popleft()[1]
+                    best = took if best is None else min(best, took)
+    return best
 
 
 @dataclass
@@ -263,6 +311,7 @@ class _Sender:
     def __init__(self, sender: str, receiver: str, mss: int, there: _Receiver, limits: Limits) -> None:
         self.sender, self.receiver, self.mss, self.there, self.limits = sender, receiver, mss, there, limits
         self.flight: deque[tuple[int, bool]] = deque()  # (end, below the MSS) of what is not acknowledged
+        self.small_out = 0  # how many of them are below the MSS
         self.retransmitted = 0  # up to here something was sent again
         self.una = self.nxt = 1
         self.last_left = 0
@@ -273,25 +322,27 @@ class _Sender:
     def ack(self, s: Segment) -> None:
         fresh = s.ack > self.una
         if fresh or s.length:
-            small = sum(small for end, small in self.flight if end > self.una)
-            explained = s.sack or self.retransmitted > self.una or small > self.limits.small
+            explained = s.sack or self.retransmitted > self.una or self.small_out > self.limits.small
             late = self.there.acks.get((s.ack, s.seq), (0, 0))[0] >= self.limits.late
             self.late = s if fresh and late and not explained else None
             self.late_edge = self.edge
         if fresh:
             self.una = s.ack
             while self.flight and self.flight[0][0] <= s.ack:
-                self.flight.popleft()
+                self.small_out -= self.flight.popleft()[1]
         self.edge = s.ack + s.window
 
     def data(self, s: Segment) -> WireStall | None:
         late, self.late = self.late, None
         before, self.last_left = self.last_left, s.time
+        if s.seq < self.nxt:
+            self.retransmitted = max(self.retransmitted, min(s.end, self.nxt))
+            late = None
         if s.end <= self.nxt:
-            self.retransmitted = max(self.retransmitted, s.end)
             return None
         self.nxt = s.end
         self.flight.append((s.end, s.length < self.mss))
+        self.small_out += s.length < self.mss
         if not late or s.length >= self.mss or s.time > late.time + self.limits.at_once:
             return None
         if self.late_edge is not None and s.end > self.late_edge:
