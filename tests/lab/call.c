@@ -78,7 +78,7 @@ void caller_stop(struct lab_conn *c)
 	c->caller = NULL;
 }
 
-static size_t iov_bytes(const struct iovec *iov, int nr)
+size_t iov_bytes(const struct iovec *iov, int nr)
 {
 	size_t bytes = 0;
 

@@ -353,6 +353,7 @@ int socket_ktls(int fd);
 /* call.c: one system call, logged: what it returned, or -errno; -EAGAIN is waited for. */
 int caller_start(struct lab_conn *c);
 void caller_stop(struct lab_conn *c);
+size_t iov_bytes(const struct iovec *iov, int nr);
 ssize_t send_call(struct lab_conn *c, const struct lab_send *s);
 ssize_t read_call(struct lab_conn *c, void *buf, size_t bytes);
 

@@ -210,7 +210,8 @@ static int take_data(struct late_peer *p, const struct segment *s)
 	bool expected = ntohl(s->tcp->seq) == p->rcv_nxt && s->bytes <= INBOX - p->in_bytes;
 	bool fin = s->tcp->flags & FLAG_FIN;
 
-	if (!s->bytes && !fin)
+	/* Probes of a closed window or a kept-alive connection bear no data, but an old number. */
+	if (!s->bytes && !fin && (int32_t)(ntohl(s->tcp->seq) - p->rcv_nxt) >= 0)
 		return 0;
 	if (!expected)
 		return send_segment(p, 0, NULL, 0);

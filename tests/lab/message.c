@@ -53,15 +53,6 @@ void conn_release(struct lab_conn *c)
 	free(c->log.event);
 }
 
-static size_t iov_bytes(const struct iovec *iov, int nr)
-{
-	size_t bytes = 0;
-
-	for (int i = 0; i < nr; i++)
-		bytes += iov[i].iov_len;
-	return bytes;
-}
-
 /* A blocking socket takes all of it, unless a stop signal or a debugger came between. */
 static int send_all(struct lab_conn *c, const struct lab_send *s)
 {

@@ -19,9 +19,10 @@ LOG = re.compile(r"prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOA
 def test_every_program_is_cheap_to_verify(hooks: str, record_property: Callable[[str, object], None]) -> None:
     done = run("-vv", "--duration", "10ms", "--hooks", hooks)
     assert done.returncode == 0, done.stderr
-    logs = LOG.findall(done.stderr)
+    # a kernel that refuses one way of keeping state is asked again for another: the last words count
+    logs = {program: log for program, log in LOG.findall(done.stderr) if "verification time" in log}
     assert len(logs) >= 6, done.stderr
-    for program, log in logs:
+    for program, log in logs.items():
         instructions = int(re.search(r"processed (\d+) insns", log)[1])  # type: ignore[index]
         time = int(re.search(r"verification time (\d+) usec", log)[1])  # type: ignore[index]
         record_property("budget", f"{program:<28} {instructions:>6} instructions  {time / 1000:>7.1f} ms")
