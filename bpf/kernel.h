@@ -90,9 +90,18 @@ typedef struct {
 	int owned;
 } socket_lock_t;
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+
 struct sock {
 	struct sock_common __sk_common;
 	socket_lock_t sk_lock;
+	refcount_t sk_wmem_alloc; /* SK_WMEM_ALLOC_BIAS and bytes in the queues below */
 	unsigned long sk_tsq_flags;
 	struct sk_buff_head sk_write_queue;
 	u32 sk_pacing_status;

@@ -163,8 +163,9 @@ static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct 
 	s->pacing = SK(t, sk_pacing_status) == NT_SK_PACING_NEEDED;
 	s->throttled = tsq & NT_TSQ_THROTTLED;
 	s->resuming = tsq & NT_TSQ_RESUMING;
-	s->refused = TCP(t, high_seq) == s->snd_nxt &&
-		     PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) == NT_CA_CWR;
+	s->queued_below = SK(t, sk_wmem_alloc.refs.counter) > NT_SK_WMEM_BIAS ||
+			  (TCP(t, high_seq) == s->snd_nxt &&
+			   PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) == NT_CA_CWR);
 	s->nonagle = READ_BITS(trusted, t->tp, nonagle);
 	s->nonagle_arg = s->nonagle;
 	s->push_one = NT_PUSH_ALL;

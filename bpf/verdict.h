@@ -16,6 +16,7 @@
 #define NT_NAGLE_PUSH       4 /* send what is queued now */
 
 #define NT_SK_PACING_NEEDED 1   /* SK_PACING_NEEDED, include/net/sock.h */
+#define NT_SK_WMEM_BIAS     1   /* SK_WMEM_ALLOC_BIAS, include/net/sock.h */
 #define NT_CA_CWR           2   /* TCP_CA_CWR, include/uapi/linux/tcp.h */
 #define NT_TSQ_THROTTLED    0x1 /* 1 << TSQ_THROTTLED, include/linux/tcp.h */
 #define NT_TSQ_RESUMING     0x6 /* 1 << TSQ_QUEUED | 1 << TCP_TSQ_DEFERRED: tcp_wfree() has seen it */
@@ -47,14 +48,14 @@ struct nt_tcp_state {
 	bool head_fin;
 	bool head_last; /* no skb queued behind it */
 	bool has_head;
-	bool pacing;      /* sk_pacing_status == SK_PACING_NEEDED */
-	bool throttled;   /* TSQ_THROTTLED is set */
-	bool resuming;    /* it was, and the device has made room on another CPU since */
-	bool refused;     /* the queue below has just dropped the segment: tcp_enter_cwr() */
-	__u8 nonagle;     /* tp->nonagle */
-	__u8 nonagle_arg; /* of the attempt */
-	__u8 push_one;    /* of the attempt */
-	__u8 tcp_state;   /* sk->sk_state */
+	bool pacing;       /* sk_pacing_status == SK_PACING_NEEDED */
+	bool throttled;    /* TSQ_THROTTLED is set */
+	bool resuming;     /* it was, and the device has made room on another CPU since */
+	bool queued_below; /* the device still has segments of ours, or has just dropped one */
+	__u8 nonagle;      /* tp->nonagle */
+	__u8 nonagle_arg;  /* of the attempt */
+	__u8 push_one;     /* of the attempt */
+	__u8 tcp_state;    /* sk->sk_state */
 };
 
 /* a is later than b in sequence space; include/net/tcp.h */
@@ -120,7 +121,8 @@ static inline enum nt_hold_reason nt_verdict(const struct nt_tcp_state *s)
 	reason = nt_nagle_verdict(s);
 	if (reason)
 		return reason;
-	return s->throttled || s->resuming || s->refused ? NT_HOLD_TSQ : NT_HOLD_UNKNOWN;
+	/* the small queue's flags may be gone by now, as the device makes room on another CPU */
+	return s->throttled || s->resuming || s->queued_below ? NT_HOLD_TSQ : NT_HOLD_UNKNOWN;
 }
 
 #endif /* NT_VERDICT_H */

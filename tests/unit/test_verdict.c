@@ -157,7 +157,7 @@ static void a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue(vo
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 	s.throttled = false;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
-	s.refused = true; /* the queue below dropped it */
+	s.queued_below = true;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 }
 
