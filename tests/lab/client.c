@@ -76,6 +76,8 @@ static int round_before(struct lab_conn *c)
 	enum lab_cork cork = c->turn.cork;
 	int err = opt->reconnect ? connect_one(c, c->end->port) : 0;
 
+	if (!err)
+		err = ending_prepare(c);
 	if (!err && opt->changing)
 		err = change(c);
 	if (!err)

@@ -37,22 +37,29 @@ static int end_by_shutdown(struct lab_conn *c)
 	return err;
 }
 
-/* A child holds the socket when we have closed it, and is killed: its death closes it. */
-static int end_by_death(struct lab_conn *c)
+/* A child that holds the socket too: made before the last round, since a fork may take long. */
+int ending_prepare(struct lab_conn *c)
 {
-	pid_t victim = fork();
-
-	if (victim < 0)
+	if (c->end->plan->opt.ending != ENDING_KILL || c->round != c->end->plan->opt.rounds)
+		return 0;
+	c->victim = fork();
+	if (c->victim < 0)
 		return -errno;
-	if (!victim) {
+	if (!c->victim) {
 		end_be_child(getppid(), "lab-victim");
 		for (;;)
 			pause();
 	}
+	return 0;
+}
+
+/* We close, the child is killed: its death closes the socket. */
+static int end_by_death(struct lab_conn *c)
+{
 	close(c->fd);
 	c->fd = -1;
-	kill(victim, SIGKILL);
-	while (waitpid(victim, NULL, 0) < 0 && errno == EINTR)
+	kill(c->victim, SIGKILL);
+	while (waitpid(c->victim, NULL, 0) < 0 && errno == EINTR)
 		;
 	return 0;
 }

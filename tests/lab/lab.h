@@ -238,6 +238,7 @@ struct lab_conn {
 	bool corked_now;
 	bool over; /* the peer has begun no further round */
 	uint16_t port;
+	pid_t victim;
 	struct lab_round *rounds;
 	struct lab_log log;
 	struct lab_writers *writers;
@@ -332,6 +333,7 @@ int handover_do(struct lab_end *end);
 
 /* ending.c: how the client's last round ends while data is held. */
 bool still_held(const struct lab_conn *c);
+int ending_prepare(struct lab_conn *c);
 int ending_do(struct lab_conn *c, struct lab_round *r);
 
 /* message.c */

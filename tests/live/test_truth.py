@@ -153,8 +153,9 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
     if score.wrong():
         pytest.fail(score.wrong(), pytrace=False)
     if least:
-        # a guest may be away for so long that a prompt round looks like a stall, or a stall doubtful
-        assert score.wire + score.doubtful >= least, f"nothing to find: {score.line()}"
+        # in a guest a connection may stay in quick-ACK mode for a round more
+        shown = score.wire + score.doubtful
+        assert shown >= (least - 2 if IN_GUEST else least), f"nothing to find: {score.line()}"
     else:
         assert score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
     if score.errors_us:
