@@ -49,7 +49,7 @@ static __always_inline u64 timer_function(const struct sock *sk, u64 offset)
 
 static __always_inline void learn_timers(const struct sock *sk)
 {
-	if (delack_timer_function || nt_config.functions)
+	if (delack_timer_function)
 		return;
 	write_timer_function = timer_function(sk, write_timer_offset());
 	delack_timer_function = timer_function(sk, delack_timer_offset());
@@ -94,7 +94,7 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 	return 0;
 }
 
-/* ---- the tracepoint family ---- */
+/* ---- the tracepoint family; its timers serve kprobes too ---- */
 
 SEC("raw_tp/sock_send_length")
 int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
@@ -169,7 +169,9 @@ int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 	struct tcp t;
 
 	kind = timer_kind(timer, &t);
-	if (kind == TIMER_DELACK)
+	if (kind == TIMER_DELACK && nt_config.functions)
+		pending_ack_timer_alerts(&t);
+	else if (kind == TIMER_DELACK)
 		pending_ack_timer_expires(&t);
 	else if (kind == TIMER_WRITE)
 		write_timer_expires(&t);

@@ -18,7 +18,8 @@ struct pending_ack {
 	u8 why; /* enum nt_ack_why */
 	bool pingpong;
 	bool locked;
-	bool fired; /* tcp_delack_timer_handler found it due */
+	bool expired; /* its timer did, and nothing else was seen of it since */
+	bool sent;    /* by the timer, and counted; here until it is seen to leave */
 };
 
 struct {
@@ -102,7 +103,8 @@ static __always_inline void pending_ack_fill(struct pending_ack *p, const struct
 	p->pingpong = pingpong >= pingpong_thresh(t);
 	p->why = pending_ack_why(t, p->pingpong);
 	p->locked = false;
-	p->fired = false;
+	p->expired = false;
+	p->sent = false;
 	p->begin_ns = begin_ns;
 }
 
@@ -113,6 +115,8 @@ static __always_inline void pending_ack_fill(struct pending_ack *p, const struct
 static __always_inline enum nt_ack_end pending_ack_unseen_end(const struct pending_ack *p,
 							      const struct tcp *t)
 {
+	if (p->expired)
+		return NT_ACK_TIMER;
 	if (PROBED(t->tp, data_segs_out) != p->data_segs_out)
 		return NT_ACK_PIGGYBACK;
 	if (PROBED(t->tp, data_segs_in) != p->data_segs_in)
@@ -120,23 +124,43 @@ static __always_inline enum nt_ack_end pending_ack_unseen_end(const struct pendi
 	return NT_ACK_READ;
 }
 
-/* The ACK is put off from now on; an older one that is still owed goes on. */
-static __always_inline void pending_ack_begin(const struct tcp *t, const bool trusted)
+static __always_inline void count_unseen_end(const struct pending_ack *p, const struct tcp *t)
+{
+	if (!p->sent)
+		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
+}
+
+/* What went out unseen gives way to the ACK that is owed now; one that is still owed goes on. */
+static __always_inline void pending_ack_renew(struct pending_ack *p, const struct tcp *t,
+					      const bool trusted)
+{
+	if (p->rcv_wup == TCP(t, rcv_wup))
+		return;
+	count_unseen_end(p, t);
+	pending_ack_fill(p, t, tcp_clock(t, trusted));
+}
+
+/* The ACK that is owed now. NULL: nobody asked for the socket, or there is no room. */
+static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t, const bool trusted)
 {
 	struct pending_ack *p = pending_ack_find(t->sk);
 
 	if (p) {
-		if (p->rcv_wup == TCP(t, rcv_wup))
-			return;
-		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
-	} else {
-		if (!socket_wanted(t, trusted))
-			return;
-		p = pending_ack_new(t->sk);
-		if (!p)
-			return;
+		pending_ack_renew(p, t, trusted);
+		return p;
 	}
-	pending_ack_fill(p, t, tcp_clock(t, trusted));
+	if (!socket_wanted(t, trusted))
+		return NULL;
+	p = pending_ack_new(t->sk);
+	if (p)
+		pending_ack_fill(p, t, tcp_clock(t, trusted));
+	return p;
+}
+
+/* The ACK is put off from now on: tcp_send_delayed_ack(). */
+static __always_inline void pending_ack_begin(const struct tcp *t, const bool trusted)
+{
+	pending_ack_owed(t, trusted);
 }
 
 /*
@@ -175,23 +199,20 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 	return 0;
 }
 
-static __always_inline void pending_ack_end(struct pending_ack *p, const struct tcp *t,
-					    enum nt_ack_end end, u64 now)
+/* The ACK goes out late and alone. */
+static __always_inline void pending_ack_remember(const struct pending_ack *p, enum nt_ack_end end,
+						 u64 now)
 {
-	count_ack_end(t->sk, end);
-	if (end != NT_ACK_PIGGYBACK && (end == NT_ACK_TIMER || now >= p->begin_ns + LATE_ACK_NS)) {
-		u32 level;
-		struct pending_ack *ended = scratch_take(&level);
+	u32 level;
+	struct pending_ack *ended = scratch_take(&level);
 
-		if (ended) {
-			*ended = *p;
-			late_ack_remember(level, end, now);
-			scratch_give();
-		} else {
-			count_lost(NT_LOST_ACK_MAP);
-		}
+	if (!ended) {
+		count_lost(NT_LOST_ACK_MAP);
+		return;
 	}
-	pending_ack_delete(t->sk);
+	*ended = *p;
+	late_ack_remember(level, end, now);
+	scratch_give();
 }
 
 /* The socket goes: its last ACK went out unseen, or never will. */
@@ -202,42 +223,69 @@ static __always_inline void pending_ack_closed(struct pending_ack *p, const stru
 	if (owed && p->rcv_wup == PROBED(t->tp, rcv_wup))
 		count_ack_end(t->sk, NT_ACK_RESET);
 	else
-		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
+		count_unseen_end(p, t);
 	pending_ack_delete(t->sk);
 }
 
 /*
+ * The timer's handler is about to send the ACK. Told at once and not when the ACK leaves: a program
+ * that another one interrupts on its CPU is skipped, and the one that sees ACKs leave runs with
+ * every segment. That one deletes the entry, so that nothing is counted twice.
+ */
+static __always_inline void pending_ack_timer_sends(const struct tcp *t, const bool trusted)
+{
+	struct pending_ack *p = pending_ack_owed(t, trusted);
+
+	if (!p || p->sent)
+		return;
+	p->sent = true;
+	p->locked = SK(t, sk_lock.owned);
+	count_ack_end(t->sk, NT_ACK_TIMER);
+	if (!p->expired)
+		pending_ack_remember(p, NT_ACK_TIMER, bpf_ktime_get_ns());
+}
+
+static __always_inline bool pending_ack_due(const struct tcp *t, const bool trusted)
+{
+	const u8 due = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
+
+	return (ICSK(t, icsk_ack.pending) & due) == due;
+}
+
+/*
  * The delayed-ACK timer expires, seen from the timer's tracepoint before its handler runs; mirrors
- * tcp_delack_timer_handler(). It also expires for an ACK that went out long ago.
+ * tcp_delack_timer_handler(). It also expires for an ACK that went out long ago. That it may be
+ * armed again for the same jiffy, which timer_start does not tell, pending_ack_owed() finds.
  */
 static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 {
-	const u8 due = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
-	struct pending_ack *p = pending_ack_find(t->sk);
-	u8 pending = PROBED(t->tp, inet_conn.icsk_ack.pending);
+	struct pending_ack *p;
 
-	if ((pending & due) != due) {
-		if (p) {
-			count_ack_end(t->sk, pending_ack_unseen_end(p, t));
-			pending_ack_delete(t->sk);
-		}
+	if (pending_ack_due(t, false))
+		pending_ack_timer_sends(t, false);
+	p = pending_ack_find(t->sk);
+	if (p) {
+		count_unseen_end(p, t);
+		pending_ack_delete(t->sk);
+	}
+}
+
+/*
+ * The same where a kprobe is to show the handler, which is skipped when it interrupts another
+ * program: remembers the ACK, which another segment may still forestall, and counts nothing. The
+ * handler of a socket in use is called by tcp_release_cb(), which interrupts nobody.
+ */
+static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
+{
+	struct pending_ack *p;
+
+	if (PROBED(t->sk, sk_lock.owned) || !pending_ack_due(t, false))
 		return;
-	}
-	if (!p) {
-		if (!socket_wanted(t, false))
-			return;
-		p = pending_ack_new(t->sk);
-		if (!p)
-			return;
-		pending_ack_fill(p, t, tcp_clock(t, false));
-	} else if (p->rcv_wup != PROBED(t->tp, rcv_wup)) {
-		/* armed again for the same jiffy, which timer_start does not tell: the last segment
-		 * did it */
-		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
-		pending_ack_fill(p, t, tcp_clock(t, false));
-	}
-	p->locked = PROBED(t->sk, sk_lock.owned);
-	pending_ack_end(p, t, NT_ACK_TIMER, bpf_ktime_get_ns());
+	p = pending_ack_owed(t, false);
+	if (!p || p->sent)
+		return;
+	p->expired = true;
+	pending_ack_remember(p, NT_ACK_TIMER, bpf_ktime_get_ns());
 }
 
 /*
@@ -246,18 +294,12 @@ static __always_inline void pending_ack_timer_expires(const struct tcp *t)
  */
 static __always_inline void pending_ack_timer_handler(const struct tcp *t, const bool trusted)
 {
-	struct pending_ack *p;
-
-	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER))
+	if (!pending_ack_due(t, trusted))
 		return;
 	/* put off until the application let go of the socket, it may meet the next ACK's time */
 	if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)
 		return;
-	p = pending_ack_find(t->sk);
-	if (!p)
-		return;
-	p->fired = true;
-	p->locked = SK(t, sk_lock.owned);
+	pending_ack_timer_sends(t, trusted);
 }
 
 /* An ACK (len bytes of data with it) is about to go out: __tcp_transmit_skb() with the current
@@ -273,15 +315,24 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 	p = pending_ack_find(t->sk);
 	if (!p)
 		return;
+	pending_ack_renew(p, t, trusted);
 	if (len)
 		end = NT_ACK_PIGGYBACK;
-	else if (p->fired || !(pending & ICSK_ACK_TIMER))
+	else if (!(pending & ICSK_ACK_TIMER))
 		end = NT_ACK_TIMER;
 	else if (TCP(t, copied_seq) == TCP(t, rcv_nxt))
 		end = NT_ACK_READ;
 	else
 		end = NT_ACK_SEGMENT;
-	pending_ack_end(p, t, end, bpf_ktime_get_ns());
+	if (!p->sent) {
+		u64 now = bpf_ktime_get_ns();
+
+		count_ack_end(t->sk, end);
+		if (end == NT_ACK_TIMER ||
+		    (end != NT_ACK_PIGGYBACK && now >= p->begin_ns + LATE_ACK_NS))
+			pending_ack_remember(p, end, now);
+	}
+	pending_ack_delete(t->sk);
 }
 
 /*

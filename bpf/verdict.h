@@ -116,13 +116,19 @@ static inline enum nt_hold_reason nt_verdict(const struct nt_tcp_state *s)
 		return NT_HOLD_CWND;
 	if (nt_beyond_window(s))
 		return NT_HOLD_RWND;
-	if (s->head_len > s->mss)
-		return s->throttled || s->resuming ? NT_HOLD_TSQ : NT_HOLD_TSO_DEFER;
 	reason = nt_nagle_verdict(s);
 	if (reason)
 		return reason;
+	if (s->throttled || s->resuming)
+		return NT_HOLD_TSQ;
+	/* it was to send one segment, and did: the writer, or the next ACK, goes on with the rest
+	 */
+	if (s->push_one)
+		return NT_HOLD_INVALID;
+	if (s->head_len > s->mss)
+		return NT_HOLD_TSO_DEFER;
 	/* the small queue's flags may be gone by now, as the device makes room on another CPU */
-	return s->throttled || s->resuming || s->queued_below ? NT_HOLD_TSQ : NT_HOLD_UNKNOWN;
+	return s->queued_below ? NT_HOLD_TSQ : NT_HOLD_UNKNOWN;
 }
 
 #endif /* NT_VERDICT_H */

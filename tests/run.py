@@ -41,6 +41,8 @@ class Counts:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    #: tests that ran twice; tests/live/conftest.py says when and why
+    rerun: list[str] = field(default_factory=list)
     #: what tests measured, by kind: the witnesses' scores, the verifier's budget
     notes: dict[str, list[str]] = field(default_factory=dict)
 
@@ -48,6 +50,7 @@ class Counts:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.rerun += other.rerun
 
 
 def run_unit(pattern: str | None) -> Counts:
@@ -86,8 +89,9 @@ def read_junit(path: Path, part: str) -> Counts:
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = f"{part}: {case.get('name')}"
         skip = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            counts.failed.append(name)
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if bad is not None:
+            counts.failed.append(f"{name}: {reason_of(bad)}")
         elif skip is not None:
             counts.skipped.append(f"{name}: {skip.get('message')}")
         else:
@@ -95,6 +99,11 @@ def read_junit(path: Path, part: str) -> Counts:
         for note in case.iter("property"):
             counts.notes.setdefault(str(note.get("name")), []).append(str(note.get("value")))
     return counts
+
+
+def reason_of(bad: ElementTree.Element) -> str:
+    """Why a test failed, on one line."""
+    return " ".join((bad.get("message") or bad.text or "").split())[:600]
 
 
 def pytest_command(tests: str, results: Path, pattern: str | None, arguments: list[str]) -> list[str]:
@@ -119,10 +128,12 @@ def judge(part: str, results: Path, code: int, chosen: bool) -> Counts:
 
 def run_live(pattern: str | None) -> Counts:
     results = RESULTS / "live.xml"
+    reruns = RESULTS / "reruns.txt"
     results.unlink(missing_ok=True)
-    (RESULTS / "reruns.txt").unlink(missing_ok=True)
+    reruns.unlink(missing_ok=True)
     code = subprocess.run(pytest_command("tests/live", results, pattern, []), cwd=ROOT, timeout=1800).returncode
     counts = judge("live", results, code, pattern is not None)
+    counts.rerun = reruns.read_text().splitlines() if reruns.exists() else []
     print_notes(counts)
     return counts
 
@@ -131,12 +142,6 @@ def print_notes(counts: Counts) -> None:
     for kind, lines in counts.notes.items():
         for line in lines:
             print(f"{kind:<8} {line}")
-
-
-def read_reruns() -> list[str]:
-    """Tests that ran twice; tests/live/conftest.py says when and why."""
-    path = RESULTS / "reruns.txt"
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def run_in_guest(kernel: str, hooks: str, pattern: str | None, reuse: bool = False) -> Counts:
@@ -258,7 +263,7 @@ def add_up() -> Counts:
 
 
 def tell(total: Counts) -> int:
-    for line in read_reruns():
+    for line in total.rerun:
         print(f"rerun    {line}")
     for line in total.skipped:
         print(f"skipped  {line}")
@@ -266,7 +271,7 @@ def tell(total: Counts) -> int:
         print(f"FAILED   {line}")
     if not total.passed and not total.failed:
         total.failed.append("no test ran")
-    print(f"{total.passed} passed, {len(total.failed)} failed, {len(total.skipped)} skipped")
+    print(f"{total.passed} passed, {len(total.failed)} failed, {len(total.skipped)} skipped, {len(total.rerun)} run twice")
     return 1 if total.failed else 0
 
 

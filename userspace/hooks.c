@@ -26,6 +26,9 @@ const struct nt_hook nt_hooks[] = {
 
 	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true,
 	 false, "how a delayed ACK ended"},
+	/* a kprobe that interrupts a BPF program is skipped, this is not */
+	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, KPROBE, false,
+	 false, "delayed ACKs and cork ceilings whose timer interrupts another BPF program"},
 	{"on_timer_start", "timer_start", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, false,
 	 "when an ACK was put off, exactly"},
 	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,

@@ -56,7 +56,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if any(report.failed for report in reports):
         with (harness.ROOT / "build" / "results" / "reruns.txt").open("a") as reruns:
-            reruns.write(f"{item.name}: {reason}\n")
+            said = next(str(report.longrepr) for report in reports if report.failed).strip().splitlines()
+            reruns.write(f"{item.name}: {said[-1]}; {reason}\n")
         item._initrequest()  # type: ignore[attr-defined]
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
     for report in reports:

@@ -34,9 +34,7 @@ def one_busy_core() -> Iterator[None]:
 
 @pytest.mark.guest
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
-def test_a_mixture_under_load(seed: int, hooks: str, record_property: Callable[[str, object], None]) -> None:
-    if hooks == "kprobe":
-        pytest.skip("a kprobe that interrupts a BPF program is not run, and an emulated CPU is interrupted all the time")
+def test_a_mixture_under_load(seed: int, record_property: Callable[[str, object], None]) -> None:
     run = witness("mix", "--over", "veth", "--seed", str(seed), *SIZE,
                   around=None if IN_GUEST else one_busy_core())
     made = run.score

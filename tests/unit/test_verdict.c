@@ -161,6 +161,25 @@ static void a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue(vo
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 }
 
+static void what_an_attempt_for_one_segment_leaves_is_not_held(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	(void)state;
+	s.push_one = NT_PUSH_ONE;
+	s.nonagle_arg = NT_NAGLE_PUSH; /* tcp_push_one() */
+	set_head(&s, MSS);
+	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
+	set_head(&s, 3 * MSS);
+	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
+	s.queued_below = true; /* the one that it sent */
+	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
+	s.throttled = true;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
+	s.packets_out = s.snd_cwnd;
+	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
+}
+
 static void a_corked_socket_is_held_by_cork_even_with_nothing_in_flight(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
@@ -305,6 +324,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(one_byte_less_than_a_segment_is_held_and_a_full_one_is_not),
 	cmocka_unit_test(more_than_a_segment_waits_for_tso_or_the_small_queue),
 	cmocka_unit_test(a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue),
+	cmocka_unit_test(what_an_attempt_for_one_segment_leaves_is_not_held),
 	cmocka_unit_test(a_corked_socket_is_held_by_cork_even_with_nothing_in_flight),
 	cmocka_unit_test(msg_more_is_told_from_cork_and_asked_before_nagle),
 	cmocka_unit_test(a_forced_push_is_held_by_none_of_them),
