@@ -159,41 +159,50 @@ static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_stat
 	return reason;
 }
 
-/*
- * A write has returned, seen without the socket's lock: sock_send_length. A reason read in a moment
- * of change is put right by the next segment that comes (segment_came), before anything is
- * reported.
- */
-static __always_inline void write_ended(void *ctx, const struct tcp *t, const bool trusted)
+/* A write has left a tail, looked at without the socket's lock. Sets *s to what was read. */
+static __always_inline struct hold *unlocked_tail(const struct tcp *t, struct nt_tcp_state *s,
+						  const bool trusted)
 {
-	struct nt_tcp_state s;
 	enum nt_hold_reason reason;
 	struct hold *h;
 
-	count_write(t, trusted);
-	if (!has_tail(t, trusted)) {
-		no_tail_left(t, trusted);
-		return;
-	}
-	tcp_read_state(&s, t, trusted);
+	tcp_read_state(s, t, trusted);
 	h = hold_find(t->sk);
-	if (h && gone_out(h, &s)) {
-		hold_end_from_state(h, t, &s);
+	if (h && gone_out(h, s)) {
+		hold_end_from_state(h, t, s);
 		h = NULL;
 	}
-	reason = verdict_from_state(&s, t, bpf_ktime_get_ns());
-	if (s.throttled && s.head_len < s.mss && s.head_last)
+	reason = verdict_from_state(s, t, bpf_ktime_get_ns());
+	if (s->throttled && s->head_len < s->mss && s->head_last)
 		reason = NT_HOLD_AUTOCORK;
 	if (!reason || (!h && !socket_wanted(t, trusted)))
-		return;
-	h = hold_note(h, t, &s, reason);
-	if (!h)
-		return;
-	hold_note_writer(h, ctx);
-	/* an ACK on another CPU may have taken the bytes along before the hold could be seen there
-	 */
-	if (TCP(t, snd_nxt) != s.snd_nxt)
-		no_tail_left(t, trusted);
+		return NULL;
+	return hold_note(h, t, s, reason);
+}
+
+/*
+ * A write has returned, seen without the socket's lock: sock_send_length. An ACK on another CPU may
+ * move the tail meanwhile: then it is looked at again, for no segment may come that would put it
+ * right.
+ */
+static __always_inline void write_ended(void *ctx, const struct tcp *t, const bool trusted)
+{
+	const int looks = 3;
+	struct nt_tcp_state s;
+	struct hold *h = NULL;
+
+	count_write(t, trusted);
+	for (int i = 0; i < looks; i++) {
+		if (!has_tail(t, trusted)) {
+			no_tail_left(t, trusted);
+			return;
+		}
+		h = unlocked_tail(t, &s, trusted);
+		if (TCP(t, snd_una) == s.snd_una && TCP(t, snd_nxt) == s.snd_nxt)
+			break;
+	}
+	if (h)
+		hold_note_writer(h, ctx);
 }
 
 /* The part of a write with MSG_MORE that is still to be queued belongs to it: tcp_sendmsg_locked.
