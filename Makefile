@@ -17,7 +17,7 @@ MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
 ALL_CFLAGS := $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
-LIBS    := -lbpf -ljson-c -ldw -lelf -lz
+LIBS    := -lbpf -levent_core -lcap -ljson-c -ldw -lelf -lz
 SANITIZE := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
 
 ifeq ($(V),1)
@@ -30,7 +30,8 @@ endif
 
 # ---- what is needed, as Debian calls it ----
 
-BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev
+BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
+                  libevent-dev uthash-dev libcap-dev
 TEST_PACKAGES  := libcmocka-dev liburing-dev tcpdump python3-dpkt python3 python3-venv python3-pytest python3-jsonschema iproute2 procps \
                   nginx-light memcached python3-pymemcache socat libhttp-daemon-perl \
                   util-linux file qemu-system-x86 busybox-static kmod

@@ -5,52 +5,71 @@
 #include <stdlib.h>
 #include <string.h>
 
-void nt_aggregate_init(struct nt_aggregate *aggregate)
+void nt_aggregate_init(struct nt_aggregate *aggregate, size_t most)
 {
 	memset(aggregate, 0, sizeof(*aggregate));
+	aggregate->most = most;
 	aggregate->random = 0x9e3779b97f4a7c15ULL;
+}
+
+static void drop(struct nt_aggregate *aggregate, struct nt_connection *c)
+{
+	HASH_DEL(aggregate->connections, c);
+	free(c);
 }
 
 void nt_aggregate_clear(struct nt_aggregate *aggregate)
 {
-	for (size_t i = 0; i < aggregate->count; i++)
-		free(aggregate->connections[i]);
-	free(aggregate->connections);
-	nt_aggregate_init(aggregate);
+	while (aggregate->connections)
+		drop(aggregate, aggregate->connections);
+	nt_aggregate_init(aggregate, aggregate->most);
 }
 
-static bool same_key(const struct nt_connection *c, const struct nt_stall *stall)
+size_t nt_aggregate_count(const struct nt_aggregate *aggregate)
 {
-	return c->side == stall->side && c->cause == stall->record.cause &&
-	       c->last.self.tgid == stall->self.tgid &&
-	       !memcmp(&nt_stall_self(&c->last)->tuple, &nt_stall_self(stall)->tuple,
-		       sizeof(struct nt_tuple));
+	return HASH_COUNT(aggregate->connections);
 }
 
+static struct nt_connection_key key_of(const struct nt_stall *stall)
+{
+	struct nt_connection_key key;
+
+	memset(&key, 0, sizeof(key));
+	key.tuple = nt_stall_self(stall)->tuple;
+	key.tgid = stall->self.tgid;
+	key.side = stall->side;
+	key.cause = stall->record.cause;
+	return key;
+}
+
+/* The connection of this stall, last in the order from now on. NULL: no memory. */
 static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
 					 const struct nt_stall *stall)
 {
+	struct nt_connection_key key = key_of(stall);
 	struct nt_connection *c;
 
-	/* the latest come first in practice: most stalls repeat on one connection */
-	for (size_t i = aggregate->count; i--;)
-		if (same_key(aggregate->connections[i], stall))
-			return aggregate->connections[i];
-	if (aggregate->count == NT_MAX_CONNECTIONS)
-		return NULL;
-	if (!aggregate->connections) {
-		aggregate->connections =
-			calloc(NT_MAX_CONNECTIONS, sizeof(*aggregate->connections));
-		if (!aggregate->connections)
+	HASH_FIND(hh, aggregate->connections, &key, sizeof(key), c);
+	if (c && !c->hh.next)
+		return c;
+	if (c) {
+		HASH_DEL(aggregate->connections, c);
+	} else {
+		if (nt_aggregate_count(aggregate) >= aggregate->most) {
+			aggregate->folded += aggregate->connections->count;
+			drop(aggregate, aggregate->connections);
+		}
+		c = calloc(1, sizeof(*c));
+		if (!c)
 			return NULL;
+		c->key = key;
 	}
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return NULL;
-	c->side = stall->side;
-	c->cause = stall->record.cause;
-	aggregate->connections[aggregate->count++] = c;
-	return c;
+	HASH_ADD(hh, aggregate->connections, key, sizeof(key), c);
+	if (c->hh.tbl)
+		return c;
+	aggregate->folded += c->count;
+	free(c);
+	return NULL;
 }
 
 /* xorshift64: any even spread does for choosing which sample to replace. */
@@ -93,7 +112,7 @@ int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stal
 	aggregate->lost_ns += stall->excess_ns;
 	if (!c) {
 		aggregate->folded++;
-		return aggregate->count == NT_MAX_CONNECTIONS ? 0 : -ENOMEM;
+		return -ENOMEM;
 	}
 	add_sample(aggregate, c, stall->duration_ns);
 	keep_example(c, stall);
@@ -107,45 +126,54 @@ int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stal
 	return 0;
 }
 
-static uint64_t lost_by_process(const struct nt_aggregate *aggregate, pid_t tgid)
-{
-	uint64_t lost = 0;
-
-	for (size_t i = 0; i < aggregate->count; i++)
-		if (aggregate->connections[i]->last.self.tgid == tgid)
-			lost += aggregate->connections[i]->lost_ns;
-	return lost;
-}
-
-static int by_lost_time(const void *a, const void *b, void *context)
+static int by_process(const void *a, const void *b)
 {
 	const struct nt_connection *x = *(struct nt_connection *const *)a;
 	const struct nt_connection *y = *(struct nt_connection *const *)b;
-	const struct nt_aggregate *aggregate = context;
 
-	if (x->last.self.tgid != y->last.self.tgid) {
-		uint64_t p = lost_by_process(aggregate, x->last.self.tgid);
-		uint64_t q = lost_by_process(aggregate, y->last.self.tgid);
+	return x->key.tgid < y->key.tgid ? -1 : x->key.tgid > y->key.tgid;
+}
 
-		if (p != q)
-			return p < q ? 1 : -1;
-		return x->last.self.tgid < y->last.self.tgid ? -1 : 1;
-	}
+static int by_lost_time(const void *a, const void *b)
+{
+	const struct nt_connection *x = *(struct nt_connection *const *)a;
+	const struct nt_connection *y = *(struct nt_connection *const *)b;
+
+	if (x->process_lost_ns != y->process_lost_ns)
+		return x->process_lost_ns < y->process_lost_ns ? 1 : -1;
+	if (x->key.tgid != y->key.tgid)
+		return by_process(a, b);
 	return x->lost_ns < y->lost_ns ? 1 : x->lost_ns > y->lost_ns ? -1 : 0;
 }
 
-void nt_aggregate_sort(struct nt_aggregate *aggregate)
+/* The list is ordered by process: gives each connection the sum of its process. */
+static void sum_by_process(struct nt_connection **list, size_t n)
 {
-	struct nt_aggregate copy = *aggregate;
-	struct nt_connection *connections[NT_MAX_CONNECTIONS];
+	size_t end;
 
-	if (aggregate->count < 2)
-		return;
-	/* the comparison sums over the list, which must not move under it */
-	memcpy(connections, aggregate->connections, aggregate->count * sizeof(*connections));
-	copy.connections = connections;
-	qsort_r(aggregate->connections, aggregate->count, sizeof(*aggregate->connections),
-		by_lost_time, &copy);
+	for (size_t begin = 0; begin < n; begin = end) {
+		uint64_t lost_ns = 0;
+
+		for (end = begin; end < n && !by_process(&list[begin], &list[end]); end++)
+			lost_ns += list[end]->lost_ns;
+		for (size_t i = begin; i < end; i++)
+			list[i]->process_lost_ns = lost_ns;
+	}
+}
+
+struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate)
+{
+	size_t n = nt_aggregate_count(aggregate), i = 0;
+	struct nt_connection **list = n ? calloc(n, sizeof(*list)) : NULL;
+
+	if (!list)
+		return NULL;
+	for (struct nt_connection *c = aggregate->connections; c; c = c->hh.next)
+		list[i++] = c;
+	qsort(list, n, sizeof(*list), by_process);
+	sum_by_process(list, n);
+	qsort(list, n, sizeof(*list), by_lost_time);
+	return list;
 }
 
 static int compare_us(const void *a, const void *b)

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "check.h"
+#include "daemon.h"
 #include "options.h"
 #include "schema.h"
+#include "show_report.h"
 #include "trace.h"
 #include "version.h"
 
@@ -27,6 +29,10 @@ int main(int argc, char **argv)
 	case NT_CMD_JSON_SCHEMA:
 		fwrite(nt_schema, 1, nt_schema_end - nt_schema, stdout);
 		return fflush(stdout) ? NT_EXIT_FAILED : NT_EXIT_OK;
+	case NT_CMD_DAEMON:
+		return nt_daemon(&opts);
+	case NT_CMD_REPORT:
+		return nt_show_report(&opts);
 	case NT_CMD_CHECK:
 		return nt_check(&opts);
 	case NT_CMD_TRACE:

@@ -120,32 +120,56 @@ static int set_bcc_count(struct nt_parse *p, const char *word)
 	return 0;
 }
 
-/* `check`, or the bcc habit INTERVAL [COUNT]. */
+static const struct {
+	const char *name;
+	enum nt_command command;
+} commands[] = {
+	{"check", NT_CMD_CHECK},
+	{"daemon", NT_CMD_DAEMON},
+	{"report", NT_CMD_REPORT},
+};
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+/* NULL: none is named, the command is to trace. */
+static const char *command_name(enum nt_command command)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (commands[i].command == command)
+			return commands[i].name;
+	return NULL;
+}
+
+static int take_command(struct nt_parse *p, char **words, int n)
+{
+	char shown[NT_SHOWN_LEN];
+
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(words[0], commands[i].name))
+			p->opts->command = commands[i].command;
+	nt_show(words[n - 1], strlen(words[n - 1]), shown);
+	if (p->opts->command != NT_CMD_TRACE && n > 1)
+		return nt_fail(p, "%s: one word too many; `%s` takes options only", shown,
+			       words[0]);
+	if (p->opts->command != NT_CMD_TRACE)
+		return 0;
+	nt_show(words[0], strlen(words[0]), shown);
+	return nt_fail(p,
+		       "%s: no such command; give check, daemon or report, or INTERVAL [COUNT] in "
+		       "seconds",
+		       shown);
+}
+
+/* A command, or the bcc habit INTERVAL [COUNT]. */
 static int take_words(struct nt_parse *p, char **words, int n)
 {
 	char shown[NT_SHOWN_LEN];
-	int err = 0;
+	int err;
 
 	if (!n)
 		return 0;
+	if (!isdigit((unsigned char)words[0][0]))
+		return take_command(p, words, n);
 	nt_show(words[n - 1], strlen(words[n - 1]), shown);
-	if (!strcmp(words[0], "check")) {
-		if (n > 1)
-			return nt_fail(p, "%s: one word too many; `check` takes options only",
-				       shown);
-		p->opts->command = NT_CMD_CHECK;
-		return 0;
-	}
-	if (!isdigit((unsigned char)words[0][0])) {
-		nt_show(words[0], strlen(words[0]), shown);
-		if (!strcmp(words[0], "daemon") || !strcmp(words[0], "report"))
-			return nt_fail(p,
-				       "%s: unknown command, not there yet in this version; "
-				       "give check, or none to trace",
-				       shown);
-		return nt_fail(p, "%s: no such command; give check, or INTERVAL [COUNT] in seconds",
-			       shown);
-	}
 	if (n > 2)
 		return nt_fail(p, "%s: one word too many; give INTERVAL [COUNT] in seconds", shown);
 	err = set_bcc_interval(p, words[0]);
@@ -154,15 +178,22 @@ static int take_words(struct nt_parse *p, char **words, int n)
 	return err;
 }
 
+/* Each option goes with some commands only. */
 static int check_command(struct nt_parse *p)
 {
-	if (p->opts->command != NT_CMD_CHECK)
-		return 0;
-	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++)
-		if (nt_option_rows[i].name && !nt_option_rows[i].for_check &&
-		    p->given[nt_option_rows[i].val])
-			return nt_fail(p, "--%s: does not go with `check`; leave it out",
-				       nt_option_rows[i].name);
+	const char *name = command_name(p->opts->command);
+
+	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
+		const struct nt_option_row *row = &nt_option_rows[i];
+
+		if (!row->name || !p->given[row->val] || row->commands & NT_ON(p->opts->command))
+			continue;
+		if (name)
+			return nt_fail(p, "--%s: does not go with `%s`; leave it out", row->name,
+				       name);
+		return nt_fail(p, "--%s: goes with %s only; leave it out", row->name,
+			       row->commands & NT_ON(NT_CMD_DAEMON) ? "`daemon`" : "`report`");
+	}
 	return 0;
 }
 
@@ -237,6 +268,10 @@ int nt_options_parse(int argc, char **argv, struct nt_options *opts, char *err, 
 
 	memset(opts, 0, sizeof(*opts));
 	opts->min_ns = 1000000;
+	opts->socket = NT_DEFAULT_SOCKET;
+	opts->window_ns = 10 * 60 * 1000000000ULL;
+	opts->max_series = 1000;
+	opts->max_connections = 1024;
 	if (err_size)
 		err[0] = '\0';
 	return parse_all(&p, argc, argv);
@@ -269,7 +304,9 @@ void nt_options_help(FILE *out)
 	      "  nagletrace [OPTIONS]                  every stall on this host, as it happens\n"
 	      "  nagletrace -p PID                     only sockets of that process\n"
 	      "  nagletrace [OPTIONS] INTERVAL [COUNT] a report every INTERVAL seconds\n"
-	      "  nagletrace check                      what this kernel offers, what is missing\n",
+	      "  nagletrace check                      what this kernel offers, what is missing\n"
+	      "  nagletrace daemon [OPTIONS]           stays attached, and answers on a socket\n"
+	      "  nagletrace report [-f]                what the daemon has; needs no privilege\n",
 	      out);
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
 		if (nt_option_rows[i].name)

@@ -20,6 +20,8 @@ enum nt_exit {
 enum nt_command {
 	NT_CMD_TRACE = 0,
 	NT_CMD_CHECK,
+	NT_CMD_DAEMON,
+	NT_CMD_REPORT,
 	NT_CMD_HELP,
 	NT_CMD_VERSION,
 	NT_CMD_JSON_SCHEMA,
@@ -37,9 +39,11 @@ enum nt_output {
 	NT_OUTPUT_JSON,
 };
 
-#define NT_MAX_PIDS  64
-#define NT_MAX_PORTS 32
-#define NT_NAME_LEN  16 /* TASK_COMM_LEN */
+#define NT_MAX_PIDS       64
+#define NT_MAX_PORTS      32
+#define NT_NAME_LEN       16 /* TASK_COMM_LEN */
+
+#define NT_DEFAULT_SOCKET "/run/nagletrace/nagletrace.sock"
 
 struct nt_port_list {
 	uint16_t port[NT_MAX_PORTS];
@@ -64,6 +68,14 @@ struct nt_options {
 	enum nt_output output;
 	enum nt_hooks hooks;
 	const char *btf; /* NULL: the kernel's own */
+
+	const char *socket; /* the daemon's */
+	const char *group;  /* who may use it; NULL: the group the daemon runs in */
+	uint64_t window_ns; /* what the daemon's report looks back on: half of this at least */
+	uint64_t max_series;
+	uint64_t max_connections;
+	bool by_cgroup; /* series are told apart by cgroup too */
+	bool follow;
 };
 
 #define NT_OPTION_ERROR_LEN 256

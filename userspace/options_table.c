@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/nsfs.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "numbers.h"
@@ -257,6 +259,51 @@ static int set_btf(struct nt_parse *p, const char *value)
 	return 0;
 }
 
+static int set_socket(struct nt_parse *p, const char *value)
+{
+	struct sockaddr_un addr;
+
+	if (value[0] != '/')
+		return nt_refuse(p, value,
+				 "not a path from the root; give one as " NT_DEFAULT_SOCKET);
+	if (strlen(value) >= sizeof(addr.sun_path))
+		return nt_refuse(p, value, "too long for a socket; give at most 107 bytes");
+	p->opts->socket = value;
+	return 0;
+}
+
+static int set_group(struct nt_parse *p, const char *value)
+{
+	if (!getgrnam(value))
+		return nt_refuse(p, value, "no such group; `getent group` lists them");
+	p->opts->group = value;
+	return 0;
+}
+
+static int set_window(struct nt_parse *p, const char *value)
+{
+	return set_duration(p, value, &p->opts->window_ns, false);
+}
+
+static int set_limit(struct nt_parse *p, const char *value, uint64_t *limit)
+{
+	const uint64_t most = 100000;
+
+	if (!nt_parse_number(value, strlen(value), most, limit) || !*limit)
+		return nt_refuse(p, value, "not a limit; give a number from 1 to 100000");
+	return 0;
+}
+
+static int set_max_series(struct nt_parse *p, const char *value)
+{
+	return set_limit(p, value, &p->opts->max_series);
+}
+
+static int set_max_connections(struct nt_parse *p, const char *value)
+{
+	return set_limit(p, value, &p->opts->max_connections);
+}
+
 static int set_verbose(struct nt_parse *p, const char *value)
 {
 	(void)value;
@@ -277,51 +324,78 @@ static int set_command(struct nt_parse *p, const char *value)
 }
 
 #define FLAG(field) offsetof(struct nt_options, field)
+#define TRACE       NT_ON(NT_CMD_TRACE)
+#define CHECK       NT_ON(NT_CMD_CHECK)
+#define DAEMON      NT_ON(NT_CMD_DAEMON)
+#define REPORT      NT_ON(NT_CMD_REPORT)
+#define ALL         ~0U
 
 const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
-	{0, NULL, NULL, "Whose connections", NULL, 0, false, false},
+	{0, NULL, NULL, "Whose connections", NULL, 0, false, 0},
 	{'p', "pid", "PID[,PID]",
 	 "sockets of these processes, either end; with their\n"
 	 "threads and children",
-	 set_pid, 0, true, false},
-	{'n', "name", "NAME", "likewise by command name", set_name, 0, false, false},
-	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false, false},
+	 set_pid, 0, true, TRACE},
+	{'n', "name", "NAME", "likewise by command name", set_name, 0, false, TRACE | DAEMON},
+	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false, TRACE | DAEMON},
 	{NT_OPT_NETNS, "netns", "PID|PATH",
 	 "only sockets of this network namespace: a process in\n"
 	 "it, or its file; ends in others count as remote",
-	 set_netns, 0, false, false},
+	 set_netns, 0, false, TRACE | DAEMON},
 	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two",
-	 set_port, 0, true, false},
-	{'L', "localport", "PORT", "local port", set_port, 0, true, false},
-	{'D', "remoteport", "PORT", "remote port", set_port, 0, true, false},
-	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false, false},
-	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false, false},
-	{0, NULL, NULL, "What to report, and when", NULL, 0, false, false},
+	 set_port, 0, true, TRACE | DAEMON},
+	{'L', "localport", "PORT", "local port", set_port, 0, true, TRACE | DAEMON},
+	{'D', "remoteport", "PORT", "remote port", set_port, 0, true, TRACE | DAEMON},
+	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false, TRACE | DAEMON},
+	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false, TRACE | DAEMON},
+	{0, NULL, NULL, "What to report, and when", NULL, 0, false, 0},
 	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, 0,
-	 false, false},
+	 false, TRACE | DAEMON},
 	{'i', "interval", "DURATION", "a report each interval instead of a line each stall",
-	 set_interval, 0, false, false},
-	{NT_OPT_COUNT, "count", "N", "stop after N reports", set_count, 0, false, false},
-	{'d', "duration", "DURATION", "stop after this", set_total_duration, 0, false, false},
+	 set_interval, 0, false, TRACE},
+	{NT_OPT_COUNT, "count", "N", "stop after N reports", set_count, 0, false, TRACE},
+	{'d', "duration", "DURATION", "stop after this", set_total_duration, 0, false, TRACE},
 	{'a', "all-holds", NULL, "also holds that are no stall", NULL, FLAG(all_holds), false,
-	 false},
+	 TRACE},
 	{'U', "stacks", NULL, "where in the program the held write was made", NULL, FLAG(stacks),
-	 false, false},
-	{0, NULL, NULL, "How", NULL, 0, false, false},
+	 false, TRACE | DAEMON},
+	{0, NULL, NULL, "How", NULL, 0, false, 0},
 	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, 0, false,
-	 true},
-	{'j', "json", NULL, "the same as --output json", set_json, 0, false, true},
+	 TRACE | CHECK | REPORT},
+	{'j', "json", NULL, "the same as --output json", set_json, 0, false,
+	 TRACE | CHECK | REPORT},
 	{'w', "wide", NULL, "full addresses and names, beyond 80 columns", NULL, FLAG(wide), false,
-	 false},
+	 TRACE | REPORT},
 	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint",
-	 set_hooks, 0, false, true},
-	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false, true},
+	 set_hooks, 0, false, TRACE | CHECK | DAEMON},
+	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false,
+	 TRACE | CHECK | DAEMON},
 	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false,
-	 false},
+	 TRACE | DAEMON},
 	{'v', "verbose", NULL, "what libbpf and the verifier say; twice: all of it", set_verbose, 0,
-	 true, true},
-	{'h', "help", NULL, "this text", set_command, 0, false, true},
-	{NT_OPT_VERSION, "version", NULL, "the version", set_command, 0, false, true},
+	 true, TRACE | CHECK | DAEMON},
+	{'h', "help", NULL, "this text", set_command, 0, false, ALL},
+	{NT_OPT_VERSION, "version", NULL, "the version", set_command, 0, false, ALL},
 	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, 0,
-	 false, true},
+	 false, ALL},
+	{0, NULL, NULL, "The daemon and its reports", NULL, 0, false, 0},
+	{NT_OPT_SOCKET, "socket", "PATH", "where they meet (default\n" NT_DEFAULT_SOCKET ")",
+	 set_socket, 0, false, DAEMON | REPORT},
+	{'f', "follow", NULL, "report: each stall, as it happens", NULL, FLAG(follow), false,
+	 REPORT},
+	{NT_OPT_GROUP, "group", "NAME", "daemon: the group that may use the socket", set_group, 0,
+	 false, DAEMON},
+	{NT_OPT_WINDOW, "window", "DURATION",
+	 "daemon: reports look back on this at most, half of\n"
+	 "it at least (default 10m)",
+	 set_window, 0, false, DAEMON},
+	{NT_OPT_BY_CGROUP, "by-cgroup", NULL, "daemon: series told apart by cgroup too", NULL,
+	 FLAG(by_cgroup), false, DAEMON},
+	{NT_OPT_MAX_SERIES, "max-series", "N",
+	 "daemon: series kept (default 1000); more are counted\n"
+	 "as `other`",
+	 set_max_series, 0, false, DAEMON},
+	{NT_OPT_MAX_CONNECTIONS, "max-connections", "N",
+	 "daemon: connections kept for reports (default 1024)", set_max_connections, 0, false,
+	 DAEMON},
 };

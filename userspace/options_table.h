@@ -13,6 +13,12 @@ enum {
 	NT_OPT_NETNS,
 	NT_OPT_HOOKS,
 	NT_OPT_BTF,
+	NT_OPT_SOCKET,
+	NT_OPT_GROUP,
+	NT_OPT_WINDOW,
+	NT_OPT_MAX_SERIES,
+	NT_OPT_MAX_CONNECTIONS,
+	NT_OPT_BY_CGROUP,
 	NT_OPT_VERSION,
 	NT_OPT_JSON_SCHEMA,
 };
@@ -34,10 +40,12 @@ struct nt_option_row {
 	int (*set)(struct nt_parse *p, const char *value); /* NULL: sets the flag */
 	size_t flag; /* offset of a bool in struct nt_options */
 	bool repeatable;
-	bool for_check; /* goes with `nagletrace check` */
+	unsigned int commands; /* NT_ON(): with which it goes */
 };
 
-#define NT_N_OPTION_ROWS 28
+#define NT_ON(command)   (1U << (command))
+
+#define NT_N_OPTION_ROWS 36
 extern const struct nt_option_row
 	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
 

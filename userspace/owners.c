@@ -4,23 +4,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "clock.h"
 #include "nagletrace.skel.h"
 
 #define KEEP_AT_LEAST_NS 5000000ULL
 #define KEEP_TIMES_COST  20
-
-static __u64 now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ULL + t.tv_nsec;
-}
 
 int nt_owners_open(struct nt_owners *owners, const struct nt_tracer *tracer)
 {
@@ -94,7 +86,7 @@ static int read_all(struct nt_owners *owners, int fd)
 
 int nt_owners_scan(struct nt_owners *owners)
 {
-	__u64 began = now_ns(), cost;
+	__u64 began = nt_now_ns(), cost;
 	int fd, err;
 
 	if (!owners->iterator)
@@ -109,7 +101,7 @@ int nt_owners_scan(struct nt_owners *owners)
 		return err;
 	qsort(owners->list, owners->count, sizeof(*owners->list), compare);
 	remove_duplicates(owners);
-	cost = now_ns() - began;
+	cost = nt_now_ns() - began;
 	owners->scanned_ns = began;
 	owners->valid_until_ns = began + cost +
 				 (KEEP_TIMES_COST * cost > KEEP_AT_LEAST_NS ? KEEP_TIMES_COST * cost
@@ -119,7 +111,7 @@ int nt_owners_scan(struct nt_owners *owners)
 
 static int refresh(struct nt_owners *owners)
 {
-	return now_ns() < owners->valid_until_ns ? 0 : nt_owners_scan(owners);
+	return nt_now_ns() < owners->valid_until_ns ? 0 : nt_owners_scan(owners);
 }
 
 /* Memory of sockets is used again: the addresses must agree too. */

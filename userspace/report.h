@@ -6,22 +6,19 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "aggregate.h"
+#include "counts.h"
 #include "stacks.h"
 #include "tracer.h"
 
 struct nt_report {
 	const struct nt_tracer *tracer;
 	const struct nt_options *opts;
-	struct nt_aggregate *stalls;
+	const struct nt_aggregate *stalls;
 	struct nt_stacks *stacks; /* NULL without --stacks */
-	struct nt_totals totals;  /* of the time reported */
-	unsigned long long recursion_misses;
-	uint64_t span_ns; /* the time reported */
+	struct nt_counts counts;  /* of the time reported */
+	uint64_t span_ns;         /* the time reported */
 	bool closing;
 };
-
-/* All ways to lose a record, recursion too. */
-unsigned long long nt_report_lost(const struct nt_report *report);
 
 /* Text: the line of one stall (with its heading before the first), a report. Return 0 or -errno of
  * writing. */
@@ -33,6 +30,6 @@ int nt_text_report(FILE *out, const struct nt_report *report);
 int nt_json_start(FILE *out, const struct nt_tracer *tracer);
 int nt_json_stall(FILE *out, const struct nt_stall *stall, struct nt_stacks *stacks);
 int nt_json_report(FILE *out, const struct nt_report *report);
-int nt_json_lost(FILE *out, const struct nt_totals *totals, unsigned long long recursion_misses);
+int nt_json_lost(FILE *out, const struct nt_counts *counts);
 
 #endif /* NT_REPORT_H */

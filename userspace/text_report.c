@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -134,30 +135,21 @@ int nt_text_stall(FILE *out, const struct nt_options *opts, const struct nt_stal
 	return nt_flush(out);
 }
 
-unsigned long long nt_report_lost(const struct nt_report *report)
-{
-	unsigned long long lost = report->recursion_misses;
-
-	for (size_t i = 0; i < NT_LOST_WAYS; i++)
-		lost += report->totals.lost[i];
-	return lost;
-}
-
 /* "(tracepoint hooks, kernel 6.18.44, 0 lost)" */
 static void print_source(FILE *out, const struct nt_report *report)
 {
-	unsigned long long lost = nt_report_lost(report);
+	const struct nt_totals *t = &report->counts.totals;
+	unsigned long long lost = nt_counts_lost(&report->counts);
 	struct utsname uname_now;
 
 	uname(&uname_now);
 	fprintf(out, "(%s hooks, kernel %.*s, %llu lost%s", nt_family_name(report->tracer->family),
 		(int)strcspn(uname_now.release, "-"), uname_now.release, lost, lost ? ":" : "");
 	for (size_t i = 0; i < NT_LOST_WAYS; i++)
-		if (report->totals.lost[i])
-			fprintf(out, " %s %llu", nt_lost_word(i),
-				(unsigned long long)report->totals.lost[i]);
-	if (report->recursion_misses)
-		fprintf(out, " recursion %llu", report->recursion_misses);
+		if (t->lost[i])
+			fprintf(out, " %s %llu", nt_lost_word(i), (unsigned long long)t->lost[i]);
+	if (report->counts.recursion_misses)
+		fprintf(out, " recursion %llu", report->counts.recursion_misses);
 	fprintf(out, ")\n");
 }
 
@@ -174,7 +166,7 @@ static void add_text(char *out, size_t size, const char *format, ...)
 /* What was looked at: ruling Nagle out is half the use. */
 static void print_looked_at(FILE *out, const struct nt_report *report)
 {
-	const struct nt_totals *t = &report->totals;
+	const struct nt_totals *t = &report->counts.totals;
 	char text[1024] = "", mean[16];
 	unsigned long long holds = 0, acks = 0;
 	const char *comma = " (";
@@ -250,7 +242,7 @@ static void print_connection(FILE *out, const struct nt_report *report,
 	nt_format_duration(c->max_ns, max, sizeof(max));
 	nt_advice_for(&c->last, nt_connection_pattern(c), &advice);
 	fprintf(out, "\n  %s  %s → %s  (%s)\n", name, local, remote,
-		c->side == NT_SIDE_SENDER ? "sender" : "receiver");
+		c->key.side == NT_SIDE_SENDER ? "sender" : "receiver");
 	snprintf(text, sizeof(text), "%" PRIu64 " %s: p50 %s, p99 %s, max %s", c->count,
 		 c->count == 1 ? "stall" : "stalls", p50, p99, max);
 	print_labelled(out, "lasted", text, width_of(report->opts));
@@ -263,7 +255,8 @@ static void print_connection(FILE *out, const struct nt_report *report,
 }
 
 /* The process that lost most, for the first line. */
-static void print_headline(FILE *out, const struct nt_report *report)
+static void print_headline(FILE *out, const struct nt_report *report,
+			   struct nt_connection *const *list, size_t n)
 {
 	const struct nt_aggregate *a = report->stalls;
 	char span[16], lost[16], name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
@@ -277,9 +270,8 @@ static void print_headline(FILE *out, const struct nt_report *report)
 	nt_format_duration(a->lost_ns, lost, sizeof(lost));
 	fprintf(out, "nagletrace: %" PRIu64 " %s in %s cost ", a->stalls,
 		a->stalls == 1 ? "stall" : "stalls", span);
-	if (a->count &&
-	    a->connections[0]->last.self.tgid == a->connections[a->count - 1]->last.self.tgid) {
-		nt_format_process(&a->connections[0]->last.self, name, sizeof(name));
+	if (n && list[0]->key.tgid == list[n - 1]->key.tgid) {
+		nt_format_process(&list[0]->last.self, name, sizeof(name));
 		fprintf(out, "%s ", name);
 	}
 	fprintf(out, "%s\n%*s", lost, 12, "");
@@ -288,18 +280,19 @@ static void print_headline(FILE *out, const struct nt_report *report)
 
 int nt_text_report(FILE *out, const struct nt_report *report)
 {
-	size_t n = report->stalls->count;
+	struct nt_connection **list = nt_aggregate_sorted(report->stalls);
+	size_t n = list ? nt_aggregate_count(report->stalls) : 0;
 
-	nt_aggregate_sort(report->stalls);
-	print_headline(out, report);
+	print_headline(out, report, list, n);
 	for (size_t i = 0; i < n && (report->opts->wide || i < TOP_CONNECTIONS); i++)
-		print_connection(out, report, report->stalls->connections[i]);
+		print_connection(out, report, list[i]);
 	if (!report->opts->wide && n > TOP_CONNECTIONS)
 		fprintf(out, "\n  and %zu more connections (--wide shows all)\n",
 			n - TOP_CONNECTIONS);
 	if (report->stalls->folded)
 		fprintf(out, "\n  and %" PRIu64 " stalls of further connections\n",
 			report->stalls->folded);
+	free(list);
 	if (n)
 		fputc('\n', out);
 	print_looked_at(out, report);

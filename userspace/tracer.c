@@ -372,7 +372,7 @@ void nt_tracer_close(struct nt_tracer *tracer)
 	tracer->skel = NULL;
 }
 
-int nt_tracer_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
+static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
 {
 	const size_t words = sizeof(*sum) / sizeof(__u64);
 	int cpus = libbpf_num_possible_cpus();
@@ -380,7 +380,6 @@ int nt_tracer_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
 	__u32 zero = 0;
 	int err;
 
-	memset(sum, 0, sizeof(*sum));
 	if (cpus < 0)
 		return cpus;
 	each = calloc(cpus, sizeof(*each));
@@ -395,19 +394,41 @@ int nt_tracer_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
 	return err;
 }
 
-unsigned long long nt_tracer_recursion_misses(const struct nt_tracer *tracer)
+/* The sums over all programs of what the kernel says of each. */
+static void sum_info(const struct nt_tracer *tracer, struct bpf_prog_info *sum)
 {
-	unsigned long long misses = 0;
 	struct bpf_program *prog;
 
+	memset(sum, 0, sizeof(*sum));
 	bpf_object__for_each_program(prog, tracer->skel->obj)
 	{
 		struct bpf_prog_info info = {};
 		__u32 size = sizeof(info);
 		int fd = bpf_program__fd(prog);
 
-		if (fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &size))
-			misses += info.recursion_misses;
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &size))
+			continue;
+		sum->recursion_misses += info.recursion_misses;
+		sum->run_time_ns += info.run_time_ns;
 	}
-	return misses;
+}
+
+int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts)
+{
+	struct bpf_prog_info info;
+	int err;
+
+	memset(counts, 0, sizeof(*counts));
+	err = sum_totals(tracer, &counts->totals);
+	sum_info(tracer, &info);
+	counts->recursion_misses = info.recursion_misses;
+	return err;
+}
+
+uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer)
+{
+	struct bpf_prog_info info;
+
+	sum_info(tracer, &info);
+	return info.run_time_ns;
 }

@@ -4,6 +4,7 @@
 #define NT_TRACER_H
 
 #include "../bpf/nagletrace.h"
+#include "counts.h"
 #include "hooks.h"
 #include "kernel.h"
 #include "options.h"
@@ -28,10 +29,15 @@ enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_options *o
 			    size_t err_size);
 void nt_tracer_close(struct nt_tracer *tracer);
 
-/* Sums the totals of all CPUs. 0 or -errno. */
-int nt_tracer_totals(const struct nt_tracer *tracer, struct nt_totals *sum);
+/*
+ * What the kernel side counted on all CPUs since it was attached, and how often one of its programs
+ * was not run because it ran already on that CPU (5.12 and newer tell). 0, or -errno with *counts
+ * zero.
+ */
+int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts);
 
-/* How many times a program was not run because it ran already on that CPU (5.12 and newer). */
-unsigned long long nt_tracer_recursion_misses(const struct nt_tracer *tracer);
+/* How long the programs have run on all CPUs, as far as the kernel keeps statistics of that
+ * (kernel.bpf_stats_enabled); else 0. */
+uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer);
 
 #endif /* NT_TRACER_H */

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/aggregate.c
+#include <stdlib.h>
 #include <string.h>
 #include "unit.h"
 #include "aggregate.h"
 
 #define MS 1000000ULL
+
+/* of ASan; gcc comes without the header */
+extern size_t __sanitizer_get_current_allocated_bytes(void);
 
 static struct nt_stall stall_of(pid_t tgid, uint16_t port, uint64_t duration_ns)
 {
@@ -29,15 +33,15 @@ static void stalls_of_one_connection_are_summed(void **state)
 	struct nt_stall s = stall_of(1, 10, 40 * MS);
 
 	(void)state;
-	nt_aggregate_init(&a);
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(nt_aggregate_add(&a, &s), 0);
-	assert_int_equal(a.count, 1);
+	assert_int_equal(nt_aggregate_count(&a), 1);
 	assert_int_equal(a.stalls, 3);
 	assert_int_equal(a.lost_ns, 120 * MS);
-	assert_int_equal(a.connections[0]->count, 3);
-	assert_int_equal(a.connections[0]->seen, 3);
-	assert_int_equal(nt_connection_pattern(a.connections[0]), NT_PATTERN_WRITE_WRITE_READ);
+	assert_int_equal(a.connections->count, 3);
+	assert_int_equal(a.connections->seen, 3);
+	assert_int_equal(nt_connection_pattern(a.connections), NT_PATTERN_WRITE_WRITE_READ);
 	nt_aggregate_clear(&a);
 }
 
@@ -47,7 +51,7 @@ static void connections_sides_causes_and_processes_are_told_apart(void **state)
 	struct nt_stall s = stall_of(1, 10, MS);
 
 	(void)state;
-	nt_aggregate_init(&a);
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	nt_aggregate_add(&a, &s);
 	s.record.sender.tuple.local_port = 11;
 	nt_aggregate_add(&a, &s);
@@ -57,7 +61,7 @@ static void connections_sides_causes_and_processes_are_told_apart(void **state)
 	nt_aggregate_add(&a, &s);
 	s.side = NT_SIDE_RECEIVER;
 	nt_aggregate_add(&a, &s);
-	assert_int_equal(a.count, 5);
+	assert_int_equal(nt_aggregate_count(&a), 5);
 	nt_aggregate_clear(&a);
 }
 
@@ -66,16 +70,16 @@ static void percentiles_are_exact_for_as_many_as_are_kept(void **state)
 	struct nt_aggregate a;
 
 	(void)state;
-	nt_aggregate_init(&a);
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 1; i <= 100; i++) {
 		struct nt_stall s = stall_of(1, 10, (i * 37 % 101) * MS); /* 1 … 100 in disorder */
 
 		nt_aggregate_add(&a, &s);
 	}
-	assert_int_equal(nt_connection_percentile(a.connections[0], 50), 50 * MS);
-	assert_int_equal(nt_connection_percentile(a.connections[0], 99), 99 * MS);
-	assert_int_equal(nt_connection_percentile(a.connections[0], 100), 100 * MS);
-	assert_int_equal(a.connections[0]->max_ns, 100 * MS);
+	assert_int_equal(nt_connection_percentile(a.connections, 50), 50 * MS);
+	assert_int_equal(nt_connection_percentile(a.connections, 99), 99 * MS);
+	assert_int_equal(nt_connection_percentile(a.connections, 100), 100 * MS);
+	assert_int_equal(a.connections->max_ns, 100 * MS);
 	nt_aggregate_clear(&a);
 }
 
@@ -85,50 +89,80 @@ static void percentiles_of_many_are_near(void **state)
 	uint64_t p50;
 
 	(void)state;
-	nt_aggregate_init(&a);
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < 100000; i++) {
 		struct nt_stall s = stall_of(1, 10, (i % 1000) * MS);
 
 		nt_aggregate_add(&a, &s);
 	}
-	p50 = nt_connection_percentile(a.connections[0], 50);
+	p50 = nt_connection_percentile(a.connections, 50);
 	assert_in_range(p50, 400 * MS, 600 * MS);
 	nt_aggregate_clear(&a);
 }
 
-static void memory_is_bounded_and_what_is_folded_is_counted(void **state)
+static void the_least_recently_stalled_goes_first_and_is_counted(void **state)
 {
+	struct nt_stall list[] = {stall_of(1, 10, MS), stall_of(1, 11, MS), stall_of(1, 12, MS)};
 	struct nt_aggregate a;
 
 	(void)state;
-	nt_aggregate_init(&a);
-	for (int i = 0; i < NT_MAX_CONNECTIONS + 5; i++) {
-		struct nt_stall s = stall_of(1, i, MS);
+	nt_aggregate_init(&a, 2);
+	for (int i = 0; i < 3; i++)
+		nt_aggregate_add(&a, &list[0]);
+	nt_aggregate_add(&a, &list[1]);
+	nt_aggregate_add(&a, &list[0]);
+	nt_aggregate_add(&a, &list[2]); /* pushes 11 out, which stalled before 10 did last */
+	assert_int_equal(nt_aggregate_count(&a), 2);
+	assert_int_equal(a.connections->key.tuple.local_port, 10);
+	assert_int_equal(a.connections->count, 4);
+	assert_int_equal(a.folded, 1);
+	nt_aggregate_add(&a, &list[1]); /* pushes 10 out; begins anew */
+	assert_int_equal(a.folded, 5);
+	assert_int_equal(a.stalls, 7);
+	assert_int_equal(a.lost_ns, 7 * MS);
+	nt_aggregate_clear(&a);
+}
+
+static void a_million_stalls_take_no_more_memory_than_the_first_thousands(void **state)
+{
+	const int many = 1000000, connections = 5000;
+	struct nt_aggregate a;
+	size_t before = 0;
+
+	(void)state;
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
+	for (int i = 0; i < many; i++) {
+		struct nt_stall s = stall_of(1 + i % 50, 1 + i % connections, MS);
 
 		assert_int_equal(nt_aggregate_add(&a, &s), 0);
+		if (i == many / 100)
+			before = __sanitizer_get_current_allocated_bytes();
 	}
-	assert_int_equal(a.count, NT_MAX_CONNECTIONS);
-	assert_int_equal(a.folded, 5);
-	assert_int_equal(a.stalls, NT_MAX_CONNECTIONS + 5);
-	assert_int_equal(a.lost_ns, (NT_MAX_CONNECTIONS + 5) * MS);
+	assert_true(before > NT_MAX_CONNECTIONS * sizeof(struct nt_connection));
+	assert_in_range(__sanitizer_get_current_allocated_bytes(), 1, before);
+	assert_int_equal(nt_aggregate_count(&a), NT_MAX_CONNECTIONS);
+	assert_int_equal(a.folded, many - NT_MAX_CONNECTIONS);
 	nt_aggregate_clear(&a);
 }
 
 static void the_process_that_lost_most_comes_first(void **state)
 {
-	struct nt_stall list[] = {stall_of(1, 10, 30 * MS), stall_of(2, 20, 20 * MS),
-				  stall_of(2, 21, 25 * MS), stall_of(3, 30, 1 * MS)};
+	struct nt_stall stalls[] = {stall_of(1, 10, 30 * MS), stall_of(2, 20, 20 * MS),
+				    stall_of(3, 30, 1 * MS), stall_of(2, 21, 25 * MS)};
+	const uint16_t order[] = {21, 20, 10, 30};
+	struct nt_connection **list;
 	struct nt_aggregate a;
 
 	(void)state;
-	nt_aggregate_init(&a);
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
+	assert_null(nt_aggregate_sorted(&a));
 	for (size_t i = 0; i < 4; i++)
-		nt_aggregate_add(&a, &list[i]);
-	nt_aggregate_sort(&a);
-	assert_int_equal(a.connections[0]->last.record.sender.tuple.local_port, 21);
-	assert_int_equal(a.connections[1]->last.record.sender.tuple.local_port, 20);
-	assert_int_equal(a.connections[2]->last.self.tgid, 1);
-	assert_int_equal(a.connections[3]->last.self.tgid, 3);
+		nt_aggregate_add(&a, &stalls[i]);
+	list = nt_aggregate_sorted(&a);
+	assert_non_null(list);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(list[i]->key.tuple.local_port, order[i]);
+	free(list);
 	nt_aggregate_clear(&a);
 }
 
@@ -138,12 +172,12 @@ static void a_peer_that_is_gone_by_the_last_stall_keeps_its_name(void **state)
 	struct nt_stall s = stall_of(1, 10, MS);
 
 	(void)state;
-	nt_aggregate_init(&a);
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	s.peer.tgid = 77;
 	nt_aggregate_add(&a, &s);
 	s.peer.tgid = 0;
 	nt_aggregate_add(&a, &s);
-	assert_int_equal(a.connections[0]->last.peer.tgid, 77);
+	assert_int_equal(a.connections->last.peer.tgid, 77);
 	nt_aggregate_clear(&a);
 }
 
@@ -152,7 +186,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(connections_sides_causes_and_processes_are_told_apart),
 	cmocka_unit_test(percentiles_are_exact_for_as_many_as_are_kept),
 	cmocka_unit_test(percentiles_of_many_are_near),
-	cmocka_unit_test(memory_is_bounded_and_what_is_folded_is_counted),
+	cmocka_unit_test(the_least_recently_stalled_goes_first_and_is_counted),
+	cmocka_unit_test(a_million_stalls_take_no_more_memory_than_the_first_thousands),
 	cmocka_unit_test(the_process_that_lost_most_comes_first),
 	cmocka_unit_test(a_peer_that_is_gone_by_the_last_stall_keeps_its_name),
 };

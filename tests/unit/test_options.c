@@ -369,43 +369,93 @@ static void two_dashes_end_the_options(void **state)
 	refused("-- 1 2 3 --help", "", "3", "too many");
 }
 
-static void daemon_and_report_are_not_there_yet(void **state)
+static void daemon_and_report_take_their_own_options(void **state)
 {
+	struct nt_options o = good("daemon");
+
 	(void)state;
-	refused("daemon", "daemon", "unknown command", "not there yet");
-	refused("report -v", "report", "unknown command", "not there yet");
+	assert_int_equal(o.command, NT_CMD_DAEMON);
+	assert_string_equal(o.socket, "/run/nagletrace/nagletrace.sock");
+	assert_null(o.group);
+	assert_int_equal(o.window_ns, 600 * 1000000000ULL);
+	assert_int_equal(o.max_series, 1000);
+	assert_int_equal(o.max_connections, 1024);
+	assert_false(o.by_cgroup);
+	o = good("daemon --socket /x/y --group root --window 1h --max-series 10 --max-connections "
+		 "20 --by-cgroup -n nginx");
+	assert_string_equal(o.socket, "/x/y");
+	assert_string_equal(o.group, "root");
+	assert_int_equal(o.window_ns, 3600 * 1000000000ULL);
+	assert_int_equal(o.max_series, 10);
+	assert_int_equal(o.max_connections, 20);
+	assert_true(o.by_cgroup);
+	o = good("-f report -w --socket /x");
+	assert_int_equal(o.command, NT_CMD_REPORT);
+	assert_true(o.follow);
+	refused("daemon now", "", "now", "`daemon` takes options only");
+	refused("report 5", "", "5", "`report` takes options only");
+	refused("daemon --socket run/x", "--socket", "run/x", "from the root");
+	refused("daemon --group no-such-group", "--group", "no-such-group", "getent");
+	refused("daemon --max-series 0", "--max-series", "0", "from 1 to 100000");
+	refused("daemon --max-connections 100001", "--max-connections", "100001",
+		"from 1 to 100000");
+	refused("daemon --window 0s", "--window", "0s", "more than zero");
+	refused("--socket /x", "--socket", "goes with `daemon` only", "leave it out");
+	refused("--follow", "--follow", "goes with `report` only", "leave it out");
 }
 
 /* By the table, so that a new option is looked at too. */
-static void check_refuses_each_option_that_is_not_its_own(void **state)
+static void refuses_what_is_not_its_own(const char *command, const char *const *own)
 {
-	static const char *const own[] = {"output",  "json", "hooks",   "btf",
-					  "verbose", "help", "version", "json-schema"};
 	static const struct {
 		const char *argument, *value;
-	} values[] = {{"PID[,PID]", "1"},   {"NAME", "x"},
+	} values[] = {{"PID[,PID]", "1"},   {"NAME", "root"},
 		      {"PATH", "/x"},       {"PID|PATH", "/proc/self/ns/net"},
 		      {"PORT[,PORT]", "1"}, {"PORT", "1"},
-		      {"N", "1"},           {"DURATION", "1s"}};
-	char line[80], option[40];
+		      {"N", "1"},           {"DURATION", "1s"},
+		      {"WHICH", "kprobe"},  {"FILE", "/dev/null"},
+		      {"text|json", "json"}};
+	char line[80], option[40], what[40];
 
-	(void)state;
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
 		const struct nt_option_row *row = &nt_option_rows[i];
 		const char *value = "";
 		bool is_own = false;
 
-		for (size_t j = 0; row->name && j < sizeof(own) / sizeof(own[0]); j++)
+		for (size_t j = 0; row->name && own[j]; j++)
 			is_own |= !strcmp(own[j], row->name);
-		if (!row->name || is_own)
+		if (!row->name)
 			continue;
 		for (size_t j = 0; row->argument && j < sizeof(values) / sizeof(values[0]); j++)
 			if (!strcmp(values[j].argument, row->argument))
 				value = values[j].value;
 		snprintf(option, sizeof(option), "--%s", row->name);
-		snprintf(line, sizeof(line), "check %s %s", option, value);
-		refused(line, option, "does not go with `check`", "leave it out");
+		snprintf(line, sizeof(line), "%s %s %s", command, option, value);
+		snprintf(what, sizeof(what), "does not go with `%s`", command);
+		if (is_own)
+			good(line);
+		else
+			refused(line, option, what, "leave it out");
 	}
+}
+
+static void commands_refuse_each_option_that_is_not_their_own(void **state)
+{
+	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
+					       "help",   "version", "json-schema", NULL};
+	static const char *const of_daemon[] = {
+		"name",  "cgroup",  "netns",     "port",       "localport",       "remoteport",
+		"ipv4",  "ipv6",    "min",       "stacks",     "hooks",           "btf",
+		"quiet", "verbose", "help",      "version",    "json-schema",     "socket",
+		"group", "window",  "by-cgroup", "max-series", "max-connections", NULL};
+	static const char *const of_report[] = {"output",  "json",        "wide",
+						"follow",  "socket",      "help",
+						"version", "json-schema", NULL};
+
+	(void)state;
+	refuses_what_is_not_its_own("check", of_check);
+	refuses_what_is_not_its_own("daemon", of_daemon);
+	refuses_what_is_not_its_own("report", of_report);
 	good("check -o json --hooks kprobe --btf /dev/null -v -v");
 }
 
@@ -465,8 +515,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_long_value_is_cut_after_24_bytes),
 	cmocka_unit_test(an_empty_value_is_shown),
 	cmocka_unit_test(two_dashes_end_the_options),
-	cmocka_unit_test(daemon_and_report_are_not_there_yet),
-	cmocka_unit_test(check_refuses_each_option_that_is_not_its_own),
+	cmocka_unit_test(daemon_and_report_take_their_own_options),
+	cmocka_unit_test(commands_refuse_each_option_that_is_not_their_own),
 	cmocka_unit_test(calls_do_not_know_of_each_other),
 	cmocka_unit_test(help_fits_80_columns_and_names_every_option),
 };

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/series.c
+#include <string.h>
+#include "unit.h"
+#include "series.h"
+
+#define MS     1000000ULL
+#define MINUTE (60 * 1000 * MS)
+
+static struct nt_stall stall_of(const char *comm, uint64_t duration_ns)
+{
+	struct nt_stall stall = {
+		.side = NT_SIDE_SENDER,
+		.is_stall = true,
+		.duration_ns = duration_ns,
+		.excess_ns = duration_ns / 2,
+	};
+
+	stall.self.tgid = 1;
+	strncpy(stall.self.comm, comm, sizeof(stall.self.comm) - 1);
+	strcpy(stall.self.cgroup, "/a.slice");
+	stall.record.cause = NT_CAUSE_NAGLE_DELAYED_ACK;
+	stall.record.evidence = NT_EVIDENCE_SEEN;
+	return stall;
+}
+
+static void a_bound_belongs_to_its_bucket(void **state)
+{
+	static const uint64_t bounds_ms[] = {1,  5,   10,  20,  30,  35,  40,   45,  50,
+					     75, 100, 150, 200, 250, 500, 1000, 2000};
+	struct nt_series_set set;
+
+	(void)state;
+	assert_int_equal(NT_BUCKETS, sizeof(bounds_ms) / sizeof(bounds_ms[0]));
+	for (size_t i = 0; i < NT_BUCKETS; i++) {
+		struct nt_stall below = stall_of("x", bounds_ms[i] * MS - 1);
+		struct nt_stall at = stall_of("x", bounds_ms[i] * MS);
+		struct nt_stall above = stall_of("x", bounds_ms[i] * MS + 1);
+
+		nt_series_init(&set, 10, false);
+		nt_series_add(&set, &below, 1);
+		nt_series_add(&set, &at, 1);
+		nt_series_add(&set, &above, 1);
+		assert_int_equal(set.list->buckets[i], 2);
+		if (i + 1 < NT_BUCKETS)
+			assert_int_equal(set.list->buckets[i + 1], 1);
+		assert_int_equal(set.list->stalls, 3);
+		assert_int_equal(set.list->duration_ns, 3 * bounds_ms[i] * MS);
+		nt_series_clear(&set);
+	}
+}
+
+static void label_sets_are_told_apart(void **state)
+{
+	struct nt_stall s = stall_of("x", 40 * MS);
+	struct nt_series_set set;
+
+	(void)state;
+	nt_series_init(&set, 10, false);
+	nt_series_add(&set, &s, 1);
+	strcpy(s.self.cgroup, "/b.slice"); /* not asked for */
+	nt_series_add(&set, &s, 1);
+	assert_int_equal(nt_series_count(&set), 1);
+	s.side = NT_SIDE_RECEIVER;
+	nt_series_add(&set, &s, 1);
+	s.record.cause = NT_CAUSE_CORK_CEILING;
+	nt_series_add(&set, &s, 1);
+	s.record.evidence = NT_EVIDENCE_INFERRED;
+	nt_series_add(&set, &s, 1);
+	s.self.tgid = 0; /* its name is not known then */
+	nt_series_add(&set, &s, 1);
+	assert_int_equal(nt_series_count(&set), 5);
+	nt_series_clear(&set);
+
+	nt_series_init(&set, 10, true);
+	s = stall_of("x", 40 * MS);
+	nt_series_add(&set, &s, 1);
+	strcpy(s.self.cgroup, "/b.slice");
+	nt_series_add(&set, &s, 1);
+	assert_int_equal(nt_series_count(&set), 2);
+	nt_series_clear(&set);
+}
+
+static void a_name_is_what_stands_before_its_nul(void **state)
+{
+	struct nt_stall a = stall_of("x", MS), b = stall_of("x", MS);
+	struct nt_series_set set;
+
+	(void)state;
+	memset(b.self.comm + 2, 'y', 5); /* left over from a longer name */
+	nt_series_init(&set, 10, false);
+	nt_series_add(&set, &a, 1);
+	nt_series_add(&set, &b, 1);
+	assert_int_equal(nt_series_count(&set), 1);
+	nt_series_clear(&set);
+}
+
+static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
+{
+	struct nt_series_set set;
+	char name[16];
+
+	(void)state;
+	nt_series_init(&set, 100, false);
+	for (int i = 0; i < 5000; i++) {
+		struct nt_stall s = stall_of("", 40 * MS);
+
+		snprintf(name, sizeof(name), "p%d", i);
+		strcpy(s.self.comm, name);
+		nt_series_add(&set, &s, 1);
+	}
+	assert_int_equal(nt_series_count(&set), 100);
+	assert_int_equal(set.folded, 4900);
+	assert_int_equal(set.evicted, 0);
+	assert_int_equal(set.others[NT_CAUSE_NAGLE_DELAYED_ACK][0][NT_EVIDENCE_SEEN].stalls, 4900);
+	assert_string_equal(set.others[NT_CAUSE_NAGLE_DELAYED_ACK][0][NT_EVIDENCE_SEEN].key.comm,
+			    "other");
+	nt_series_clear(&set);
+}
+
+static void one_that_was_idle_makes_room_the_least_recent_first(void **state)
+{
+	struct nt_stall a = stall_of("a", MS), b = stall_of("b", MS), c = stall_of("c", MS);
+	struct nt_series_set set;
+
+	(void)state;
+	nt_series_init(&set, 2, false);
+	nt_series_add(&set, &a, 0);
+	nt_series_add(&set, &b, 1 * MINUTE);
+	nt_series_add(&set, &a, 2 * MINUTE);
+	nt_series_add(&set, &c, 16 * MINUTE - 1); /* b has a moment left */
+	assert_int_equal(set.folded, 1);
+	assert_int_equal(set.evicted, 0);
+	nt_series_add(&set, &c, 16 * MINUTE);
+	assert_int_equal(set.folded, 1);
+	assert_int_equal(set.evicted, 1);
+	assert_string_equal(set.list->key.comm, "a");
+	assert_int_equal(set.list->stalls, 2);
+	nt_series_clear(&set);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_bound_belongs_to_its_bucket),
+	cmocka_unit_test(label_sets_are_told_apart),
+	cmocka_unit_test(a_name_is_what_stands_before_its_nul),
+	cmocka_unit_test(beyond_the_limit_new_ones_are_others_and_counted),
+	cmocka_unit_test(one_that_was_idle_makes_room_the_least_recent_first),
+};
+
+UNIT_MAIN(tests)

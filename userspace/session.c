@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "session.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "clock.h"
+#include "nagletrace.skel.h"
+
+void nt_complain(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs("nagletrace: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+}
+
+static int on_record(void *context, void *data, size_t size)
+{
+	struct nt_session *session = context;
+	const struct nt_record *record = data;
+	const struct nt_frame *frames;
+	struct nt_stall stall;
+
+	if (size < sizeof(*record) || record->size != sizeof(*record))
+		return 0;
+	if (!nt_stall_from_record(&stall, record, session->opts, &session->targets,
+				  &session->owners))
+		return 0;
+	/* a stack is named while its process is there, for the report that comes after its end too
+	 */
+	if (session->stacks)
+		nt_stacks_get(session->stacks, record, &frames);
+	session->on_stall(session->context, &stall);
+	return 0;
+}
+
+/* The kernel side counts for processes asked for by the sockets it knows them to hold. */
+static void mark_open_sockets(struct nt_session *session)
+{
+	int map = bpf_map__fd(session->tracer.skel->maps.owned);
+
+	if (!nt_targets_any(&session->targets) || nt_owners_scan(&session->owners))
+		return;
+	for (size_t i = 0; i < session->owners.count; i++) {
+		const struct nt_owner *owner = &session->owners.list[i];
+
+		if (nt_targets_match(&session->targets, owner->tgid))
+			bpf_map_update_elem(map, &owner->sk, &owner->tgid, BPF_ANY);
+	}
+}
+
+static int fill_ports(const struct nt_session *session)
+{
+	const struct nt_options *opts = session->opts;
+	const struct nt_port_list *lists[] = {&opts->ports, &opts->local_ports,
+					      &opts->remote_ports};
+	int map = bpf_map__fd(session->tracer.skel->maps.ports);
+	__u8 one = 1;
+
+	for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++)
+		for (unsigned int i = 0; i < lists[l]->count; i++)
+			if (bpf_map_update_elem(map, &lists[l]->port[i], &one, BPF_ANY))
+				return -errno;
+	return 0;
+}
+
+/* Everything between attached and ready. */
+static int prepare(struct nt_session *session)
+{
+	int err;
+
+	nt_owners_open(&session->owners, &session->tracer);
+	err = fill_ports(session);
+	if (!err)
+		err = nt_targets_start(&session->targets, &session->tracer);
+	if (err)
+		return err;
+	mark_open_sockets(session);
+	if (session->opts->stacks) {
+		session->stacks = nt_stacks_new(&session->tracer);
+		if (!session->stacks)
+			return -ENOMEM;
+	}
+	session->records = ring_buffer__new(bpf_map__fd(session->tracer.skel->maps.records),
+					    on_record, session, NULL);
+	return session->records ? 0 : -errno;
+}
+
+enum nt_exit nt_session_open(struct nt_session *session, const struct nt_options *opts,
+			     void (*on_stall)(void *context, const struct nt_stall *stall),
+			     void *context, char *err, size_t err_size)
+{
+	enum nt_exit code;
+	int cause;
+
+	memset(session, 0, sizeof(*session));
+	session->opts = opts;
+	session->on_stall = on_stall;
+	session->context = context;
+	code = nt_targets_open(&session->targets, opts, err, err_size);
+	if (!code)
+		code = nt_tracer_open(&session->tracer, opts, err, err_size);
+	if (code)
+		return code;
+	cause = prepare(session);
+	if (cause) {
+		snprintf(err, err_size, "cannot start: %s", strerror(-cause));
+		return NT_EXIT_FAILED;
+	}
+	/* what loading took is given back: the BTF of the kernel, for the most part */
+	malloc_trim(0);
+	return NT_EXIT_OK;
+}
+
+void nt_session_close(struct nt_session *session)
+{
+	ring_buffer__free(session->records);
+	nt_stacks_free(session->stacks);
+	nt_owners_close(&session->owners);
+	nt_tracer_close(&session->tracer);
+	if (session->targets.opts)
+		nt_targets_close(&session->targets);
+	memset(session, 0, sizeof(*session));
+}
+
+int nt_session_fd(const struct nt_session *session)
+{
+	return ring_buffer__epoll_fd(session->records);
+}
+
+void nt_session_consume(struct nt_session *session)
+{
+	ring_buffer__consume(session->records);
+}
+
+bool nt_session_lost_more(struct nt_session *session, struct nt_counts *counts)
+{
+	uint64_t now = nt_now_ns(), lost;
+
+	if (now < session->lost_checked_ns + NT_SECOND_NS)
+		return false;
+	session->lost_checked_ns = now;
+	if (nt_tracer_counts(&session->tracer, counts))
+		return false;
+	lost = nt_counts_lost(counts);
+	if (lost == session->lost_told)
+		return false;
+	session->lost_told = lost;
+	return true;
+}
+
+void nt_session_print_hooks(const struct nt_session *session)
+{
+	const struct nt_tracer *tracer = &session->tracer;
+
+	nt_complain("%s hooks%s%s%s", nt_family_name(tracer->family), tracer->why[0] ? " (" : "",
+		    tracer->why, tracer->why[0] ? ")" : "");
+	for (size_t i = 0; i < nt_n_hooks; i++)
+		if (tracer->missing[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE)
+			nt_complain("%s %s is missing; lost with it: %s",
+				    nt_attach_name(nt_hooks[i].how), nt_hooks[i].target,
+				    nt_hooks[i].part);
+}
