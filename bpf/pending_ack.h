@@ -130,30 +130,26 @@ static __always_inline void count_unseen_end(const struct pending_ack *p, const 
 		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
 }
 
-/* What went out unseen gives way to the ACK that is owed now; one that is still owed goes on. */
-static __always_inline void pending_ack_renew(struct pending_ack *p, const struct tcp *t,
-					      const bool trusted)
-{
-	if (p->rcv_wup == TCP(t, rcv_wup))
-		return;
-	count_unseen_end(p, t);
-	pending_ack_fill(p, t, tcp_clock(t, trusted));
-}
-
-/* The ACK that is owed now. NULL: nobody asked for the socket, or there is no room. */
+/*
+ * The ACK that is owed now: one that is still owed goes on, what went out unseen gives way. NULL:
+ * nobody asked for the socket, or there is no room.
+ */
 static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t, const bool trusted)
 {
 	struct pending_ack *p = pending_ack_find(t->sk);
 
 	if (p) {
-		pending_ack_renew(p, t, trusted);
-		return p;
+		if (p->rcv_wup == TCP(t, rcv_wup))
+			return p;
+		count_unseen_end(p, t);
+	} else {
+		if (!socket_wanted(t, trusted))
+			return NULL;
+		p = pending_ack_new(t->sk);
+		if (!p)
+			return NULL;
 	}
-	if (!socket_wanted(t, trusted))
-		return NULL;
-	p = pending_ack_new(t->sk);
-	if (p)
-		pending_ack_fill(p, t, tcp_clock(t, trusted));
+	pending_ack_fill(p, t, tcp_clock(t, trusted));
 	return p;
 }
 
@@ -315,7 +311,12 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 	p = pending_ack_find(t->sk);
 	if (!p)
 		return;
-	pending_ack_renew(p, t, trusted);
+	if (p->rcv_wup != TCP(t, rcv_wup)) {
+		/* that one is gone unseen, and this one was not seen to be put off */
+		count_unseen_end(p, t);
+		pending_ack_delete(t->sk);
+		return;
+	}
 	if (len)
 		end = NT_ACK_PIGGYBACK;
 	else if (!(pending & ICSK_ACK_TIMER))
