@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Readers of the nagletrace daemon."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A daemon that says what a test wants it to say, by docs/protocol.md."""
+
+from __future__ import annotations
+
+import copy
+import json
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+BOUNDS_MS = (1, 5, 10, 20, 30, 35, 40, 45, 50, 75, 100, 150, 200, 250, 500, 1000, 2000)
+REASONS = ("nagle", "cork", "msg_more", "autocork", "tso_defer", "cwnd", "rwnd", "pacing", "tsq", "unknown")
+RELEASES = ("ack", "full_segment", "nodelay", "uncork", "timer", "loss_probe", "push", "close", "reset", "device")
+ENDS = ("timer", "piggyback", "read", "segment", "reset")
+LOST = ("ring_full", "hold_map_full", "ack_map_full", "stack", "function_return", "recursion")
+
+Snapshot = dict[str, Any]
+
+
+def series(comm: str | None, durations_ms: list[float], **labels: str) -> dict[str, Any]:
+    """A series with stalls of these durations, each sorted into its bucket by a rule of the test's own."""
+    made: dict[str, Any] = {"cause": "nagle_delayed_ack", "side": "sender", "evidence": "seen", **labels}
+    if comm is not None:
+        made["comm"] = comm
+    buckets = [0] * len(BOUNDS_MS)
+    for duration in durations_ms:
+        for i, bound in enumerate(BOUNDS_MS):
+            if duration <= bound:
+                buckets[i] += 1
+                break
+    return {**made, "stalls": len(durations_ms), "duration_us": round(sum(durations_ms) * 1000),
+            "excess_us": round(sum(durations_ms) * 900), "buckets": buckets}
+
+
+def snapshot(*all_series: dict[str, Any], started: str = "2026-11-21T08:00:00.000000Z") -> Snapshot:
+    return {
+        "type": "snapshot", "protocol": 1, "time": "2026-11-21T08:00:10.000000Z", "started": started,
+        "uptime_us": 10_000_000, "version": "0.1.0", "kernel": "6.1.0", "hooks": "function", "missing_hooks": [],
+        "stalls": sum(s["stalls"] for s in all_series), "lost_us": sum(s["excess_us"] for s in all_series),
+        "bounds_us": [bound * 1000 for bound in BOUNDS_MS], "series": list(all_series),
+        "limits": {"max_series": 1000, "folded_stalls": 0, "evicted_series": 0, "max_connections": 1024},
+        "totals": {"writes": 100, "holds": dict.fromkeys(REASONS, 0), "hold_us": dict.fromkeys(REASONS, 0),
+                   "releases": dict.fromkeys(RELEASES, 0), "delayed_acks": dict.fromkeys(ENDS, 0)},
+        "lost": dict.fromkeys(LOST, 0),
+        "tracer": {"cpu_us": 1500, "max_resident_bytes": 8 << 20, "readers": 1, "streaming": 0, "requests": 3,
+                   "refused_requests": 0, "dropped_readers": 0, "skipped_stalls": 0},
+    }
+
+
+class FakeDaemon:
+    """Answers every line with `answer`, as long as the block lasts."""
+
+    def __init__(self, path: Path, answer: Snapshot | bytes) -> None:
+        self.path = path
+        self.answer = answer
+        self.requests: list[dict[str, Any]] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(128)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                line = connection.makefile("rb").readline()
+                self.requests.append(json.loads(line))
+                answer = copy.copy(self.answer)
+                connection.sendall(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n")
+
+    def stop(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+        self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> FakeDaemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0
+"""From the daemon's snapshot to the exposition."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from fake_daemon import BOUNDS_MS, ENDS, LOST, REASONS, FakeDaemon, Snapshot, series, snapshot
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from nagletrace_exporters.collector import NagletraceCollector
+
+ROOT = Path(__file__).parent.parent.parent
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def registry_of(path: Path, timeout_s: float = 5.0, by_cgroup: bool = False) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(NagletraceCollector(path, timeout_s, by_cgroup))
+    return registry
+
+
+def scrape(path: Path, **options: Any) -> Samples:
+    """What a scrape gives, as Prometheus reads it: by name and labels."""
+    text = generate_latest(registry_of(path, **options)).decode()
+    samples: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in samples, f"twice: {key}"
+            samples[key] = sample.value
+    return samples
+
+
+def of(samples: Samples, name: str, **labels: str) -> float:
+    return samples[name, frozenset(labels.items())]
+
+
+def scraped(tmp_path: Path, answer: Snapshot, **options: Any) -> Samples:
+    with FakeDaemon(tmp_path / "s", answer) as daemon:
+        return scrape(daemon.path, **options)
+
+
+LABELS = {"cause": "nagle_delayed_ack", "side": "sender", "evidence": "seen", "comm": "java"}
+
+
+def test_the_fake_daemon_speaks_as_the_schema_says() -> None:
+    schema = json.loads((ROOT / "userspace" / "nagletrace.schema.json").read_text())
+    jsonschema.validate(snapshot(series("java", [40.1]), series(None, [1.0], cgroup="/a")), schema)
+
+
+def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
+    answer = snapshot(series("java", [40.2, 41.0, 205.0]))
+    answer["totals"]["holds"]["cork"] = 7
+    answer["totals"]["hold_us"]["cork"] = 1_400_000
+    answer["totals"]["delayed_acks"]["timer"] = 3
+    answer["lost"]["ring_full"] = 2
+    samples = scraped(tmp_path, answer)
+    assert of(samples, "nagletrace_up") == 1
+    assert of(samples, "nagletrace_stalls_total", **LABELS) == 3
+    assert of(samples, "nagletrace_stall_excess_seconds_total", **LABELS) == pytest.approx(0.25758)
+    assert of(samples, "nagletrace_stall_seconds_count", **LABELS) == 3
+    assert of(samples, "nagletrace_stall_seconds_sum", **LABELS) == pytest.approx(0.2862)
+    assert of(samples, "nagletrace_holds_total", reason="cork") == 7
+    assert of(samples, "nagletrace_hold_seconds_total", reason="cork") == pytest.approx(1.4)
+    assert of(samples, "nagletrace_delayed_acks_total", end="timer") == 3
+    assert of(samples, "nagletrace_sends_total") == 100
+    assert of(samples, "nagletrace_lost_records_total", where="ring_full") == 2
+    assert of(samples, "nagletrace_tracer_cpu_seconds_total", part="daemon") == pytest.approx(0.0015)
+    assert of(samples, "nagletrace_hooks_info", hooks="function", missing="") == 1
+    assert of(samples, "nagletrace_build_info", version="0.1.0") == 1
+    assert of(samples, "nagletrace_start_time_seconds") == 1795248000
+    assert of(samples, "nagletrace_scrape_duration_seconds") >= 0
+
+
+def test_known_label_values_are_there_from_the_start(tmp_path: Path) -> None:
+    samples = scraped(tmp_path, snapshot())
+    assert {of(samples, "nagletrace_holds_total", reason=reason) for reason in REASONS} == {0}
+    assert {of(samples, "nagletrace_delayed_acks_total", end=end) for end in ENDS} == {0}
+    assert {of(samples, "nagletrace_lost_records_total", where=where) for where in LOST} == {0}
+
+
+@pytest.mark.parametrize("bound", BOUNDS_MS)
+def test_buckets_are_right_inclusive_cumulative_and_complete(tmp_path: Path, bound: int) -> None:
+    samples = scraped(tmp_path, snapshot(series("java", [bound - 0.001, bound, bound + 0.001])))
+    buckets = {float(dict(labels)["le"]): value for (name, labels), value in samples.items()
+               if name == "nagletrace_stall_seconds_bucket"}
+    assert sorted(buckets) == [*(b / 1000 for b in BOUNDS_MS), float("inf")]
+    for le, value in buckets.items():
+        assert value == sum(d <= le * 1000 for d in (bound - 0.001, bound, bound + 0.001)) or \
+            (le == float("inf") and value == 3)
+
+
+@pytest.mark.parametrize("comm", ["a\"b", "a\\b", "a\\x0ab", "{}", "é", "\\xff", "a,b=\"c\"", "",
+                                  "# HELP x", "\u202e", "💥"])
+def test_any_name_gives_valid_exposition(tmp_path: Path, comm: str) -> None:
+    with FakeDaemon(tmp_path / "s", snapshot(series(comm, [40.0]))) as daemon:
+        registry = registry_of(daemon.path)
+        text, openmetrics = generate_latest(registry).decode(), generate_openmetrics(registry).decode()
+    for families in (text_string_to_metric_families(text), parse_openmetrics(openmetrics)):
+        names = {s.labels["comm"] for f in families for s in f.samples if s.name == "nagletrace_stalls_total"}
+        assert names == {comm}
+
+
+def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+    with FakeDaemon(tmp_path / "s", snapshot(series("ja\"va", [40.0]), series(None, [1.0]))) as daemon:
+        text = generate_latest(registry_of(daemon.path))
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_series_of_cgroups_are_summed_unless_asked_for(tmp_path: Path) -> None:
+    answer = snapshot(series("java", [40.0, 41.0], cgroup="/a"), series("java", [205.0], cgroup="/b"),
+                      series(None, [3.0], cgroup="/b"))
+    samples = scraped(tmp_path, answer)
+    assert of(samples, "nagletrace_stalls_total", **LABELS) == 3
+    assert of(samples, "nagletrace_stall_seconds_bucket", **LABELS, le="0.05") == 2
+    assert of(samples, "nagletrace_stall_seconds_bucket", **LABELS, le="0.25") == 3
+    assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": "unknown"}) == 1
+    samples = scraped(tmp_path, answer, by_cgroup=True)
+    assert of(samples, "nagletrace_stalls_total", **LABELS, cgroup="/a") == 2
+    assert of(samples, "nagletrace_stalls_total", **LABELS, cgroup="/b") == 1
+
+
+def test_without_the_daemon_it_says_so_and_nothing_stale(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    registry = registry_of(path)
+
+    def names() -> dict[str, float]:
+        return {s.name: s.value for f in text_string_to_metric_families(generate_latest(registry).decode())
+                for s in f.samples}
+
+    assert names()["nagletrace_up"] == 0
+    with FakeDaemon(path, snapshot(series("java", [40.0]))):
+        assert names()["nagletrace_up"] == 1 and names()["nagletrace_stalls_total"] == 1
+    gone = names()
+    assert gone["nagletrace_up"] == 0
+    assert set(gone) == {"nagletrace_up", "nagletrace_exporter_build_info", "nagletrace_scrape_duration_seconds"}
+    with FakeDaemon(path, snapshot(series("java", []), started="2026-11-21T09:00:00.000000Z")):
+        assert names()["nagletrace_stalls_total"] == 0, "a daemon that began anew begins at zero"
+
+
+@pytest.mark.parametrize("answer", [
+    b"", b"{", b"null\n", b"[]\n", b"\xff\xfe\n", b'{"type":"snapshot"}\n', b'{"type":"snapshot","protocol":2}\n',
+    b'{"type":"snapshot","protocol":1}\n', b'{"type":"error","protocol":1,"error":"no"}\n',
+    json.dumps({**snapshot(), "series": [{}]}).encode() + b"\n",
+    json.dumps({**snapshot(), "totals": 7}).encode() + b"\n",
+    json.dumps({**snapshot(), "started": "yesterday"}).encode() + b"\n",
+])
+def test_an_answer_that_is_none_means_down(tmp_path: Path, answer: bytes) -> None:
+    with FakeDaemon(tmp_path / "s", answer) as daemon:
+        samples = scrape(daemon.path)
+    assert of(samples, "nagletrace_up") == 0
+    assert {name for name, _ in samples} == {"nagletrace_up", "nagletrace_exporter_build_info",
+                                             "nagletrace_scrape_duration_seconds"}
+
+
+def test_a_daemon_that_hangs_means_down_in_time(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen(1)  # connects, and is never answered
+        samples = scrape(tmp_path / "s", timeout_s=0.3)
+    assert of(samples, "nagletrace_up") == 0
+    assert 0.3 <= of(samples, "nagletrace_scrape_duration_seconds") < 3
+
+
+def test_five_thousand_label_sets_are_what_the_daemon_makes_of_them(tmp_path: Path) -> None:
+    """The daemon keeps a thousand and counts the rest as other; here a scrape of so many is only a matter of time."""
+    answer = snapshot(*(series(f"p{i}", [40.0]) for i in range(1000)), series("other", [40.0] * 4000))
+    samples = scraped(tmp_path, answer)
+    counts = [value for (name, _), value in samples.items() if name == "nagletrace_stalls_total"]
+    assert len(counts) == 1001 and sum(counts) == 5000

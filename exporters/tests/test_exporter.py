@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command: its options, its pages, TLS and basic auth; driven over HTTP as Prometheus would."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import http.client
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+import pytest
+from fake_daemon import FakeDaemon, series, snapshot
+
+HERE = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-m", "nagletrace_exporters.exporter"]
+#: nothing waits longer
+PATIENCE = 20.0
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+class Exporter:
+    """Runs from `ready` on. `ports` are those it said it listens at."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen([*COMMAND, *arguments], cwd=HERE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        self.log: list[str] = []
+        for line in self.process.stderr:
+            self.log.append(line.rstrip())
+            if "ready" in line:
+                break
+        self.ports = [int(match[1]) for line in self.log if (match := re.search(r"listening on .*:(\d+)$", line))]
+        # what it says later must not fill the pipe
+        threading.Thread(target=lambda: self.log.extend(self.process.stderr or ()), daemon=True).start()
+
+    def get(self, path: str = "/metrics", port: int | None = None, headers: dict[str, str] | None = None,
+            context: ssl.SSLContext | None = None, method: str = "GET", host: str = "127.0.0.1") -> Answer:
+        port = port or self.ports[0]
+        connection = (http.client.HTTPSConnection(host, port, context=context, timeout=PATIENCE) if context
+                      else http.client.HTTPConnection(host, port, timeout=PATIENCE))
+        with contextlib.closing(connection):
+            connection.request(method, path, headers=headers or {})
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+
+    def __enter__(self) -> Exporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE) == 0
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    with FakeDaemon(tmp_path / "daemon", snapshot(series("java", [40.0]))) as fake:
+        yield fake
+
+
+def test_pages(daemon: FakeDaemon) -> None:
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0",
+                  "--web.telemetry-path", "/m") as exporter:
+        landing = exporter.get("/")
+        assert landing.status == 200 and b'href="/m"' in landing.body
+        assert landing.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert exporter.get("/-/healthy").body == b"OK\n"
+        metrics = exporter.get("/m?x=y")
+        assert metrics.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert b"nagletrace_up 1.0\n" in metrics.body and b"process_cpu_seconds_total" in metrics.body
+        openmetrics = exporter.get("/m", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+        assert openmetrics.headers["Content-Type"].startswith("application/openmetrics-text")
+        assert openmetrics.body.endswith(b"# EOF\n")
+        packed = exporter.get("/m", headers={"Accept-Encoding": "gzip"})
+        assert packed.headers["Content-Encoding"] == "gzip" and b"nagletrace_up 1.0\n" in gzip.decompress(packed.body)
+        head = exporter.get("/m", method="HEAD")
+        assert head.status == 200 and head.body == b"" and int(head.headers["Content-Length"]) > 1000
+        assert exporter.get("/metrics").status == 404
+        assert exporter.get("/m", method="POST").status == 501
+
+
+def test_it_is_healthy_and_answers_without_a_daemon(tmp_path: Path) -> None:
+    with Exporter("--daemon.socket", str(tmp_path / "none"), "--web.listen-address", "127.0.0.1:0") as exporter:
+        assert exporter.get("/-/healthy").status == 200
+        for _ in range(3):
+            answer = exporter.get()
+            assert answer.status == 200 and b"nagletrace_up 0.0\n" in answer.body
+        with FakeDaemon(tmp_path / "none", snapshot(series("java", [40.0]))):
+            assert b"nagletrace_up 1.0\n" in exporter.get().body
+        assert b"nagletrace_up 0.0\n" in exporter.get().body
+    assert sum("No such file" in line for line in exporter.log) == 2, "told once each time"
+
+
+def test_several_addresses_and_both_families(daemon: FakeDaemon) -> None:
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0",
+                  "--web.listen-address", "[::1]:0", "--web.listen-address", ":0") as exporter:
+        one, other, every = exporter.ports
+        assert exporter.get(port=one).status == exporter.get(port=other, host="::1").status == 200
+        assert exporter.get(port=every).status == exporter.get(port=every, host="::1").status == 200
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (["--web.listen-address", "nowhere"], 2, ("--web.listen-address", "nowhere", ":10040")),
+    (["--web.listen-address", ":70000"], 2, ("--web.listen-address", ":70000")),
+    (["--web.listen-address", "192.0.2.1:1"], 1, ("--web.listen-address", "192.0.2.1:1", "give another")),
+    (["--web.telemetry-path", "metrics"], 2, ("--web.telemetry-path", "metrics", "/metrics")),
+    (["--web.telemetry-path=/-/healthy"], 2, ("--web.telemetry-path", "/-/healthy")),
+    (["--web.config.file", "/no/such"], 2, ("--web.config.file", "/no/such", "No such file")),
+    (["--log.level", "loud"], 2, ("--log.level", "loud")),
+    (["--web.tel", "/x"], 2, ("--web.tel",)),
+    (["more"], 2, ("more", "--help")),
+])
+def test_bad_options_get_one_line_and_a_code(arguments: list[str], code: int, words: tuple[str, ...]) -> None:
+    done = subprocess.run([*COMMAND, *arguments], cwd=HERE, capture_output=True, text=True, timeout=PATIENCE,
+                          check=False)
+    assert (done.returncode, done.stdout) == (code, "")
+    [line] = done.stderr.splitlines()
+    assert all(word in line for word in words), line
+
+
+def test_an_address_in_use_is_named(daemon: FakeDaemon) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = subprocess.run([*COMMAND, "--daemon.socket", str(daemon.path), "--web.listen-address", address],
+                              cwd=HERE, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1 and address in done.stderr and "in use" in done.stderr
+
+
+def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                    str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return certificate, key
+
+
+def authorization(user: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def test_basic_auth(daemon: FakeDaemon, tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prom: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0", "--web.config.file",
+                  str(config)) as exporter:
+        refused = exporter.get()
+        assert refused.status == 401 and refused.headers["WWW-Authenticate"] == "Basic"
+        for headers in (authorization("prom", "wrong"), authorization("nobody", "secret"), authorization("prom", ""),
+                        authorization("prom", "secret\0"), {"Authorization": "Basic %%%"},
+                        {"Authorization": "Bearer secret"}, {"Authorization": "Basic cHJvbQ=="}):
+            assert exporter.get(headers=headers).status == 401, headers
+        for _ in range(2):
+            assert exporter.get(headers=authorization("prom", "secret")).status == 200
+        assert exporter.get("/-/healthy").status == 401
+        # the file is read again when it changes; one that became unusable lets nobody in
+        config.write_text(f"basic_auth_users:\n  prom: {bcrypt.hashpw(b'other', bcrypt.gensalt(4)).decode()}\n#\n")
+        assert exporter.get(headers=authorization("prom", "secret")).status == 401
+        assert exporter.get(headers=authorization("prom", "other")).status == 200
+        config.write_text("basic_auth_users: 7")
+        with pytest.raises(http.client.RemoteDisconnected):
+            exporter.get(headers=authorization("prom", "other"))
+        assert any("not a mapping" in line for line in exporter.log)
+
+
+def test_tls(daemon: FakeDaemon, tmp_path: Path) -> None:
+    certificate, _ = make_certificate(tmp_path, "server")
+    client_certificate, client_key = make_certificate(tmp_path, "client")
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n  min_version: TLS13\n"
+                      "  client_ca_file: client.pem\n  client_auth_type: RequireAndVerifyClientCert\n")
+    context = ssl.create_default_context(cafile=str(certificate))
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0", "--web.config.file",
+                  str(config)) as exporter:
+        with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
+            exporter.get(context=context)
+        context.load_cert_chain(client_certificate, client_key)
+        assert b"nagletrace_up 1.0\n" in exporter.get(context=context).body
+        with pytest.raises((ConnectionError, http.client.HTTPException, TimeoutError)):
+            exporter.get()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            exporter.get(context=context)
+        # a client that says nothing keeps nobody waiting
+        with socket.create_connection(("127.0.0.1", exporter.ports[0])):
+            context.maximum_version = ssl.TLSVersion.MAXIMUM_SUPPORTED
+            assert exporter.get(context=context).status == 200
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("tls_server_config:\n  cert: x", ("tls_server_config", "cert", "cert_file")),
+    ("tls:\n  cert_file: x", ("tls", "tls_server_config")),
+    ("tls_server_config:\n  cert_file: x", ("key_file", "missing")),
+    ("tls_server_config:\n  cert_file: x\n  key_file: y", ("No such file",)),
+    ("tls_server_config:\n  cert_file: 1\n  key_file: y", ("cert_file", "not a path")),
+    ("tls_server_config:\n  cert_file: x\n  key_file: y\n  min_version: TLS10", ("min_version", "TLS10", "TLS12")),
+    ("tls_server_config:\n  cert_file: x\n  key_file: y\n  client_auth_type: RequireAndVerifyClientCert",
+     ("client_ca_file", "missing")),
+    ("basic_auth_users:\n  a: plain", ("basic_auth_users", "a", "bcrypt")),
+    ("- x", ("mapping",)),
+    (": : :", ("YAML",)),
+])
+def test_a_web_configuration_that_cannot_be_used_is_refused(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(text)
+    done = subprocess.run([*COMMAND, "--web.listen-address", "127.0.0.1:0", "--web.config.file", str(config)],
+                          cwd=HERE, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert all(word in line for word in (str(config), *words)), line
+
+
+def test_scrapes_at_the_same_time_share_the_next_answer(daemon: FakeDaemon) -> None:
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(lambda _: exporter.get(), range(300)))
+        assert {answer.status for answer in answers} == {200}
+        assert len(daemon.requests) < 300
+        daemon.answer = snapshot(series("java", [40.0] * 7))
+        assert b"nagletrace_stalls_total{" in exporter.get().body and b"} 7.0\n" in exporter.get().body
