@@ -188,6 +188,7 @@ static __always_inline struct hold *unlocked_tail(const struct tcp *t, struct nt
 static __always_inline void write_ended(void *ctx, const struct tcp *t, const bool trusted)
 {
 	const int looks = 3;
+	struct tcp again = *t;
 	struct nt_tcp_state s;
 	struct hold *h = NULL;
 
@@ -197,7 +198,10 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 			no_tail_left(t, trusted);
 			return;
 		}
-		h = unlocked_tail(t, &s, trusted);
+		/* opaque, or the compiler keeps the address of each field on the stack from look to
+		 * look */
+		barrier_var(again.tp);
+		h = unlocked_tail(&again, &s, trusted);
 		if (TCP(t, snd_una) == s.snd_una && TCP(t, snd_nxt) == s.snd_nxt)
 			break;
 	}

@@ -26,6 +26,8 @@ IN_GUEST = "NAGLETRACE_GUEST" in os.environ
 PATIENCE = 60.0 if IN_GUEST else 15.0
 #: A round in which the application waited this long has stalled: no timer is shorter, no fast round longer.
 STALLED_US = 30_000.0
+#: One that waited this long may have waited for a retransmission, where there was one: TCP_RTO_MIN less a tick.
+RETRANSMITTED_US = 195_000.0
 
 #: nagle-lab's exit code when this kernel cannot play the scenario.
 CANNOT = 3
@@ -225,7 +227,10 @@ def of_lab(lab: Lab, records: list[Record]) -> list[Record]:
 
 
 def stalled_rounds(result: Record) -> list[Record]:
-    return [r for r in result["rounds"] if r["latency_us"] >= STALLED_US]
+    """The rounds in which the application felt a stall; what a retransmission explains is none."""
+    retransmitted = any(result[end]["counters"]["TcpRetransSegs"] for end in ("client", "server"))
+    most = RETRANSMITTED_US if retransmitted else float("inf")
+    return [r for r in result["rounds"] if STALLED_US <= r["latency_us"] < most]
 
 
 def assert_durations_match(rounds: list[Record], stalls: list[Record]) -> None:

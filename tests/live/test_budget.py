@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What each program costs the verifier: far from its limits on every kernel, and printed by the matrix."""
+"""What each program costs the verifier and of its stack: far from its limits on every kernel, and printed by the matrix."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ pytestmark = pytest.mark.guest
 
 #: The verifier gives up at a million instructions; a tenth leaves room for kernels that look more closely.
 MOST_INSTRUCTIONS = 100_000
+#: A program and the deepest function that it calls share this many bytes, each rounded up: MAX_BPF_STACK.
+MOST_STACK, STACK_STEP = 512, 32
 LOG = re.compile(r"prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", re.DOTALL)
 
 
@@ -25,5 +27,9 @@ def test_every_program_is_cheap_to_verify(hooks: str, record_property: Callable[
     for program, log in logs.items():
         instructions = int(re.search(r"processed (\d+) insns", log)[1])  # type: ignore[index]
         time = int(re.search(r"verification time (\d+) usec", log)[1])  # type: ignore[index]
-        record_property("budget", f"{program:<28} {instructions:>6} instructions  {time / 1000:>7.1f} ms")
+        frames = re.search(r"stack depth ([\d+]+)", log)[1]  # type: ignore[index]
+        record_property("budget", f"{program:<28} {instructions:>6} instructions  {time / 1000:>7.1f} ms"
+                                  f"  stack {frames}")
         assert instructions <= MOST_INSTRUCTIONS, f"{program}: {instructions} instructions"
+        main, *called = (-(-int(depth) // STACK_STEP) * STACK_STEP for depth in frames.split("+"))
+        assert main + max(called, default=0) <= MOST_STACK, f"{program}: stack depth {frames}"
