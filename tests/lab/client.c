@@ -19,17 +19,20 @@ static int client_network(struct lab_end *end, int peer_pid)
 
 static int connect_one(struct lab_conn *c, uint16_t port)
 {
-	const struct lab_plan *plan = c->end->plan;
 	int err;
 
-	c->fd = socket_new(plan);
+	c->fd = socket_new(c->end->plan);
 	if (c->fd < 0)
 		return c->fd;
 	err = socket_before_connect(c);
-	if (!err)
-		err = net_connect(c, port);
-	if (!err)
-		err = conn_options(c, plan->opt.nodelay || plan->opt.nodelay_client);
+	return err ? err : net_connect(c, port);
+}
+
+static int options_one(struct lab_conn *c)
+{
+	const struct lab_plan *plan = c->end->plan;
+	int err = conn_options(c, plan->opt.nodelay || plan->opt.nodelay_client);
+
 	if (!err && plan->cork == CORK_FORGOTTEN)
 		err = conn_setsockopt(c, TCP_CORK, 1);
 	return err;
@@ -40,8 +43,14 @@ static int client_open(struct lab_end *end, uint16_t port)
 	int err = end->plan->opt.over_veth ? net_veth_running(LAB_CLIENT) : 0;
 
 	end->port = port;
-	for (uint32_t i = 0; i < end->nr_conns && !err && !end->plan->opt.reconnect; i++)
+	if (end->plan->opt.reconnect)
+		return err;
+	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
 		err = connect_one(&end->conn[i], port);
+	if (!err)
+		conns_order(end);
+	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
+		err = options_one(&end->conn[i]);
 	return err;
 }
 

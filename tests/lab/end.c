@@ -85,6 +85,23 @@ static int step_network(struct lab_end *end)
 	return err;
 }
 
+static int by_port(const void *a, const void *b)
+{
+	return (int)((const struct lab_conn *)a)->port - (int)((const struct lab_conn *)b)->port;
+}
+
+/*
+ * Both ends number their connections alike, by the client's port: the last packets of two
+ * handshakes may overtake each other where the client changes its CPU, so the order of accept()
+ * tells nothing.
+ */
+void conns_order(struct lab_end *end)
+{
+	qsort(end->conn, end->nr_conns, sizeof(end->conn[0]), by_port);
+	for (uint32_t i = 0; i < end->nr_conns; i++)
+		end->conn[i].index = i;
+}
+
 static int step_connect(struct lab_end *end)
 {
 	struct lab_order order;

@@ -326,6 +326,7 @@ extern const struct lab_side_ops client_ops;
 extern const struct lab_side_ops server_ops;
 extern const struct lab_side_ops late_server_ops;
 int end_run(const struct lab_plan *plan, enum lab_side side, int channel);
+void conns_order(struct lab_end *end);
 int end_be_child(pid_t parent, const char *name);
 int end_add_pid(struct lab_end *end, pid_t pid);
 int handover_prepare(struct lab_end *end);

@@ -22,7 +22,6 @@ static int server_network(struct lab_end *end, int peer_pid)
 static int accept_one(struct lab_conn *c)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
-	int err;
 
 	c->fd = accept4(c->end->listener, NULL, NULL,
 			SOCK_CLOEXEC | (opt->epoll ? SOCK_NONBLOCK : 0));
@@ -30,13 +29,19 @@ static int accept_one(struct lab_conn *c)
 		return fail(-errno, "server: cannot accept: %s", strerror(errno));
 	c->sent = c->received = 0;
 	c->port = net_port(c->fd, true);
-	err = conn_options(c, opt->nodelay || opt->nodelay_server);
+	return 0;
+}
+
+static int options_one(struct lab_conn *c)
+{
+	const struct lab_options *opt = &c->end->plan->opt;
+	int err = conn_options(c, opt->nodelay || opt->nodelay_server);
+
 	if (!err && opt->quickack_off)
 		err = conn_setsockopt(c, TCP_QUICKACK, 0);
 	return err;
 }
 
-/* Connections come one after the other, so the order is the client's. */
 static int server_open(struct lab_end *end, uint16_t port)
 {
 	int err = 0;
@@ -48,6 +53,10 @@ static int server_open(struct lab_end *end, uint16_t port)
 		err = accept_one(&end->conn[i]);
 	close(end->listener);
 	end->listener = -1;
+	if (!err)
+		conns_order(end);
+	for (uint32_t i = 0; i < end->nr_conns && !err; i++)
+		err = options_one(&end->conn[i]);
 	return err;
 }
 
@@ -66,12 +75,14 @@ static int server_before(struct lab_conn *c)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
 	bool nodelay = c->turn.nodelay[LAB_SERVER];
+	int err;
 
 	if (opt->reconnect) {
 		/* The client has reset the one before, and another may have taken its place. */
 		if (c->fd >= 0)
 			conn_close(c);
-		return accept_one(c);
+		err = accept_one(c);
+		return err ? err : options_one(c);
 	}
 	if (c->round == 1)
 		sleep_ns(opt->read_delay_ns);

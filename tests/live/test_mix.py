@@ -39,8 +39,8 @@ def test_a_mixture_under_load(seed: int, record_property: Callable[[str, object]
                   around=None if IN_GUEST else one_busy_core())
     made = run.score
     record_property("score", f"{made.line()}  rounds {len(run.result['rounds'])}")
-    if made.wrong():
-        pytest.fail(made.wrong(), pytrace=False)
+    if run.wrong():
+        pytest.fail(run.wrong(), pytrace=False)
     assert len(run.result["rounds"]) >= ROUNDS
     assert made.matched >= ROUNDS // 10, "hardly anything stalled: nothing was shown"
     assert made.doubtful <= made.wire // 10, f"too much is in doubt: {made.line()}"

@@ -150,8 +150,8 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
     score = run.score
     note("score", score.line())
     print(score.line())
-    if score.wrong():
-        pytest.fail(score.wrong(), pytrace=False)
+    if run.wrong():
+        pytest.fail(run.wrong(), pytrace=False)
     if least:
         # in a guest a connection may stay in quick-ACK mode for a round more
         shown = score.wire + score.doubtful

@@ -67,6 +67,30 @@ class Run:
     result: Record
     at_client: list[wire.Segment]
     at_server: list[wire.Segment]
+    lines: list[Record]
+    clock: int
+
+    def wrong(self) -> str:
+        """What was missed or invented, and what went on about the first of it; "" when nothing was."""
+        told = self.score.wrong()
+        disputed = [(s.ended, s.sender, s.receiver) for s in self.score.missed]
+        disputed += [(score.when(r), *score.ends_of(r)) for r in self.score.false]
+        return told + self.about(*min(disputed)) if told and disputed else told
+
+    def about(self, at: int, sender: str, receiver: str) -> str:
+        """The wire at both ends and the application's calls, in ms before and after a time (ns since the epoch)."""
+        seen: list[tuple[int, str]] = []
+        for place, segments in (("client's end", self.at_client), ("server's end", self.at_server)):
+            seen += [(s.time, f"{place}: {s.source} seq {s.seq} len {s.length} ack {s.ack} win {s.window} "
+                              f"flags {s.flags}{' sack' if s.sack else ''}")
+                     for s in segments if {s.source, s.destination} == {sender, receiver}]
+        number = next((i for i, c in enumerate(self.result["connections"])
+                       if {c["client"], c["server"]} == {sender, receiver}), None)
+        seen += [(e["start_ns"] + self.clock, " ".join(f"{key} {value}" for key, value in e.items()
+                                                       if key not in ("type", "connection", "start_ns")))
+                 for e in self.lines if e["type"] == "event" and e["connection"] == number]
+        seen = [(time, what) for time, what in sorted(seen) if at - 150 * MS <= time <= at + 50 * MS]
+        return "\n" + "\n".join(f"{(time - at) / MS:10.3f} ms  {what}" for time, what in seen)
 
 
 def clock_offset() -> int:
@@ -162,4 +186,4 @@ def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = 
     made = score.compare(name, stalls, records, tolerance)
     made.application = application_stalls(lines, result)
     made.kernel = delayed_acks(result, is_over_veth(lab))
-    return Run(made, stalls, records, tracer.closing(), result, segments[0], segments[-1])
+    return Run(made, stalls, records, tracer.closing(), result, segments[0], segments[-1], lines, clock)
