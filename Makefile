@@ -4,7 +4,11 @@
 BUILD   := build
 prefix  ?= /usr/local
 sbindir ?= $(prefix)/sbin
+bindir  ?= $(prefix)/bin
 docdir  ?= $(prefix)/share/doc/nagletrace
+datadir ?= $(prefix)/share/nagletrace
+unitdir ?= $(prefix)/lib/systemd/system
+sysusersdir ?= $(prefix)/lib/sysusers.d
 DESTDIR ?=
 
 CC      ?= gcc
@@ -32,9 +36,12 @@ endif
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
                   libevent-dev uthash-dev libcap-dev
-TEST_PACKAGES  := libcmocka-dev liburing-dev tcpdump python3-dpkt python3 python3-venv python3-pytest python3-jsonschema iproute2 procps \
-                  nginx-light memcached python3-pymemcache socat libhttp-daemon-perl \
-                  util-linux file qemu-system-x86 busybox-static kmod
+LAB_PACKAGES   := liburing-dev
+MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml prometheus \
+                  prometheus-alertmanager iproute2
+TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
+                  python3-pytest python3-jsonschema procps nginx-light memcached python3-pymemcache socat \
+                  libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static kmod systemd
 
 SOURCES := $(wildcard userspace/*.c)
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
@@ -42,7 +49,8 @@ LAB     := $(wildcard tests/lab/*.c)
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 
 .DEFAULT_GOAL := build
-.PHONY: help deps deps-test build demo test test-unit test-live test-guest bench install uninstall clean format
+PARTS := test-unit test-live test-monitoring test-guest
+.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install uninstall clean format
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -57,15 +65,21 @@ deps-test: ## install what the tests need too
 build: deps ## build build/nagletrace
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace
 
-demo: deps ## trace a program that stalls, and print what nagletrace says of it
+demo: ## trace a program that stalls, and print what nagletrace says of it
+	@tests/deps.sh $(BUILD_PACKAGES) $(LAB_PACKAGES)
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
 	@$(SUDO) tests/demo.sh $(BUILD)/nagletrace $(BUILD)/nagle-lab
+
+demo-monitoring: ## the same with Prometheus and alerts, for ten minutes; says where to look
+	@tests/deps.sh $(BUILD_PACKAGES) $(LAB_PACKAGES) $(MONITORING_PACKAGES)
+	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
+	@$(SUDO) /usr/bin/python3 tests/monitoring/demo.py
 
 test: deps-test ## run every test; ends with counts of passed, failed and skipped
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py
 
-test-unit test-live test-guest: test-%: deps-test ## one part of the tests; T=pattern chooses among them
+$(PARTS): test-%: deps-test ## one part of the tests; T=pattern chooses among them
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py $* $(if $(T),-k '$(T)')
 
@@ -85,23 +99,41 @@ kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
 .PHONY: all-for-tests test-kernels test-kernel experiments kernels-table
-all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(UNITS)
+all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/soak $(UNITS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
-	install -D -m 0644 README.md $(DESTDIR)$(docdir)/README.md
-	install -D -m 0644 userspace/nagletrace.schema.json $(DESTDIR)$(docdir)/nagletrace.schema.json
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
+	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
+		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
+	printf '#!/bin/sh\nPYTHONPATH=%s exec /usr/bin/python3 -m nagletrace_exporters.exporter "$$@"\n' \
+		$(datadir)/exporters >$(DESTDIR)$(bindir)/nagletrace-exporter
+	chmod 0755 $(DESTDIR)$(bindir)/nagletrace-exporter
+	for unit in nagletrace nagletrace-exporter; do \
+		sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$$unit.service \
+			>$(DESTDIR)$(unitdir)/$$unit.service || exit; \
+	done
+	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
+	install -m 0644 -t $(DESTDIR)$(docdir) README.md userspace/nagletrace.schema.json docs/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/prometheus dashboards/prometheus/*.yml
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/grafana dashboards/grafana/nagletrace.json
+	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(docdir)/grafana/
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
 
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(sbindir)/nagletrace $(DESTDIR)$(docdir)/README.md \
-		$(DESTDIR)$(docdir)/nagletrace.schema.json
-	-rmdir $(DESTDIR)$(docdir) 2>/dev/null
+	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(bindir)/nagletrace-exporter \
+		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
+		$(addprefix $(docdir)/,README.md nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
+	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
+		$(addprefix $(docdir)/,runbooks prometheus grafana kubernetes))
+	-rmdir $(DESTDIR)$(docdir) $(DESTDIR)$(datadir) 2>/dev/null
 
 clean: ## remove build/
 	rm -rf $(BUILD)
 
 format: ## format the C sources as .clang-format says
-	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch]
+	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/soak.c
 
 # ---- the kernel side ----
 
@@ -135,6 +167,10 @@ $(BUILD)/nagletrace: $(OBJECTS)
 $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread $(LAB) -ljson-c -luring -o $@
+
+$(BUILD)/soak: tests/soak.c $(wildcard userspace/*.[ch]) | $(BUILD)/userspace
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $< userspace/window.c userspace/aggregate.c userspace/series.c -o $@
 
 # each unit test names the sources that it is linked with in a line `// links: userspace/x.c`
 $(BUILD)/unit/%: tests/unit/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/unit/*.h) \

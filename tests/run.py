@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
-`run.py [unit] [live] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K] [--reuse]` runs
-the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since the build,
-`run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing passes
-silently; only a kernel that cannot be had is skipped, with its reason.
+`run.py [unit] [live] [monitoring] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K]
+[--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since
+the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing
+passes silently; only a kernel that cannot be had is skipped, with its reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 RESULTS = BUILD / "results"
-PARTS = ("unit", "live", "guest")
+PARTS = ("unit", "live", "monitoring", "guest")
 #: Kernels of the matrix and the hooks that each offers; the tracepoint family needs 6.3.
 MATRIX = {
     "5.10": ("function", "kprobe"),
@@ -138,6 +138,17 @@ def run_live(pattern: str | None) -> Counts:
     return counts
 
 
+def run_monitoring(pattern: str | None) -> Counts:
+    """The daemon's readers: exporter, rules and dashboard, each by itself and all together."""
+    counts = Counts()
+    for part, tests, timeout in (("exporters", "exporters/tests", 300), ("monitoring", "tests/monitoring", 1200)):
+        results = RESULTS / f"{part}.xml"
+        results.unlink(missing_ok=True)
+        code = subprocess.run(pytest_command(tests, results, pattern, []), cwd=ROOT, timeout=timeout).returncode
+        counts.add(judge(part, results, code, pattern is not None))
+    return counts
+
+
 def print_notes(counts: Counts) -> None:
     for kind, lines in counts.notes.items():
         for line in lines:
@@ -221,7 +232,7 @@ def put_table() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART",
-                        help="unit, live, guest (all three by default), kernels, summary, or table")
+                        help="unit, live, monitoring, guest (all by default), kernels, summary, or table")
     parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
     parser.add_argument("--reuse", action="store_true", help="with kernels: not again what ran since the build")
@@ -231,7 +242,7 @@ def main() -> int:
             parser.error(f"{part}: no such part; give {', '.join(PARTS)}, kernels, summary or table")
     RESULTS.mkdir(parents=True, exist_ok=True)
     kernels = [arguments.kernel] if arguments.kernel else list(MATRIX)
-    runners = {"unit": run_unit, "live": run_live, "guest": run_guest,
+    runners = {"unit": run_unit, "live": run_live, "monitoring": run_monitoring, "guest": run_guest,
                "kernels": lambda pattern: run_kernels(kernels, pattern, arguments.reuse)}
     total = Counts()
     if arguments.parts == ["summary"]:
@@ -253,7 +264,7 @@ def add_up() -> Counts:
     """What each part counted when it last ran since the build; the matrix has the guests of 6.1 in it."""
     total = Counts()
     built = (BUILD / "nagletrace").stat().st_mtime
-    for part in ("unit", "live", "kernels"):
+    for part in ("unit", "live", "monitoring", "kernels"):
         path = RESULTS / f"{part}.counts.json"
         if path.exists() and path.stat().st_mtime > built:
             total.add(Counts(**json.loads(path.read_text())))

@@ -7,20 +7,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "guests"))
+from kernels import cache, locked
+
 WANTED = Path(__file__).parent / "requirements.txt"
-
-
-def cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "nagletrace"
 
 
 def tools() -> Path:
@@ -28,9 +24,7 @@ def tools() -> Path:
     place = cache() / "python-tools"
     stamp = place / "installed"
     wanted = hashlib.sha256(WANTED.read_bytes()).hexdigest()
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / "python-tools.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(cache() / "python-tools.lock"):
         if not stamp.exists() or stamp.read_text() != wanted:
             shutil.rmtree(place, ignore_errors=True)
             subprocess.run(["/usr/bin/python3", "-m", "venv", str(place)], check=True)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Writes the Grafana dashboard: generate.py > nagletrace.json.
 
-Needs grafana-foundation-sdk==0.0.21. A panel is a call in `panels()`; a query's selector is `SELECTOR`, and counters are
-looked at under rate or increase only. What the SDK leaves out (refId, ids) is set at the end.
+Needs grafana-foundation-sdk==0.0.21. A panel is a call in `panels()`; a query's selector is `SELECTOR`, and counters
+are looked at under rate or increase only. What the SDK leaves out (refId, ids) is set at the end.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ SELECTOR = 'job=~"$job", instance=~"$instance"'
 BY_PROCESS = f'{SELECTOR}, comm=~"$comm"'
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 HEIGHT = 8
+
+
+def rate(metric: str, by: str = "", selector: str = SELECTOR) -> str:
+    """A counter's increase per second, summed up by these labels."""
+    return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{{{selector}}}[$__rate_interval]))"
 
 
 def query(expr: str, legend: str = "", instant: bool = False) -> prometheus.Dataquery:
@@ -69,21 +74,21 @@ def marks(panel: timeseries.Panel) -> timeseries.Panel:
 
 def overview() -> list[Any]:
     return [
-        number("Stalls per second", "All hosts and processes chosen: time lost for nothing, whichever the cause.", "cps",
-               f"sum(rate(nagletrace_stalls_total{{{BY_PROCESS}}}[$__rate_interval])) or vector(0)"),
-        number("Lost time per second", "What stalls lasted beyond the smallest round trip. Several connections can lose "
-               "time at once, so it may exceed one second.", "s",
-               f"sum(rate(nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}[$__rate_interval])) or vector(0)", 0.25),
+        number("Stalls per second", "All hosts and processes chosen: time lost for nothing, whichever the cause.",
+               "cps", rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)"),
+        number("Lost time per second", "What stalls lasted beyond the smallest round trip. Several connections can "
+               "lose time at once, so it may exceed one second.", "s",
+               rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", 0.25),
         number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})"),
         number("Records lost per second", "Stalls by process are too low while this is not zero; totals stay right.",
-               "cps", f"sum(rate(nagletrace_lost_records_total{{{SELECTOR}}}[$__rate_interval]))", 0.001),
+               "cps", rate("nagletrace_lost_records_total"), 0.001),
     ]
 
 
 def heat_map() -> heatmap.Panel:
     return (heatmap.Panel().title("How long stalls last")
-            .description("Stalls by duration. Those that a delayed-ACK timer ended lie in the row up to 45 ms, those of a "
-                         "forgotten cork in the row up to 250 ms; the panel beside it has both as lines.")
+            .description("Stalls by duration. Those that a delayed-ACK timer ended lie in the row up to 45 ms, those "
+                         "of a forgotten cork in the row up to 250 ms; the panel beside it has both as lines.")
             .unit("s").datasource(DATASOURCE).height(HEIGHT + 2).span(12).calculate(False)
             .color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Oranges").steps(32))
             .y_axis(heatmap.YAxisConfig().unit("s"))
@@ -94,8 +99,8 @@ def heat_map() -> heatmap.Panel:
 
 
 def quantile(q: float) -> prometheus.Dataquery:
-    return query(f"histogram_quantile({q}, sum by (le) (rate(nagletrace_stall_seconds_bucket{{{BY_PROCESS}}}"
-                 "[$__rate_interval])))", f"p{q * 100:.0f}")
+    return query(f"histogram_quantile({q}, {rate('nagletrace_stall_seconds_bucket', 'le', BY_PROCESS)})",
+                 f"p{q * 100:.0f}")
 
 
 def offenders() -> table.Panel:
@@ -103,8 +108,8 @@ def offenders() -> table.Panel:
             "[$__range])) > 0)")
     hidden = [model.DynamicConfigValue(id_val="custom.hidden", value=True)]
     return (table.Panel().title("Top offenders")
-            .description("Who lost most time in the range shown. `nagletrace report` on the host names the connection, the "
-                         "write and the fix.")
+            .description("Who lost most time in the range shown. `nagletrace report` on the host names the connection, "
+                         "the write and the fix.")
             .unit("s").datasource(DATASOURCE).height(HEIGHT + 2).span(12)
             .with_target(query(lost, instant=True))
             .override_by_name("Time", hidden)
@@ -116,54 +121,49 @@ def panels() -> list[tuple[str, list[Any]]]:
     return [
         ("Overview", overview()),
         ("Stalls", [
-            lines("Stalls per second by process", "Each a time that a connection lost because one end held a segment and "
-                  "the other the ACK (nagle_delayed_ack), or since a cork was not ended (cork_ceiling).", "cps",
-                  query(f"sum by (comm, cause) (rate(nagletrace_stalls_total{{{BY_PROCESS}}}[$__rate_interval]))",
-                        "{{comm}} {{cause}}"), stacked=True),
+            lines("Stalls per second by process", "Each a time that a connection lost because one end held a segment "
+                  "and the other the ACK (nagle_delayed_ack), or since a cork was not ended (cork_ceiling).", "cps",
+                  query(rate("nagletrace_stalls_total", "comm, cause", BY_PROCESS), "{{comm}} {{cause}}"),
+                  stacked=True),
             lines("Lost time per second by process", "What a fix would save.", "s",
-                  query(f"sum by (comm) (rate(nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}"
-                        "[$__rate_interval]))", "{{comm}}"), stacked=True),
+                  query(rate("nagletrace_stall_excess_seconds_total", "comm", BY_PROCESS), "{{comm}}"), stacked=True),
             heat_map(),
-            marks(lines("Durations, with the timers at 40 and 200 ms", "Half, nine of ten and 99 of 100 stalls are shorter. "
-                        "Dashed: the delayed-ACK timer, and the smallest retransmission timeout, which ends corks.", "s",
-                        quantile(0.5), quantile(0.9), quantile(0.99))),
+            marks(lines("Durations, with the timers at 40 and 200 ms", "Half, nine of ten and 99 of 100 stalls are "
+                        "shorter. Dashed: the delayed-ACK timer, and the smallest retransmission timeout, which ends "
+                        "corks.", "s", quantile(0.5), quantile(0.9), quantile(0.99))),
             offenders(),
-            lines("Stalls per second by evidence", "seen: both ends are on the host. inferred: one end is, and nothing else "
-                  "explains the wait.", "cps",
-                  query(f"sum by (evidence, side) (rate(nagletrace_stalls_total{{{BY_PROCESS}}}[$__rate_interval]))",
-                        "{{evidence}}, {{side}}")),
+            lines("Stalls per second by evidence", "seen: both ends are on the host. inferred: one end is, and nothing "
+                  "else explains the wait.", "cps",
+                  query(rate("nagletrace_stalls_total", "evidence, side", BY_PROCESS), "{{evidence}}, {{side}}")),
         ]),
         ("What holds segments and ACKs", [
-            lines("Holds per second by reason", "Times that an unsent tail waited. Only those of nagle, cork and msg_more "
-                  "can be stalls.", "cps",
-                  query(f"sum by (reason) (rate(nagletrace_holds_total{{{SELECTOR}}}[$__rate_interval]))", "{{reason}}")),
+            lines("Holds per second by reason", "Times that an unsent tail waited. Only those of nagle, cork and "
+                  "msg_more can be stalls.", "cps",
+                  query(rate("nagletrace_holds_total", "reason"), "{{reason}}")),
             lines("Held time per second by reason", "Several connections at once add up.", "s",
-                  query(f"sum by (reason) (rate(nagletrace_hold_seconds_total{{{SELECTOR}}}[$__rate_interval]))",
-                        "{{reason}}")),
-            lines("Delayed ACKs per second by how they ended", "piggyback is what delaying is for; timer is what a sender "
-                  "may have waited for.", "cps",
-                  query(f"sum by (end) (rate(nagletrace_delayed_acks_total{{{SELECTOR}}}[$__rate_interval]))", "{{end}}"),
+                  query(rate("nagletrace_hold_seconds_total", "reason"), "{{reason}}")),
+            lines("Delayed ACKs per second by how they ended", "piggyback is what delaying is for; timer is what a "
+                  "sender may have waited for.", "cps",
+                  query(rate("nagletrace_delayed_acks_total", "end"), "{{end}}"),
                   stacked=True),
             lines("Writes per second", "To the sockets watched: with these the holds can be compared.", "cps",
-                  query(f"sum by (instance) (rate(nagletrace_sends_total{{{SELECTOR}}}[$__rate_interval]))",
-                        "{{instance}}")),
+                  query(rate("nagletrace_sends_total", "instance"), "{{instance}}")),
         ]),
         ("The tracer itself", [
             lines("CPU of the tracer", "Of the daemon, and of its programs in the kernel where that keeps statistics "
                   "(kernel.bpf_stats_enabled). 1 is a whole CPU.", "percentunit",
-                  query(f"sum by (instance, part) (rate(nagletrace_tracer_cpu_seconds_total{{{SELECTOR}}}"
-                        "[$__rate_interval]))", "{{instance}} {{part}}"), span=8),
+                  query(rate("nagletrace_tracer_cpu_seconds_total", "instance, part"), "{{instance}} {{part}}"),
+                  span=8),
             lines("Memory of the daemon, at most", "The most that it ever had.", "bytes",
                   query(f"nagletrace_tracer_resident_memory_max_bytes{{{SELECTOR}}}", "{{instance}}"), span=8),
             lines("Records lost per second", "By where; none is lost silently.", "cps",
-                  query(f"sum by (instance, where) (rate(nagletrace_lost_records_total{{{SELECTOR}}}"
-                        "[$__rate_interval]))", "{{instance}} {{where}}"), span=8),
+                  query(rate("nagletrace_lost_records_total", "instance, where"), "{{instance}} {{where}}"), span=8),
             lines("Daemons that answer", "0: nobody watches that host.", "short",
                   query(f"nagletrace_up{{{SELECTOR}}}", "{{instance}}"), span=8),
             lines("Time a scrape takes", "Until the daemon answered.", "s",
                   query(f"nagletrace_scrape_duration_seconds{{{SELECTOR}}}", "{{instance}}"), span=8),
-            lines("Hooks in use, and missing", "Which family of hooks each daemon uses, and how many of them its kernel "
-                  "lacks.", "short",
+            lines("Hooks in use, and missing", "Which family of hooks each daemon uses, and how many of them its "
+                  "kernel lacks.", "short",
                   query(f"nagletrace_hooks_missing{{{SELECTOR}}} * on (job, instance) group_left (hooks) "
                         f"nagletrace_hooks_info{{{SELECTOR}}}", "{{instance}} {{hooks}}: missing"), span=8),
         ]),

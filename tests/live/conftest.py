@@ -46,6 +46,12 @@ def blind_spot() -> str | None:
     return "a timer may have expired where this machine's kernel runs no BPF program"
 
 
+def why(report: pytest.TestReport) -> str:
+    """One line: what the score disputes, or what failed."""
+    lines = str(report.longrepr).strip().splitlines()
+    return next((line for line in lines if line.startswith(("missed: ", "false: ", "E  "))), lines[-1])[:300]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """On a machine with a blind spot a test that failed runs once more, which the summary tells and counts."""
@@ -56,8 +62,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if any(report.failed for report in reports):
         with (harness.ROOT / "build" / "results" / "reruns.txt").open("a") as reruns:
-            said = next(str(report.longrepr) for report in reports if report.failed).strip().splitlines()
-            reruns.write(f"{item.name}: {said[-1]}; {reason}\n")
+            reruns.write(f"{item.name}: {why(next(r for r in reports if r.failed))}; {reason}\n")
         item._initrequest()  # type: ignore[attr-defined]
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
     for report in reports:

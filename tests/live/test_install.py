@@ -22,11 +22,20 @@ def files(root: Path) -> set[str]:
 
 def test_install_honours_destdir_and_prefix_and_uninstall_removes_all(tmp_path: Path) -> None:
     make("install", f"DESTDIR={tmp_path}", "prefix=/usr")
-    assert "usr/sbin/nagletrace" in files(tmp_path)
+    assert {"usr/sbin/nagletrace", "usr/bin/nagletrace-exporter", "usr/lib/systemd/system/nagletrace.service",
+            "usr/share/doc/nagletrace/runbooks/NagletraceStalls40ms.md"} <= files(tmp_path)
     assert all(name.startswith("usr/") for name in files(tmp_path))
     assert subprocess.run([tmp_path / "usr/sbin/nagletrace", "--version"], capture_output=True).returncode == 0
     make("uninstall", f"DESTDIR={tmp_path}", "prefix=/usr")
     assert files(tmp_path) == set()
+
+
+def test_what_is_installed_elsewhere_names_its_place(tmp_path: Path) -> None:
+    make("install", f"DESTDIR={tmp_path}", "prefix=/opt/n")
+    for name, program in (("nagletrace", "sbin/nagletrace daemon"), ("nagletrace-exporter", "bin/nagletrace-exporter")):
+        unit = (tmp_path / f"opt/n/lib/systemd/system/{name}.service").read_text()
+        assert f"\nExecStart=/opt/n/{program} " in unit
+    assert "PYTHONPATH=/opt/n/share/nagletrace/exporters " in (tmp_path / "opt/n/bin/nagletrace-exporter").read_text()
 
 
 def test_without_apt_deps_says_what_is_wanted(tmp_path: Path) -> None:

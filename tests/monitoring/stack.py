@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Daemon, exporter, Prometheus and Alertmanager with a webhook, on loopback, for the tests and `make demo-monitoring`.
+
+Configuration and rules are the ones of dashboards/prometheus/. Time is compressed: what they look at over minutes is
+looked at over seconds, else an alert would take ten minutes to fire and as long to resolve.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NAGLETRACE = ROOT / "build" / "nagletrace"
+RULES = ROOT / "dashboards" / "prometheus"
+PATIENCE = 30.0
+#: What the rules look back over, and what stays of each `for`.
+LOOK_BACK, HOLD = "10s", "3s"
+INTERVAL = "1s"
+
+#: What is to be done with each alert that reaches the webhook.
+Tell = Callable[[dict[str, Any]], None]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def get(url: str, timeout: float = PATIENCE) -> str:
+    with urllib.request.urlopen(url, timeout=timeout) as answer:  # noqa: S310
+        text: str = answer.read().decode()
+        return text
+
+
+def wait_until(what: str, true: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Fails with its name when it has not become true in that time."""
+    end = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < end, f"{what}: not in {patience:.0f} s"
+        time.sleep(0.1)
+
+
+class Program:
+    """A process of ours whose output goes to a file; ended by SIGTERM."""
+
+    def __init__(self, name: str, log: Path, command: list[str | Path], env: dict[str, str] | None = None) -> None:
+        self.name, self.log = name, log
+        with log.open("w") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
+                                            stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
+
+    def wait_for(self, ready: Callable[[], bool]) -> None:
+        def is_ready() -> bool:
+            assert self.process.poll() is None, f"{self.name} has ended: {self.log.read_text()[-2000:]}"
+            return ready()
+
+        wait_until(f"{self.name} is ready", is_ready)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Webhook:
+    """What Alertmanager posts."""
+
+    def __init__(self, tell: Tell | None = None) -> None:
+        self.alerts: list[dict[str, Any]] = []
+        posted = self.alerts
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                for alert in body["alerts"]:
+                    posted.append(alert)
+                    if tell:
+                        tell(alert)
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def has(self, status: str, **labels: str) -> bool:
+        return any(a["status"] == status and labels.items() <= a["labels"].items() for a in list(self.alerts))
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def compressed(rules: str) -> str:
+    """The same rules over seconds; names of recorded series stay."""
+    return re.sub(r"\bfor: \d+m\b", f"for: {HOLD}", re.sub(r"\[\d+m\]", f"[{LOOK_BACK}]", rules))
+
+
+class Stack:
+    """Runs from the constructor's end on. addresses: what a person may look at, by name."""
+
+    def __init__(self, directory: Path, daemon_arguments: tuple[str, ...] = (),
+                 tell: Tell | None = None) -> None:
+        self.directory = directory
+        self.programs: list[Program] = []
+        self.socket = directory / "nagletrace.sock"
+        self.daemon_arguments = daemon_arguments
+        self.webhook = Webhook(tell)
+        ports = {name: free_port() for name in ("exporter", "prometheus", "alertmanager")}
+        self.addresses = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        self.instance = f"127.0.0.1:{ports['exporter']}"
+        try:
+            self.daemon = self.start_daemon()
+            self._start_exporter(ports["exporter"])
+            self._start_alertmanager(ports["alertmanager"])
+            self._start_prometheus(ports["prometheus"])
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, name: str, command: list[str | Path], ready: Callable[[], bool],
+               env: dict[str, str] | None = None) -> Program:
+        program = Program(name, self.directory / f"{name}.log", command, env)
+        self.programs.append(program)
+        program.wait_for(ready)
+        return program
+
+    def _answers(self, name: str, path: str) -> Callable[[], bool]:
+        def answers() -> bool:
+            with contextlib.suppress(OSError):
+                return bool(get(self.addresses[name] + path, 5))
+            return False
+
+        return answers
+
+    def start_daemon(self) -> Program:
+        log = self.directory / "daemon.log"
+        return self._start("daemon", [NAGLETRACE, "daemon", "--socket", self.socket, *self.daemon_arguments],
+                           lambda: "nagletrace: ready" in log.read_text())
+
+    def _start_exporter(self, port: int) -> None:
+        self._start("exporter", ["/usr/bin/python3", "-m", "nagletrace_exporters.exporter", "--daemon.socket",
+                                 self.socket, "--web.listen-address", f"127.0.0.1:{port}"],
+                    self._answers("exporter", "/-/healthy"), {"PYTHONPATH": str(ROOT / "exporters")})
+
+    def _start_alertmanager(self, port: int) -> None:
+        config = self.directory / "alertmanager.yml"
+        config.write_text(yaml.safe_dump({
+            "route": {"receiver": "webhook", "group_by": ["..."], "group_wait": "1s", "group_interval": "1s"},
+            "receivers": [{"name": "webhook",
+                           "webhook_configs": [{"url": self.webhook.url, "send_resolved": True}]}]}))
+        self._start("alertmanager", ["prometheus-alertmanager", f"--config.file={config}",
+                                     f"--storage.path={self.directory / 'alertmanager'}",
+                                     f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="],
+                    self._answers("alertmanager", "/-/ready"))
+
+    def _start_prometheus(self, port: int) -> None:
+        """With the example's configuration, other addresses and intervals put in."""
+        config = yaml.safe_load((RULES / "prometheus.example.yml").read_text())
+        config["global"] = {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL, "scrape_timeout": INTERVAL}
+        [job] = config["scrape_configs"]
+        job["static_configs"] = [{"targets": [self.instance]}]
+        config["alerting"]["alertmanagers"][0]["static_configs"] = [
+            {"targets": [self.addresses["alertmanager"].removeprefix("http://")]}]
+        for name in config["rule_files"]:
+            (self.directory / name).write_text(compressed((RULES / name).read_text()))
+        path = self.directory / "prometheus.yml"
+        path.write_text(yaml.safe_dump(config))
+        self._start("prometheus", ["prometheus", f"--config.file={path}",
+                                   f"--storage.tsdb.path={self.directory / 'prometheus'}",
+                                   f"--web.listen-address=127.0.0.1:{port}"],
+                    self._answers("prometheus", "/-/ready"))
+
+    def query(self, expr: str) -> list[dict[str, Any]]:
+        """What Prometheus answers now; fails with its words when it refuses the expression."""
+        url = f"{self.addresses['prometheus']}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
+        try:
+            answer = json.loads(get(url))
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{expr}: {error.read().decode()}") from None
+        result: list[dict[str, Any]] = answer["data"]["result"]
+        return result
+
+    def label_values(self, label: str, match: str) -> list[str]:
+        values = urllib.parse.urlencode({"match[]": match})
+        answer = json.loads(get(f"{self.addresses['prometheus']}/api/v1/label/{label}/values?{values}"))
+        found: list[str] = answer["data"]
+        return found
+
+    def stop(self) -> None:
+        for program in reversed(self.programs):
+            program.stop()
+        self.webhook.stop()
+
+
+@contextlib.contextmanager
+def running(directory: Path, *daemon_arguments: str, tell: Tell | None = None) -> Iterator[Stack]:
+    stack = Stack(directory, daemon_arguments, tell)
+    try:
+        yield stack
+    finally:
+        stack.stop()

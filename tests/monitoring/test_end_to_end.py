@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0
+"""From the lab's stall to the page: daemon, exporter, Prometheus, Alertmanager, webhook, all of them real."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from harness import Lab, stalled_rounds
+from stack import LOOK_BACK, PATIENCE, ROOT, RULES, Stack, get, running, wait_until
+from test_dashboard import DASHBOARD, TARGETS, VARIABLES
+
+ALERT = {"alertname": "NagletraceStalls40ms", "comm": "lab-client", "severity": "warning"}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running(tmp_path_factory.mktemp("stack")) as made:
+        yield made
+
+
+def filled_in(expr: str) -> str:
+    """As Grafana would send it with everything chosen."""
+    for name, value in {"job": ".+", "instance": ".*", "comm": ".*", "__rate_interval": LOOK_BACK,
+                        "__range": "1m"}.items():
+        expr = expr.replace(f"${name}", value)
+    assert "$" not in expr
+    return expr
+
+
+def check_every_query(stack: Stack) -> None:
+    def all_answer() -> bool:
+        return all(stack.query(filled_in(target["expr"])) for _, target in TARGETS)
+
+    wait_until("every query of the dashboard returns data", all_answer)
+    for title, target in TARGETS:
+        values = [float(sample["value"][1]) for sample in stack.query(filled_in(target["expr"]))]
+        assert all(value >= 0 for value in values), f"{title}: {values}"
+    [rate] = stack.query(filled_in(DASHBOARD["panels"][1]["targets"][0]["expr"]))
+    assert float(rate["value"][1]) > 1, "the lab stalls twenty times a second"
+    for variable in VARIABLES.values():
+        if variable["type"] == "query":
+            metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]).groups()  # type: ignore[union-attr]
+            found = stack.label_values(label, filled_in(metric))
+            assert found, variable["name"]
+            assert variable["name"] != "comm" or "lab-client" in found
+    recorded = [rule["record"] for group in yaml.safe_load((RULES / "recording.yml").read_text())["groups"]
+                for rule in group["rules"]]
+    for name in recorded:
+        assert stack.query(name), f"{name} has no value"
+
+
+def test_a_stall_fires_the_alert_and_the_fix_resolves_it(stack: Stack) -> None:
+    with Lab("write-write-read", "--over", "veth", "--rounds", "10000") as stalling:
+        stalling.go()
+        wait_until("the alert reaches the webhook", lambda: stack.webhook.has("firing", **ALERT))
+        check_every_query(stack)
+        assert not stack.webhook.has("resolved", **ALERT)
+    firing = next(a for a in stack.webhook.alerts if ALERT.items() <= a["labels"].items())
+    assert "lab-client" in firing["annotations"]["summary"] and stack.instance in firing["annotations"]["summary"]
+    assert firing["annotations"]["runbook_url"].endswith("NagletraceStalls40ms.md")
+    with Lab("write-write-read", "--over", "veth", "--rounds", "20000", "--nodelay", "--interval", "2ms") as fixed:
+        fixed.go()
+        wait_until("the alert resolves", lambda: stack.webhook.has("resolved", **ALERT))
+    others = {a["labels"]["alertname"] for a in stack.webhook.alerts} - {"NagletraceStalls40ms"}
+    assert others <= {"NagletraceLostTime", "NagletraceDelayedAckTimerShare"}, "what else these stalls may fire"
+
+
+def test_a_fast_network_alerts_nobody(stack: Stack) -> None:
+    """While many rounds go by without a stall, nothing of the kind is pending either."""
+    with Lab("echo", "--over", "veth", "--rounds", "20000") as lab:
+        assert stalled_rounds(lab.play()) == []
+    quiet = 'ALERTS{alertname=~"NagletraceStalls.*", alertstate="firing"}'
+    wait_until("no alert of a stall is active", lambda: not stack.query(quiet))
+
+
+def test_the_daemon_gone_is_told_and_its_return_too(stack: Stack) -> None:
+    """Killed: up is 0 and no number stays; started anew: counters begin at zero, and the alert resolves."""
+    down = {"alertname": "NagletraceDown", "severity": "warning"}
+    stack.daemon.process.kill()
+    stack.daemon.process.wait()
+    exposition = get(stack.addresses["exporter"] + "/metrics")
+    assert "nagletrace_up 0.0" in exposition and "nagletrace_stalls_total" not in exposition
+    wait_until("NagletraceDown reaches the webhook", lambda: stack.webhook.has("firing", **down))
+    stack.start_daemon()
+    assert "nagletrace_up 1.0" in get(stack.addresses["exporter"] + "/metrics")
+    wait_until("NagletraceDown resolves", lambda: stack.webhook.has("resolved", **down))
+    resets = stack.query('resets(nagletrace_sends_total[1m])')
+    assert all(float(sample["value"][1]) <= 1 for sample in resets)
+
+
+def test_promtool_finds_nothing_to_say_of_the_metrics(stack: Stack) -> None:
+    exposition = get(stack.addresses["exporter"] + "/metrics")
+    done = subprocess.run(["promtool", "check", "metrics"], input=exposition, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout + done.stderr == "", done.stdout + done.stderr
+
+
+def test_the_demonstration_starts_the_same_set_and_says_where() -> None:
+    done = subprocess.run(["/usr/bin/python3", ROOT / "tests" / "monitoring" / "demo.py", "--seconds", "25"],
+                          capture_output=True, text=True, timeout=25 + 2 * PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("exporter", "prometheus", "alertmanager"):
+        assert re.search(rf"^ *{name} +http://127\.0\.0\.1:\d+/", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"firing +NagletraceStalls40ms .*lab-client", done.stdout), done.stdout
+    assert "nagletrace.json" in done.stdout

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The Python that users get is clean and typed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from stack import ROOT
+from tools import tools
+
+EXPORTERS = ROOT / "exporters"
+
+
+def run(*command: str | Path) -> None:
+    done = subprocess.run([str(word) for word in command], cwd=EXPORTERS, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ruff_finds_nothing() -> None:
+    run(tools() / "ruff", "check", "--no-cache", ".", "../dashboards/grafana")
+
+
+def test_every_function_is_typed() -> None:
+    run(tools() / "mypy", "--cache-dir=/dev/null", "--python-executable", "/usr/bin/python3", "nagletrace_exporters")
+
+
+def test_the_package_installs_and_brings_the_command(tmp_path: Path) -> None:
+    """Into a virtual environment that sees Debian's libraries, as a user's `pip install` would."""
+    source = tmp_path / "source"
+    run("cp", "-r", EXPORTERS, source)  # setuptools leaves its traces where it builds
+    run("/usr/bin/python3", "-m", "venv", "--system-site-packages", tmp_path / "venv")
+    run(tmp_path / "venv" / "bin" / "pip", "install", "-q", "--disable-pip-version-check", source)
+    run(tmp_path / "venv" / "bin" / "nagletrace-exporter", "--version")

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Recording rules, alerts and their runbooks: what promtool says, and what it does not ask for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from stack import ROOT, RULES
+
+RUNBOOKS = ROOT / "docs" / "runbooks"
+
+
+def promtool(*arguments: str) -> str:
+    done = subprocess.run(["promtool", *arguments], cwd=RULES, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((RULES / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_promtool_takes_the_rules_and_the_example() -> None:
+    promtool("check", "rules", "recording.yml", "alerts.yml")
+    promtool("check", "config", "prometheus.example.yml")
+
+
+def test_the_rules_do_what_they_say() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "tests/alerts_test.yml")
+
+
+def test_each_alert_is_tested_firing_and_silent() -> None:
+    cases = yaml.safe_load((RULES / "tests" / "alerts_test.yml").read_text())["tests"]
+    expected = [(case["alertname"], bool(case.get("exp_alerts")))
+                for test in cases for case in test.get("alert_rule_test", [])]
+    for alert in alerts():
+        assert (alert["alert"], True) in expected and (alert["alert"], False) in expected, alert["alert"]
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
+def test_each_alert_says_what_a_person_needs(alert: dict[str, Any]) -> None:
+    assert re.fullmatch(r"\d+m", alert["for"])
+    assert alert["labels"]["severity"] in ("info", "warning", "critical")
+    annotations = alert["annotations"]
+    assert "{{ $labels.instance }}" in annotations["summary"] and annotations["description"].endswith(".")
+    page = RUNBOOKS / annotations["runbook_url"].rsplit("/", 1)[1]
+    assert page.read_text().startswith(f"# {alert['alert']}\n")
+    for heading in ("## What it means", "## What to look at", "## What to do"):
+        assert heading in page.read_text(), f"{page}: {heading}"
+
+
+def test_no_runbook_is_left_over() -> None:
+    assert {page.stem for page in RUNBOOKS.glob("*.md")} == {alert["alert"] for alert in alerts()}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Many names, hostile names and many scrapes: what is exposed stays bounded, valid and right."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon import Reader
+from harness import Lab, stalled_rounds
+from prometheus_client.parser import text_string_to_metric_families
+from stack import ROOT, Stack, get, running, wait_until
+
+RENAMER = ROOT / "tests" / "monitoring" / "renamer.py"
+MOST_SERIES = 1000  # the default of --max-series
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    with running(tmp_path) as made:
+        yield made
+
+
+def rename(threads: int, rounds: int) -> dict[str, Any]:
+    done = subprocess.run(["/usr/bin/python3", RENAMER, str(threads), str(rounds)], capture_output=True, text=True,
+                          timeout=120, check=True)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def snapshot(stack: Stack) -> dict[str, Any]:
+    with Reader(stack.socket) as reader:
+        return reader.ask("snapshot")
+
+
+def samples(stack: Stack, name: str) -> list[Any]:
+    """Of the exposition, parsed whole by somebody else's parser."""
+    text = get(stack.addresses["exporter"] + "/metrics")
+    families = list(text_string_to_metric_families(text))
+    return [sample for family in families for sample in family.samples if sample.name == name]
+
+
+def test_five_thousand_names_keep_the_label_sets_bounded(stack: Stack) -> None:
+    told = rename(96, 64)
+    assert told["names"] > 5000, told
+    wait_until("the daemon has them all", lambda: snapshot(stack)["stalls"] >= told["stalled"])
+    kept = snapshot(stack)
+    series = samples(stack, "nagletrace_stalls_total")
+    assert MOST_SERIES <= len(kept["series"]) == len(series) <= MOST_SERIES + 20, "and those of `other`"
+    # none is lost: what has no room of its own is counted as other
+    assert sum(sample.value for sample in series) == kept["stalls"] >= told["stalled"]
+    folded = sum(sample.value for sample in series if sample.labels["comm"] == "other")
+    assert folded >= told["stalled"] - MOST_SERIES
+    [said] = samples(stack, "nagletrace_folded_stalls_total")
+    assert said.value == kept["limits"]["folded_stalls"] > 0
+    buckets = samples(stack, "nagletrace_stall_seconds_bucket")
+    assert len(buckets) == 18 * len(series), "all buckets, always"
+    assert kept["tracer"]["max_resident_bytes"] < 64 << 20
+
+
+def test_names_of_any_bytes_give_valid_exposition(stack: Stack) -> None:
+    told = rename(2, 40)
+    assert len(told["hostile"]) >= 10, told
+    wait_until("the daemon has them all", lambda: snapshot(stack)["stalls"] >= told["stalled"])
+    series = samples(stack, "nagletrace_stalls_total")
+    assert sum(sample.value for sample in series) >= told["stalled"]
+    assert len({sample.labels["comm"] for sample in series}) >= told["names"]
+    assert any('"' in sample.labels["comm"] for sample in series)
+    done = subprocess.run(["promtool", "check", "metrics"], input=get(stack.addresses["exporter"] + "/metrics"),
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wait_until("Prometheus takes them", lambda: len(stack.query("nagletrace_stalls_total")) == len(series))
+
+
+class Scraper(threading.Thread):
+    """Scrapes at this rate until it is stopped, on one connection."""
+
+    def __init__(self, port: int, per_second: float) -> None:
+        super().__init__(daemon=True)
+        self.port, self.pause = port, 1 / per_second
+        self.scrapes = 0
+        self.over = False
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        due = time.monotonic()
+        while not self.over:
+            connection.request("GET", "/metrics")
+            body = connection.getresponse().read()
+            assert b"nagletrace_up 1.0" in body
+            self.scrapes += 1
+            due += self.pause
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
+def test_a_thousand_scrapes_a_second_for_a_minute_do_not_disturb_tracing(stack: Stack) -> None:
+    seconds, rate, threads = 60, 1000, 4
+    port = int(stack.addresses["exporter"].rsplit(":", 1)[1])
+    with Lab("write-write-read", "--over", "veth", "--rounds", str(seconds * 22)) as lab:
+        before = snapshot(stack)
+        scrapers = [Scraper(port, rate / threads) for _ in range(threads)]
+        began = time.monotonic()
+        for scraper in scrapers:
+            scraper.start()
+        result = lab.play()
+        took = time.monotonic() - began
+        for scraper in scrapers:
+            scraper.over = True
+        for scraper in scrapers:
+            scraper.join(30)
+    made = sum(scraper.scrapes for scraper in scrapers)
+    assert took >= seconds * 0.9 and made >= 0.9 * rate * took, f"{made} scrapes in {took:.0f} s"
+    felt = stalled_rounds(result)
+    wait_until("the daemon has them all", lambda: snapshot(stack)["stalls"] - before["stalls"] >= len(felt), 5)
+    after = snapshot(stack)
+    assert after["stalls"] - before["stalls"] == len(felt) > seconds * 15
+    assert not any(after["lost"].values())
+    lasted = sum(s["duration_us"] for s in after["series"]) - sum(s["duration_us"] for s in before["series"])
+    waited = sum(r["latency_us"] for r in felt)
+    assert 0.95 * waited <= lasted <= waited, "durations are as right as without the scrapes"
+    assert after["tracer"]["dropped_readers"] == before["tracer"]["dropped_readers"]
