@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The Kubernetes manifest and the images: valid, and with no more privilege than is explained."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+import yaml
+from stack import ROOT
+from tools import tools
+
+MANIFEST = ROOT / "packaging" / "kubernetes" / "nagletrace.yaml"
+CONTAINERFILE = ROOT / "packaging" / "container" / "Containerfile"
+
+
+def pod() -> dict[str, Any]:
+    [daemonset] = [d for d in yaml.safe_load_all(MANIFEST.read_text()) if d["kind"] == "DaemonSet"]
+    spec: dict[str, Any] = daemonset["spec"]["template"]["spec"]
+    return spec
+
+
+def containers() -> dict[str, dict[str, Any]]:
+    return {container["name"]: container for container in pod()["containers"]}
+
+
+def test_it_is_what_kubernetes_takes() -> None:
+    for version in ("1.25", "1.34"):
+        done = subprocess.run([tools() / "kubernetes-validate", "--strict", "-k", version, MANIFEST],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_daemon_has_two_capabilities_each_explained_and_the_exporter_none() -> None:
+    daemon, exporter = containers()["daemon"]["securityContext"], containers()["exporter"]["securityContext"]
+    assert daemon["capabilities"] == {"drop": ["ALL"], "add": ["BPF", "PERFMON"]}
+    assert exporter["capabilities"] == {"drop": ["ALL"]} and exporter["runAsNonRoot"]
+    for capability in ("BPF", "PERFMON"):
+        assert re.search(rf"^ +- {capability} # \w+", MANIFEST.read_text(), re.MULTILINE)
+    for context in (daemon, exporter):
+        assert context["readOnlyRootFilesystem"] and context["allowPrivilegeEscalation"] is False
+        assert not context.get("privileged")
+    # the socket is of the group that the exporter runs as
+    assert daemon["runAsGroup"] == exporter["runAsGroup"]
+    assert not any("hostPath" in volume for volume in pod()["volumes"]) and not pod().get("hostNetwork")
+
+
+def test_the_unit_asks_for_the_same_two() -> None:
+    unit = (ROOT / "packaging" / "systemd" / "nagletrace.service").read_text()
+    for setting in ("AmbientCapabilities", "CapabilityBoundingSet"):
+        assert re.findall(rf"^{setting}=(.*)$", unit, re.MULTILINE) == ["CAP_BPF CAP_PERFMON"]
+    exporter = (ROOT / "packaging" / "systemd" / "nagletrace-exporter.service").read_text()
+    assert re.findall(r"^CapabilityBoundingSet=(.*)$", exporter, re.MULTILINE) == [""]
+    assert "\nDynamicUser=yes\n" in exporter and "AmbientCapabilities" not in exporter
+
+
+def test_the_images_have_the_libraries_that_the_program_is_linked_with() -> None:
+    linked = subprocess.run(["objdump", "-p", ROOT / "build" / "nagletrace"], capture_output=True, text=True, check=True)
+    wanted = {name for name in re.findall(r"NEEDED +(\S+)", linked.stdout) if not name.startswith("libc.")}
+    packages = re.findall(r"\b(lib[\w.+-]+|zlib1g)\b", CONTAINERFILE.read_text().split("AS daemon")[1].split("COPY")[0])
+    owned: set[str] = set()
+    for package in packages:
+        files = subprocess.run(["dpkg", "-L", package], capture_output=True, text=True, check=True).stdout.split()
+        owned |= {path.rsplit("/", 1)[1] for path in files if ".so." in path}
+    assert wanted <= owned, f"{wanted - owned} is in none of {packages}"
