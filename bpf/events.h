@@ -293,7 +293,9 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		else
 			segment_meets_tail(t, ack, seq, !len, trusted);
 	}
-	if (awaiting && len && seq == TCP(t, rcv_nxt))
+	/* a FIN is never held, nor is what it came with: tcp_nagle_test() */
+	if (awaiting && len && seq == TCP(t, rcv_nxt) &&
+	    !(BPF_CORE_READ(cb, tcp_flags) & TCPHDR_FIN))
 		pending_ack_data_came(t, skb, seq, len, bpf_ktime_get_ns());
 }
 

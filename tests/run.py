@@ -192,9 +192,9 @@ def run_guest(pattern: str | None) -> Counts:
     """Debian's 6.1, which is always to be had, by function hooks and by kprobes."""
     counts = Counts()
     for one in run_in_guests([("6.1", hooks) for hooks in MATRIX["6.1"]], pattern).values():
+        if not one.passed and one.skipped and not pattern:
+            one.failed, one.skipped = one.failed + one.skipped, []
         counts.add(one)
-    counts.failed += counts.skipped
-    counts.skipped = []
     return counts
 
 

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
+import time
+
 import pytest
-from harness import IN_GUEST, Lab, assert_durations_match, stalled_rounds, trace
+from harness import IN_GUEST, Lab, Tracer, assert_durations_match, stalled_rounds, trace
 
 PATHS = [(over, family) for over in ("loopback", "veth") for family in ("-4", "-6")]
 
@@ -164,3 +169,37 @@ def test_what_the_application_releases_is_no_stall(option: str) -> None:
     for hold in holds:
         assert hold["hold"]["release"] == RELEASES[option]
         assert 9_000 <= hold["duration_us"] < (40_000 if IN_GUEST else 20_000)
+
+
+def closes_when_acknowledged(listener: socket.socket, rounds: int) -> None:
+    """Answers, and closes the connection as soon as the last answer is acknowledged."""
+    acknowledged = struct.Struct("24xI")  # tcpi_unacked of struct tcp_info
+    connection, _ = listener.accept()
+    with connection:
+        for _ in range(rounds):
+            connection.recv(10)
+            connection.sendall(b"y" * 10)
+        give_up = time.monotonic() + 2
+        while time.monotonic() < give_up:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, acknowledged.size)
+            if acknowledged.unpack(info)[0] == 0:
+                break
+
+
+@pytest.mark.guest
+def test_a_fin_that_follows_our_late_ack_was_not_held_for_it() -> None:
+    """What comes a round trip after the timer sent our ACK is no data, and nobody has waited."""
+    connections, rounds = 5, 4
+    with socket.create_server(("127.0.0.1", 0)) as listener, Tracer("-P", str(listener.getsockname()[1])) as tracer:
+        for _ in range(connections):
+            server = threading.Thread(target=closes_when_acknowledged, args=(listener, rounds))
+            server.start()
+            with socket.create_connection(listener.getsockname()) as client:
+                for _ in range(rounds):
+                    client.sendall(b"x" * 10)
+                    assert client.recv(10)
+                assert client.recv(10) == b""
+            server.join()
+        tracer.stop()
+    assert tracer.closing()["totals"]["delayed_acks"]["timer"] >= connections, "no late ACK, nothing shown"
+    assert tracer.stalls() == []

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The systemd units, started by a real systemd in a guest: they trace with two capabilities, and keep none."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from stack import ROOT
+
+CAP_BPF, CAP_PERFMON = 1 << 39, 1 << 38
+
+
+def in_guest(kernel: str, results: Path) -> dict[str, str]:
+    command = ["/usr/bin/python3", ROOT / "tests" / "guests" / "guest.py", "--kernel", kernel, "--timeout", "400",
+               "--results", results, "--", "sh", "tests/monitoring/units_in_guest.sh"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # a line is a unit's or a thing's name, what it is about, and the value
+    return dict(line.rsplit(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+
+@pytest.mark.parametrize("kernel", ["5.10", "6.1"])
+def test_the_units_trace_with_what_they_are_given(kernel: str, tmp_path: Path) -> None:
+    told = in_guest(kernel, tmp_path)
+    print(told)
+    assert told["daemon active"] == told["exporter active"] == "active"
+    assert told["socket 660"] == "nagletrace:nagletrace"
+    assert told["nagletrace user"] == "nagletrace"
+    assert int(told["nagletrace Bnd"], 16) == 0, "no program that it would start could have any"
+    # before 5.19 reading the counters of the programs takes CAP_BPF
+    assert int(told["nagletrace Eff"], 16) & ~(CAP_BPF if kernel == "5.10" else 0) == 0
+    for unit in ("nagletrace", "nagletrace-exporter"):
+        assert told[f"{unit} NoNewPrivs"] == "1" and told[f"{unit} Seccomp"] == "2"
+        assert float(told[f"{unit} exposure"]) <= 2.5, "systemd-analyze security"
+    assert int(told["nagletrace-exporter Eff"], 16) == int(told["nagletrace-exporter Bnd"], 16) == 0
+    assert int(told["felt"]) >= 8 and float(told["told"]) == int(told["felt"])
+    assert told["up"] == "1.0"
+    assert int(told["felt-again"]) >= 8 and float(told["told-again"]) == int(told["felt-again"])
+    assert told["watchdog"] == "2"
+    assert told["stopped success"] == "inactive"
+    assert told["up-after"] == "0.0"

@@ -1,0 +1,111 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Runs in a guest (test_units.py): installs, starts systemd as the init of a container that is the guest itself but for
+# its process numbers, starts both units there, and prints what they do as lines "name value".
+set -eu
+
+prefix=/run/installed
+make --no-print-directory install DEPS=have prefix=$prefix >/dev/null
+
+# systemd writes into /etc, and so does systemd-sysusers; the guest's own is the machine's
+cp -a /etc /run/etc
+mount --bind /run/etc /etc
+rm -f /etc/machine-id
+touch /etc/machine-id
+find /etc/systemd/system -name '*.wants' -exec rm -rf {} +
+systemd-sysusers $prefix/lib/sysusers.d/nagletrace.conf
+mkdir -p /run/systemd/system
+cp $prefix/lib/systemd/system/nagletrace*.service /run/systemd/system
+cat >/run/systemd/system/bare.target <<-END
+	[Unit]
+	Description=nothing but what is started by hand
+	DefaultDependencies=no
+END
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup
+unshare --mount --pid --fork --mount-proc env -i container=guest PATH="$PATH" \
+	/lib/systemd/systemd --unit=bare.target --show-status=0 --log-target=kmsg </dev/null &
+
+# systemd talks to nobody in another process namespace
+inside() {
+	nsenter -t "$(pgrep -x systemd)" --pid --mount "$@"
+}
+
+systemctl() {
+	inside systemctl "$@"
+}
+
+# until COMMAND: for at most 60 s
+until_true() {
+	for _ in $(seq 300); do
+		"$@" >/dev/null 2>&1 && return 0
+		sleep 0.2
+	done
+	echo "gave up waiting for: $*" >&2
+	dmesg | tail -n 40 >&2
+	return 1
+}
+
+started() {
+	systemctl start nagletrace nagletrace-exporter || {
+		systemctl status --no-pager -l nagletrace nagletrace-exporter >&2
+		dmesg | tail -n 60 >&2
+		return 1
+	}
+}
+
+# as systemd names it; its number in this namespace
+main_pid() {
+	id=$(systemctl show -P ControlGroup "$1")
+	head -n 1 "/sys/fs/cgroup$id/cgroup.procs"
+}
+
+show() {
+	pid=$(main_pid "$1")
+	sed -n "s/^Cap\(Eff\|Prm\|Bnd\|Amb\):\t/$1 \1 /p; s/^NoNewPrivs:\t/$1 NoNewPrivs /p; s/^Seccomp:\t/$1 Seccomp /p" \
+		"/proc/$pid/status"
+	echo "$1 user $(stat -c %U "/proc/$pid")"
+	echo "$1 exposure $(inside systemd-analyze security --no-pager "$1" 2>/dev/null | sed -n 's/.*exposure level for .*: \([0-9.]*\).*/\1/p')"
+}
+
+metric() {
+	python3 - "$1" <<-'END'
+		import sys, urllib.request
+		text = urllib.request.urlopen("http://127.0.0.1:10040/metrics", timeout=20).read().decode()
+		print(sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(sys.argv[1])))
+	END
+}
+
+stall() {
+	build/nagle-lab write-write-read --over veth --rounds 12 |
+		python3 -c 'import json, sys; print(sum(r["latency_us"] >= 30000 for r in json.loads(sys.stdin.readlines()[-1])["rounds"]))'
+}
+
+until_true systemctl list-units
+started
+echo "daemon active $(systemctl is-active nagletrace)"
+echo "exporter active $(systemctl is-active nagletrace-exporter)"
+echo "socket $(stat -c '%a %U:%G' /run/nagletrace/nagletrace.sock)"
+show nagletrace
+show nagletrace-exporter
+until_true metric nagletrace_up
+echo "felt $(stall)"
+sleep 1
+echo "told $(metric 'nagletrace_stalls_total{cause="nagle_delayed_ack",comm="lab-client"')"
+echo "up $(metric 'nagletrace_up ')"
+
+# killed: systemd starts it anew, and the exporter finds it again
+kill -KILL "$(main_pid nagletrace)"
+until_true sh -c '[ "$(systemctl show -P NRestarts nagletrace)" = 1 ] && systemctl is-active nagletrace'
+echo "felt-again $(stall)"
+sleep 1
+echo "told-again $(metric 'nagletrace_stalls_total{cause="nagle_delayed_ack",comm="lab-client"')"
+
+# silent: its watchdog ends it
+kill -STOP "$(main_pid nagletrace)"
+until_true sh -c '[ "$(systemctl show -P NRestarts nagletrace)" = 2 ] && systemctl is-active nagletrace'
+echo "watchdog $(systemctl show -P NRestarts nagletrace)"
+
+systemctl stop nagletrace
+echo "stopped $(systemctl show -P Result nagletrace) $(systemctl is-active nagletrace || true)"
+echo "up-after $(metric 'nagletrace_up ')"
+systemctl stop nagletrace-exporter
