@@ -247,13 +247,14 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel, const stru
 
 		if (!hook_in_family(hook, tracer->family, opts) || tracer->missing[i])
 			continue;
+		*failed = hook->target;
 		err = attach_hook(tracer, kernel, i);
-		if (!err && i == 0)
+		if (!err && i == 0) {
+			*failed = "the timers of TCP sockets, with a socket of our own";
 			err = teach_timers(tracer);
-		if (err && hook->required) {
-			*failed = hook->target;
-			return err;
 		}
+		if (err && hook->required)
+			return err;
 		tracer->missing[i] = err;
 	}
 	return 0;

@@ -16,6 +16,12 @@ find /etc/systemd/system -name '*.wants' -exec rm -rf {} +
 systemd-sysusers $prefix/lib/sysusers.d/nagletrace.conf
 mkdir -p /run/systemd/system
 cp $prefix/lib/systemd/system/nagletrace*.service /run/systemd/system
+# no journal runs here
+for unit in nagletrace nagletrace-exporter; do
+	mkdir -p /run/systemd/system/$unit.service.d
+	printf '[Service]\nStandardError=append:/run/units.log\n' \
+		>/run/systemd/system/$unit.service.d/log.conf
+done
 cat >/run/systemd/system/bare.target <<-END
 	[Unit]
 	Description=nothing but what is started by hand
@@ -41,14 +47,14 @@ until_true() {
 		sleep 0.2
 	done
 	echo "gave up waiting for: $*" >&2
-	dmesg | tail -n 40 >&2
+	tail -n 40 /run/units.log >&2
 	return 1
 }
 
 started() {
 	systemctl start nagletrace nagletrace-exporter || {
-		systemctl status --no-pager -l nagletrace nagletrace-exporter >&2
-		dmesg | tail -n 60 >&2
+		systemctl status --no-pager -l nagletrace nagletrace-exporter >&2 || true
+		tail -n 40 /run/units.log >&2
 		return 1
 	}
 }
@@ -75,6 +81,11 @@ metric() {
 	END
 }
 
+# so many times by now, and running
+restarted() {
+	[ "$(systemctl show -P NRestarts nagletrace)" = "$1" ] && systemctl is-active nagletrace
+}
+
 stall() {
 	build/nagle-lab write-write-read --over veth --rounds 12 |
 		python3 -c 'import json, sys; print(sum(r["latency_us"] >= 30000 for r in json.loads(sys.stdin.readlines()[-1])["rounds"]))'
@@ -95,14 +106,14 @@ echo "up $(metric 'nagletrace_up ')"
 
 # killed: systemd starts it anew, and the exporter finds it again
 kill -KILL "$(main_pid nagletrace)"
-until_true sh -c '[ "$(systemctl show -P NRestarts nagletrace)" = 1 ] && systemctl is-active nagletrace'
+until_true restarted 1
 echo "felt-again $(stall)"
 sleep 1
 echo "told-again $(metric 'nagletrace_stalls_total{cause="nagle_delayed_ack",comm="lab-client"')"
 
 # silent: its watchdog ends it
 kill -STOP "$(main_pid nagletrace)"
-until_true sh -c '[ "$(systemctl show -P NRestarts nagletrace)" = 2 ] && systemctl is-active nagletrace'
+until_true restarted 2
 echo "watchdog $(systemctl show -P NRestarts nagletrace)"
 
 systemctl stop nagletrace
