@@ -56,10 +56,7 @@ class Counts:
 def run_unit(pattern: str | None) -> Counts:
     """The units in C, and the witnesses, which are to be trusted by themselves."""
     counts = run_units_in_c(pattern)
-    results = RESULTS / "witness.xml"
-    results.unlink(missing_ok=True)
-    code = subprocess.run(pytest_command("tests/witness", results, pattern, []), cwd=ROOT, timeout=300).returncode
-    counts.add(judge("witness", results, code, pattern is not None))
+    counts.add(run_pytest("witness", "tests/witness", pattern, 300))
     return counts
 
 
@@ -107,7 +104,7 @@ def reason_of(bad: ElementTree.Element) -> str:
 
 
 def pytest_command(tests: str, results: Path, pattern: str | None, arguments: list[str]) -> list[str]:
-    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
+    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", tests]
     command += [f"--junitxml={results}", *arguments]
     return command + (["-k", pattern] if pattern else [])
 
@@ -119,6 +116,9 @@ def judge(part: str, results: Path, code: int, chosen: bool) -> Counts:
     if not results.exists():
         return Counts(failed=[f"{part}: could not run (exit code {code})"])
     counts = read_junit(results, part)
+    reruns = results.with_name("reruns.txt")
+    if reruns.exists():
+        counts.rerun = [f"{part}: {line}" for line in reruns.read_text().splitlines()]
     if code and not counts.failed:
         counts.failed.append(f"{part}: ended with {code}")
     if not counts.passed and not counts.failed and not chosen:
@@ -126,26 +126,35 @@ def judge(part: str, results: Path, code: int, chosen: bool) -> Counts:
     return counts
 
 
+def prepare(directory: Path) -> Path:
+    """Where a run of pytest leaves its results; what a run left there before is gone."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("results.xml", "reruns.txt", "exit-code"):
+        (directory / name).unlink(missing_ok=True)
+    return directory / "results.xml"
+
+
+def run_pytest(part: str, tests: str, pattern: str | None, timeout: int) -> Counts:
+    """The tests below a directory, on this machine; timeout in s."""
+    results = prepare(RESULTS / part)
+    try:
+        code = subprocess.run(pytest_command(tests, results, pattern, []), cwd=ROOT, timeout=timeout,
+                              env={**os.environ, "NAGLETRACE_RESULTS": str(results.parent)}).returncode
+    except subprocess.TimeoutExpired:
+        return Counts(failed=[f"{part}: not done after {timeout} s"])
+    return judge(part, results, code, pattern is not None)
+
+
 def run_live(pattern: str | None) -> Counts:
-    results = RESULTS / "live.xml"
-    reruns = RESULTS / "reruns.txt"
-    results.unlink(missing_ok=True)
-    reruns.unlink(missing_ok=True)
-    code = subprocess.run(pytest_command("tests/live", results, pattern, []), cwd=ROOT, timeout=1800).returncode
-    counts = judge("live", results, code, pattern is not None)
-    counts.rerun = reruns.read_text().splitlines() if reruns.exists() else []
+    counts = run_pytest("live", "tests/live", pattern, 1800)
     print_notes(counts)
     return counts
 
 
 def run_monitoring(pattern: str | None) -> Counts:
     """The daemon's readers: exporter, rules and dashboard, each by itself and all together."""
-    counts = Counts()
-    for part, tests, timeout in (("exporters", "exporters/tests", 300), ("monitoring", "tests/monitoring", 1200)):
-        results = RESULTS / f"{part}.xml"
-        results.unlink(missing_ok=True)
-        code = subprocess.run(pytest_command(tests, results, pattern, []), cwd=ROOT, timeout=timeout).returncode
-        counts.add(judge(part, results, code, pattern is not None))
+    counts = run_pytest("exporters", "exporters/tests", pattern, 300)
+    counts.add(run_pytest("monitoring", "tests/monitoring", pattern, 1800))
     return counts
 
 
@@ -159,13 +168,11 @@ def run_in_guest(kernel: str, hooks: str, pattern: str | None, reuse: bool = Fal
     """The live tests in a guest with that kernel, by those hooks."""
     part = f"{kernel} {hooks}"
     directory = RESULTS / f"guest-{kernel}-{hooks}"
-    directory.mkdir(parents=True, exist_ok=True)
-    results = directory / "live.xml"
+    results = directory / "results.xml"
     if reuse and results.exists() and results.stat().st_mtime > (BUILD / "nagletrace").stat().st_mtime:
         print(f"---- kernel {part}: as it ran before, since the build", flush=True)
         return judge(part, results, 0, False)
-    results.unlink(missing_ok=True)
-    (directory / "exit-code").unlink(missing_ok=True)
+    prepare(directory)
     command = pytest_command("tests/live", results, pattern, [f"--hooks={hooks}", "-m", "guest"])
     guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", kernel, "--timeout", "1500"]
     print(f"---- kernel {part}: begun", flush=True)

@@ -33,6 +33,7 @@ struct nt_reader {
 	struct nt_server *server;
 	struct bufferevent *io;
 	bool streaming;
+	bool leaving; /* it sends nothing more, and is sent what it has asked for */
 	enum nt_format format;
 	bool has_room;    /* for the stall at hand */
 	uint64_t skipped; /* stalls, since the reader was told last */
@@ -211,6 +212,10 @@ static void on_drained(struct bufferevent *io, void *context)
 {
 	struct nt_reader *reader = context;
 
+	if (reader->leaving) {
+		forget(reader);
+		return;
+	}
 	tell_skipped(reader);
 	if (bufferevent_get_enabled(io) & EV_READ)
 		return;
@@ -228,6 +233,8 @@ static void on_change(struct bufferevent *io, short what, void *context)
 	}
 	if (what & BEV_EVENT_TIMEOUT)
 		send_away(reader);
+	else if (what & BEV_EVENT_EOF && !reader->streaming && waiting(reader))
+		reader->leaving = true; /* it has asked all it wants, and waits for the answer */
 	else
 		forget(reader);
 }

@@ -92,17 +92,20 @@ static void describe(struct nt_process *process, const struct nt_end *end, bool 
 		nt_owners_remember(owners, end, process);
 }
 
+/* A prompt ACK would have ended the hold a round trip after it began, and the pending ACK at once.
+ */
 static void measure(struct nt_stall *stall)
 {
 	const struct nt_record *r = &stall->record;
-	uint64_t begin = r->sender.present ? r->hold.begin_ns : r->ack.begin_ns;
-	uint64_t end = r->sender.present ? r->hold.end_ns : r->ack.end_ns;
-	uint64_t rtt_ns;
+	bool held = r->sender.present;
+	uint64_t begin = held ? r->hold.begin_ns : r->ack.begin_ns;
+	uint64_t end = held ? r->hold.end_ns : r->ack.end_ns;
+	uint64_t unavoidable;
 
-	stall->min_rtt_us = r->sender.present ? r->sender.min_rtt_us : r->receiver.min_rtt_us;
+	stall->min_rtt_us = held ? r->sender.min_rtt_us : r->receiver.min_rtt_us;
 	stall->duration_ns = end > begin ? end - begin : 0;
-	rtt_ns = stall->min_rtt_us * 1000ULL;
-	stall->excess_ns = stall->duration_ns > rtt_ns ? stall->duration_ns - rtt_ns : 0;
+	unavoidable = held ? stall->min_rtt_us * 1000ULL : 0;
+	stall->excess_ns = stall->duration_ns > unavoidable ? stall->duration_ns - unavoidable : 0;
 }
 
 /*

@@ -20,7 +20,7 @@ struct nt_stall {
 	struct nt_process peer; /* the other end's, where it is on this host */
 	uint32_t tid;           /* who wrote, 0 where not known */
 	uint64_t duration_ns;   /* of the hold; of the pending ACK where the hold was not seen */
-	uint64_t excess_ns;     /* beyond the smallest round trip: the time lost */
+	uint64_t excess_ns;     /* what a prompt ACK would have saved: the time lost */
 	uint32_t min_rtt_us;    /* 0: not known */
 	bool is_stall;          /* else a hold that is none */
 };

@@ -234,6 +234,16 @@ def test_bad_readers_cost_themselves_only() -> None:
         assert tracer["refused_requests"] >= 5 and tracer["dropped_readers"] >= 1
 
 
+def test_who_says_no_more_gets_all_that_was_asked_for() -> None:
+    """As `echo … | socat - UNIX-CONNECT:…` does it; more than fits into the buffers between the two."""
+    with Daemon() as daemon, daemon.reader() as reader:
+        reader.send(b'{"request":"snapshot"}\n' * 250)
+        reader.socket.shutdown(socket.SHUT_WR)
+        time.sleep(0.5)
+        assert [line["type"] for line in reader.lines()] == ["snapshot"] * 250
+        assert daemon.ask("snapshot")["tracer"]["readers"] == 1
+
+
 def test_the_readers_are_bounded_in_number() -> None:
     with Daemon() as daemon, contextlib.ExitStack() as readers:
         inside = [readers.enter_context(daemon.reader()) for _ in range(64)]

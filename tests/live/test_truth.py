@@ -237,7 +237,11 @@ def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
     shown = 0 if only == "server" and row[0] == "cork-forgotten" else row[2]  # a cork shows at its own end only
     check(run, shown, record_property)
     assert run.score.doubtful <= max(2, run.score.wire // 5), run.score.line()
-    assert all(r["evidence"] == "inferred" for r in run.records if r["cause"] == "nagle_delayed_ack")
+    for record in run.records:
+        # a prompt ACK would have ended the hold a round trip after it began, and the pending ACK at once
+        unavoidable = min(record.get("min_rtt_us", 0), record["duration_us"]) if record["side"] == "sender" else 0
+        assert abs(record["duration_us"] - record["excess_us"] - unavoidable) <= 1, record
+        assert record["evidence"] == "inferred" or record["cause"] != "nagle_delayed_ack"
 
 
 @pytest.mark.parametrize("scenario", ["write-write-read", "length-data", "one-way", "mix"])

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A test that failed runs once more where the machine itself may be why; the summary names each, and its reason."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+from harness import IN_GUEST
+
+
+def blind_spot() -> str | None:
+    """What may go wrong on this machine that is nobody's fault, if something may.
+
+    The development machine's kernel runs no BPF program in a softirq that interrupts a thread of its supervisor,
+    process 1 (seen by ftrace beside our programs: timer_expire_entry traced, the program not run, no miss counted).
+    A delayed ACK whose timer expires there is not seen. An emulated guest does not do that, but stands still now and
+    then, for tens of milliseconds: a round may feel like a stall then, and the timers that it makes up for come early.
+    """
+    if IN_GUEST:
+        return "an emulated guest may have stood still"
+    if Path("/proc/1/comm").read_text().strip() == "process_api":
+        return "a timer may have expired where this machine's kernel runs no BPF program"
+    return None
+
+
+def why(report: pytest.TestReport) -> str:
+    """One line: what the score disputes, or what failed."""
+    lines = str(report.longrepr).strip().splitlines()
+    return next((line for line in lines if line.startswith(("missed: ", "false: ", "E  "))), lines[-1])[:300]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Where that may be a test that failed runs once more, which the summary tells and counts."""
+    reason = blind_spot()
+    if not reason:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if any(report.failed for report in reports):
+        told = f"{item.name}: {why(next(r for r in reports if r.failed))}; {reason}\n"
+        if results := os.environ.get("NAGLETRACE_RESULTS"):  # of tests/run.py, which tells it in the end
+            with (Path(results) / "reruns.txt").open("a") as reruns:
+                reruns.write(told)
+        item._initrequest()  # type: ignore[attr-defined]
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
