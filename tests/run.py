@@ -289,7 +289,8 @@ def tell(total: Counts) -> int:
         print(f"FAILED   {line}")
     if not total.passed and not total.failed:
         total.failed.append("no test ran")
-    print(f"{total.passed} passed, {len(total.failed)} failed, {len(total.skipped)} skipped, {len(total.rerun)} run twice")
+    print(f"{total.passed} passed, {len(total.failed)} failed, {len(total.skipped)} skipped, "
+          f"{len(total.rerun)} run twice")
     return 1 if total.failed else 0
 
 

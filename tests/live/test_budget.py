@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What each program costs the verifier and of its stack: far from its limits on every kernel, and printed by the matrix."""
+"""What each program costs the verifier, and of its stack: far from the limits on every kernel; the matrix prints it."""
 
 from __future__ import annotations
 

@@ -135,7 +135,8 @@ def test_the_delayed_acks_that_the_timer_ended_are_as_many_as_the_kernel_counts(
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("scenario,how,reason", [("uncork", [], "cork"), ("write-write-read", ["--msg-more"], "msg_more")])
+@pytest.mark.parametrize("scenario,how,reason", [("uncork", [], "cork"),
+                                                 ("write-write-read", ["--msg-more"], "msg_more")])
 def test_holds_that_the_application_ends_itself_are_no_stalls(scenario: str, how: list[str], reason: str) -> None:
     with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab:
         _, tracer = trace(lab, "-p", str(lab.client), "--all-holds")

@@ -56,8 +56,9 @@ def test_the_unit_asks_for_the_same_two() -> None:
 
 
 def test_the_images_have_the_libraries_that_the_program_is_linked_with() -> None:
-    linked = subprocess.run(["objdump", "-p", ROOT / "build" / "nagletrace"], capture_output=True, text=True, check=True)
-    wanted = {name for name in re.findall(r"NEEDED +(\S+)", linked.stdout) if not name.startswith("libc.")}
+    program = ROOT / "build" / "nagletrace"
+    linked = subprocess.run(["objdump", "-p", program], capture_output=True, text=True, check=True).stdout
+    wanted = {name for name in re.findall(r"NEEDED +(\S+)", linked) if not name.startswith("libc.")}
     packages = re.findall(r"\b(lib[\w.+-]+|zlib1g)\b", CONTAINERFILE.read_text().split("AS daemon")[1].split("COPY")[0])
     owned: set[str] = set()
     for package in packages:

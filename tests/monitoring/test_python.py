@@ -21,6 +21,10 @@ def test_ruff_finds_nothing() -> None:
     run(tools() / "ruff", "check", "--no-cache", ".", "../dashboards/grafana")
 
 
+def test_ruff_finds_nothing_in_the_tests() -> None:
+    run(tools() / "ruff", "check", "--no-cache", "--select", "E,F,W", "--target-version", "py311", "../tests")
+
+
 def test_every_function_is_typed() -> None:
     run(tools() / "mypy", "--cache-dir=/dev/null", "--python-executable", "/usr/bin/python3", "nagletrace_exporters")
 

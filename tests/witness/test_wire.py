@@ -47,7 +47,7 @@ class Hand:
             ends = [socket.inet_pton(socket.AF_INET6, a) for a in ("2001:db8::1", "2001:db8::2")]
             packet = struct.pack("!IHBB", 6 << 28, len(raw), 6, 64)
             kind = 0x86DD
-        packet += b"".join(ends if sender == CLIENT else ends[::-1]) 
+        packet += b"".join(ends if sender == CLIENT else ends[::-1])
         packet += (self.ip_options if self.family == 4 else b"") + raw
         before = bytes(12) + struct.pack("!H", kind) if self.link == 1 else struct.pack("!H", kind) + bytes(18)
         frame = before + packet

@@ -348,8 +348,8 @@ class _Sender:
         if self.late_edge is not None and s.end > self.late_edge:
             return None
         put_off, departed = self.there.acks[late.ack, late.seq]
-        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time, put_off, s.time - before, departed,
-                         self.there.arrivals.get(s.end, s.time) - departed)
+        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time, put_off, s.time - before,
+                         departed, self.there.arrivals.get(s.end, s.time) - departed)
 
 
 def _lives(segments: list[Segment], one: str, other: str) -> list[list[Segment]]:
