@@ -25,9 +25,24 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def test_promtool_takes_the_rules_and_the_example() -> None:
+def test_promtool_takes_the_rules_and_the_examples() -> None:
     promtool("check", "rules", "recording.yml", "alerts.yml")
     promtool("check", "config", "prometheus.example.yml")
+    # outside of a cluster its certificate is not there
+    promtool("check", "config", "--syntax-only", "prometheus.kubernetes.example.yml")
+
+
+def test_kubernetes_pods_are_found_by_what_the_manifest_says() -> None:
+    config = yaml.safe_load((RULES / "prometheus.kubernetes.example.yml").read_text())
+    [job] = config["scrape_configs"]
+    wanted = {rule["source_labels"][0]: rule["regex"] for rule in job["relabel_configs"] if "regex" in rule}
+    documents = list(yaml.safe_load_all((ROOT / "packaging" / "kubernetes" / "nagletrace.yaml").read_text()))
+    template = documents[1]["spec"]["template"]
+    ports = {port["name"] for container in template["spec"]["containers"] for port in container.get("ports", [])}
+    labels = template["metadata"]["labels"]
+    assert wanted["__meta_kubernetes_pod_label_app_kubernetes_io_name"] == labels["app.kubernetes.io/name"]
+    assert {wanted["__meta_kubernetes_pod_container_port_name"]} == ports
+    assert job["kubernetes_sd_configs"][0]["namespaces"]["names"] == [documents[1]["metadata"]["namespace"]]
 
 
 def test_the_rules_do_what_they_say() -> None:
