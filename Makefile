@@ -22,7 +22,7 @@ CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
 ALL_CFLAGS := $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
 LIBS    := -lbpf -levent_core -lcap -ljson-c -ldw -lelf -lz
-SANITIZE := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZE := -g -O1 -fno-sanitize-recover=all -fsanitize=address,undefined
 
 ifeq ($(V),1)
 Q :=
@@ -46,6 +46,7 @@ TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump p
 SOURCES := $(wildcard userspace/*.c)
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
 LAB     := $(wildcard tests/lab/*.c)
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 
 .DEFAULT_GOAL := build
@@ -91,6 +92,10 @@ test-kernel: deps-test ## one of them: K=6.1; T=pattern chooses among the tests
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py kernels --kernel $(or $(K),6.1) $(if $(T),-k '$(T)')
 
+fuzz: deps-test ## what comes from outside, SECONDS=600 for each; what it finds new goes into tests/fuzz/corpus
+	@$(MAKE) --no-print-directory $(FUZZERS)
+	@/usr/bin/python3 tests/run.py fuzz --seconds $(or $(SECONDS),600)
+
 experiments: deps-test ## write docs/experiments.md: published figures, what the lab measures, what is said of it
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/experiments.py
@@ -98,8 +103,8 @@ experiments: deps-test ## write docs/experiments.md: published figures, what the
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-kernels test-kernel experiments kernels-table
-all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/soak $(UNITS)
+.PHONY: all-for-tests test-kernels test-kernel fuzz experiments kernels-table
+all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/soak $(UNITS) $(FUZZERS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
@@ -133,7 +138,7 @@ clean: ## remove build/
 	rm -rf $(BUILD)
 
 format: ## format the C sources as .clang-format says
-	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/soak.c
+	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/soak.c
 
 # ---- the kernel side ----
 
@@ -178,5 +183,12 @@ $(BUILD)/unit/%: tests/unit/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/unit/*
 	$(call say,UNIT,$@)
 	$(Q)$(CC) $(SANITIZE) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -Ibpf $< \
 		$(shell sed -n 's,^// links: ,,p' $<) -lcmocka $(LIBS) -o $@
+
+# likewise
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/fuzz/*.h) $(BUILD)/nagletrace.skel.h
+	$(call say,FUZZ,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(SANITIZE),fuzzer $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -Ibpf $< \
+		$(shell sed -n 's,^// links: ,,p' $<) $(LIBS) -o $@
 
 -include $(wildcard $(BUILD)/*.d $(BUILD)/userspace/*.d)

@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -33,6 +34,7 @@ MATRIX = {
     "7": ("function", "kprobe", "tracepoint"),
 }
 GUESTS_AT_ONCE = 2
+FUZZ_SECONDS = 5  # of each target, among the unit tests; `make fuzz` takes longer
 UNAVAILABLE = 77  # tests/guests/guest.py: the kernel cannot be had
 
 
@@ -54,10 +56,41 @@ class Counts:
 
 
 def run_unit(pattern: str | None) -> Counts:
-    """The units in C, and the witnesses, which are to be trusted by themselves."""
+    """The units in C, fuzzed inputs, and the witnesses, which are to be trusted by themselves."""
     counts = run_units_in_c(pattern)
+    counts.add(run_fuzzers(pattern, FUZZ_SECONDS))
     counts.add(run_pytest("witness", "tests/witness", pattern, 300))
     return counts
+
+
+def run_fuzzers(pattern: str | None, seconds: int, keep: bool = False) -> Counts:
+    """Each program under build/fuzz for some time, from its corpus on. keep: new inputs go into the corpus."""
+    counts = Counts()
+    programs = sorted(p for p in (BUILD / "fuzz").glob("fuzz_*") if os.access(p, os.X_OK) and p.is_file())
+    programs = [p for p in programs if not pattern or pattern in p.name]
+    if not programs and not pattern:
+        counts.failed.append("fuzz: no target was built")
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for program, output in zip(programs, pool.map(lambda p: fuzz(p, seconds, keep), programs)):
+            runs = re.search(r"^Done (\d+) runs", output, re.MULTILINE)
+            if runs and int(runs[1]):
+                counts.passed += 1
+                print(f"{program.name}: {runs[1]} runs")
+            else:
+                counts.failed.append(f"{program.name}: {' '.join(output.splitlines()[-3:])}")
+                print(output)
+    return counts
+
+
+def fuzz(program: Path, seconds: int, keep: bool) -> str:
+    """What it says."""
+    corpus = ROOT / "tests" / "fuzz" / "corpus" / program.name.removeprefix("fuzz_")
+    with tempfile.TemporaryDirectory() as new:
+        done = subprocess.run([program, f"-max_total_time={seconds}", f"-artifact_prefix={BUILD}/fuzz/", new, corpus],
+                              capture_output=True, text=True, errors="replace", timeout=2 * seconds + 60)
+        if keep:
+            subprocess.run([program, "-merge=1", corpus, new], check=True, capture_output=True)
+    return done.stderr
 
 
 def run_units_in_c(pattern: str | None) -> Counts:
@@ -239,18 +272,20 @@ def put_table() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART",
-                        help="unit, live, monitoring, guest (all by default), kernels, summary, or table")
+                        help="unit, live, monitoring, guest (all by default), kernels, fuzz, summary, or table")
     parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
+    parser.add_argument("--seconds", type=int, default=600, help="with fuzz: for each target (600)")
     parser.add_argument("--reuse", action="store_true", help="with kernels: not again what ran since the build")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        if part not in (*PARTS, "kernels", "summary", "table"):
-            parser.error(f"{part}: no such part; give {', '.join(PARTS)}, kernels, summary or table")
+        if part not in (*PARTS, "kernels", "fuzz", "summary", "table"):
+            parser.error(f"{part}: no such part; give {', '.join(PARTS)}, kernels, fuzz, summary or table")
     RESULTS.mkdir(parents=True, exist_ok=True)
     kernels = [arguments.kernel] if arguments.kernel else list(MATRIX)
     runners = {"unit": run_unit, "live": run_live, "monitoring": run_monitoring, "guest": run_guest,
-               "kernels": lambda pattern: run_kernels(kernels, pattern, arguments.reuse)}
+               "kernels": lambda pattern: run_kernels(kernels, pattern, arguments.reuse),
+               "fuzz": lambda pattern: run_fuzzers(pattern, arguments.seconds, keep=True)}
     total = Counts()
     if arguments.parts == ["summary"]:
         return tell(add_up())

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What comes from outside, thrown at the function that reads it: libFuzzer with ASan and UBSan.
+ * Each target is a program build/fuzz/NAME with its corpus in tests/fuzz/corpus/NAME.
+ */
+#ifndef NT_FUZZ_H
+#define NT_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Not an assert(): it holds in every build. */
+#define FUZZ_CHECK(condition)                                                           \
+	do {                                                                            \
+		if (!(condition)) {                                                     \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+			abort();                                                        \
+		}                                                                       \
+	} while (0)
+
+/* One line for a person: not empty, nothing in it that moves a cursor. */
+static inline void fuzz_check_message(const char *message)
+{
+	FUZZ_CHECK(*message);
+	for (const char *c = message; *c; c++)
+		FUZZ_CHECK((unsigned char)*c >= 0x20 && *c != 0x7f);
+}
+
+#endif /* NT_FUZZ_H */
