@@ -43,6 +43,8 @@ TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump p
                   python3-pytest python3-jsonschema procps nginx-light memcached python3-pymemcache socat \
                   libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static kmod systemd
 
+BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
+
 SOURCES := $(wildcard userspace/*.c)
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
 LAB     := $(wildcard tests/lab/*.c)
@@ -92,6 +94,11 @@ test-kernel: deps-test ## one of them: K=6.1; T=pattern chooses among the tests
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py kernels --kernel $(or $(K),6.1) $(if $(T),-k '$(T)')
 
+bench: ## what tracing costs, side by side with its peers: docs/performance.md and build/bench/
+	@tests/deps.sh $(BUILD_PACKAGES) $(BENCH_PACKAGES)
+	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty
+	@$(SUDO) /usr/bin/python3 tests/bench/bench.py
+
 fuzz: deps-test ## what comes from outside, SECONDS=600 for each; what it finds new goes into tests/fuzz/corpus
 	@$(MAKE) --no-print-directory $(FUZZERS)
 	@/usr/bin/python3 tests/run.py fuzz --seconds $(or $(SECONDS),600)
@@ -138,7 +145,7 @@ clean: ## remove build/
 	rm -rf $(BUILD)
 
 format: ## format the C sources as .clang-format says
-	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/soak.c
+	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.c tests/soak.c
 
 # ---- the kernel side ----
 
@@ -176,6 +183,22 @@ $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 $(BUILD)/soak: tests/soak.c $(wildcard userspace/*.[ch]) | $(BUILD)/userspace
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $< userspace/window.c userspace/aggregate.c userspace/series.c -o $@
+
+$(BUILD)/bench/load: tests/bench/load.c
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $< -o $@
+
+$(BUILD)/bench/empty.skel.h: tests/bench/empty.bpf.c
+	$(call say,BPF,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf $(if $(MULTIARCH),-I/usr/include/$(MULTIARCH)) \
+		-c $< -o $(@D)/empty.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $(@D)/empty.bpf.o name empty_bpf > $@
+
+$(BUILD)/bench/empty: tests/bench/empty.c $(BUILD)/bench/empty.skel.h $(BUILD)/userspace/hooks.o
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(BUILD)/userspace/hooks.o -lbpf -o $@
 
 # each unit test names the sources that it is linked with in a line `// links: userspace/x.c`
 $(BUILD)/unit/%: tests/unit/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/unit/*.h) \

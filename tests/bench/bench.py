@@ -1,0 +1,339 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""What tracing costs, measured side by side: docs/performance.md and build/bench/results.json.
+
+Each cycle runs every load under every subject once, in an order of its own, pinned; a figure is the median over the
+cycles of the ratio to the bare run of the same cycle, with the quartiles beside it. `bench.py programs` measures what
+each program costs by itself (in a guest too), `bench.py` all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = Path(os.environ.get("NAGLETRACE_BUILD", ROOT / "build"))
+NAGLETRACE, LOAD, EMPTY = BUILD / "nagletrace", BUILD / "bench" / "load", BUILD / "bench" / "empty"
+RESULTS = BUILD / "bench"
+READY_S = 30.0
+#: The tracers on one CPU, the load on another, or on both.
+TRACER_CPU, LOAD_CPU = 0, max(os.sched_getaffinity(0))
+LOADS = {"pingpong": {LOAD_CPU}, "server": {LOAD_CPU}, "bulk": {LOAD_CPU}, "churn": {LOAD_CPU}}
+
+
+def pinned(cpus: set[int]) -> Callable[[], None]:
+    return lambda: os.sched_setaffinity(0, cpus)
+
+
+class Namespace:
+    """A network namespace with lo up, held by a process that sleeps."""
+
+    def __enter__(self) -> Namespace:
+        self.holder = subprocess.Popen(["unshare", "-n", "sh", "-c", "ip link set lo up; echo up; exec sleep 100000"],
+                                       stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout and self.holder.stdout.readline() == "up\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.holder.kill()
+        self.holder.wait()
+
+    def enter(self, *command: object) -> list[str]:
+        return ["nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What runs beside the load; ready when it says so on stdout or stderr."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    ready: str = ""
+    inside: bool = False  # in the load's network namespace
+
+    @contextlib.contextmanager
+    def running(self, space: Namespace) -> Iterator[subprocess.Popen[str] | None]:
+        if not self.command:
+            yield None
+            return
+        command = space.enter(*self.command) if self.inside else list(self.command)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                   stderr=subprocess.STDOUT, preexec_fn=pinned({TRACER_CPU}))
+        try:
+            said = wait_for(process, self.ready)
+            if said is not None:
+                raise Missing(said)
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.communicate(timeout=READY_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+class Missing(Exception):
+    """This machine or kernel does not run the subject; the text is the reason."""
+
+
+def wait_for(process: subprocess.Popen[str], ready: str) -> str | None:
+    """None once it has said so; else its last line."""
+    assert process.stdout
+    last = "said nothing"
+    for line in process.stdout:
+        last = line.strip() or last
+        if ready in line:
+            return None
+    return last
+
+
+def family() -> str:
+    """The hooks that `--hooks auto` takes here."""
+    said = subprocess.run([NAGLETRACE, "-d", "10ms"], capture_output=True, text=True).stderr
+    found = re.search(r"nagletrace: (\w+) hooks", said)
+    if not found:
+        sys.exit(f"bench: {said.strip()}")
+    return found[1]
+
+
+def subjects(sleeper: int) -> list[Subject]:
+    ours, ready = str(NAGLETRACE), "nagletrace: ready"
+    return [
+        Subject("bare"),
+        Subject("empty programs on the same hooks", (str(EMPTY), family()), "empty: ready"),
+        Subject("nagletrace -p (another process)", (ours, "-p", str(sleeper)), ready),
+        Subject("nagletrace", (ours,), ready),
+        Subject("nagletrace --stacks", (ours, "--stacks"), ready),
+        Subject("bpftrace, the same tracepoints", ("bpftrace", str(ROOT / "tests/bench/holds.bt")), "Attaching"),
+        Subject("tcpdump, headers of that port", ("tcpdump", "-i", "lo", "-s", "96", "-w", "/dev/null", "tcp", "port",
+                                                  "7000"), "listening on", inside=True),
+        Subject("tcplife (bcc)", ("tcplife-bpfcc",), "PID"),
+        Subject("tcprtt (bcc)", ("tcprtt-bpfcc",), "Tracing"),
+        Subject("tcptop (bcc)", ("tcptop-bpfcc", "-C"), "Tracing"),
+    ]
+
+
+def load(space: Namespace, mode: str, seconds: float, *more: str) -> float:
+    """Operations a second."""
+    done = subprocess.run(space.enter(LOAD, mode, seconds, *more), capture_output=True, text=True,
+                          preexec_fn=pinned(LOADS.get(mode, {LOAD_CPU})), timeout=seconds * 10 + 30)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    told = json.loads(done.stdout)
+    return float(told["operations"] / told["seconds"])
+
+
+# ---- what it costs the load ----
+
+
+def measure_loads(space: Namespace, all_subjects: list[Subject], cycles: int, seconds: float) -> dict[str, Any]:
+    """Operations a second by load and subject, one for each cycle; and the subjects that do not run here."""
+    rates: dict[str, dict[str, list[float]]] = {mode: defaultdict(list) for mode in LOADS}
+    missing: dict[str, str] = {}
+    for cycle in range(cycles):
+        order = [s for s in all_subjects if s.name not in missing]
+        random.Random(cycle).shuffle(order)
+        for subject in order:
+            try:
+                with subject.running(space):
+                    for mode in LOADS:
+                        rates[mode][subject.name].append(load(space, mode, seconds))
+            except (Missing, FileNotFoundError) as error:
+                missing[subject.name] = str(error)[:200]
+        print(f"bench: cycle {cycle + 1} of {cycles}", file=sys.stderr)
+    return {"rates": rates, "missing": missing}
+
+
+def added(rates: dict[str, list[float]], name: str) -> tuple[float, float, float]:
+    """Time that an operation takes more than bare, in %: the median over cycles, and the quartiles."""
+    more = [(bare / with_it - 1) * 100 for bare, with_it in zip(rates["bare"], rates[name])]
+    low, _, high = statistics.quantiles(more, n=4) if len(more) > 1 else (more[0],) * 3
+    return statistics.median(more), low, high
+
+
+# ---- what a program costs ----
+
+
+def programs_of(process: subprocess.Popen[str]) -> dict[str, tuple[int, int]]:
+    """Runs and ns of each BPF program that the process holds, by name; same names added up."""
+    listed = subprocess.run(["bpftool", "--json", "prog", "show"], capture_output=True, text=True, check=True,
+                            env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"})
+    found: dict[str, tuple[int, int]] = {}
+    for program in json.loads(listed.stdout):
+        if process.pid not in [holder["pid"] for holder in program.get("pids", [])]:
+            continue
+        runs, ns = found.get(program["name"], (0, 0))
+        found[program["name"]] = runs + program.get("run_cnt", 0), ns + program.get("run_time_ns", 0)
+    return found
+
+
+def measure_programs(space: Namespace, seconds: float) -> dict[str, Any]:
+    """ns a run of our programs and of empty ones on the same hooks, under ping-pong and under stalls."""
+    stats = Path("/proc/sys/kernel/bpf_stats_enabled")
+    before = stats.read_text()
+    stats.write_text("1")
+    measured: dict[str, Any] = {}
+    try:
+        for subject in (Subject("empty", (str(EMPTY), family()), "empty: ready"),
+                        Subject("ours", (str(NAGLETRACE),), "nagletrace: ready")):
+            with subject.running(space) as process:
+                assert process
+                for mode, more in (("pingpong", ()), ("stall", ("100",))):
+                    first = programs_of(process)
+                    load(space, mode, seconds, *more)
+                    after = programs_of(process)
+                    measured.setdefault(mode, {})[subject.name] = {
+                        name: {"runs": runs - first.get(name, (0, 0))[0], "ns": ns - first.get(name, (0, 0))[1]}
+                        for name, (runs, ns) in after.items()}
+    finally:
+        stats.write_text(before)
+    return {"kernel": platform.release(), "hooks": family(), "loads": measured}
+
+
+# ---- the process itself ----
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: float) -> dict[str, Any]:
+    """Start, memory, CPU while idle and while 1,000 connections stall, and the size of the program."""
+    measured: dict[str, Any] = {}
+    for subject in all_subjects:
+        if not subject.command:
+            continue
+        starts = []
+        try:
+            for _ in range(5):
+                began = time.monotonic()
+                with subject.running(space):
+                    starts.append(time.monotonic() - began)
+            with subject.running(space) as process:
+                assert process
+                pid = process.pid
+                idle = cpu_seconds(pid)
+                time.sleep(seconds)
+                idle = (cpu_seconds(pid) - idle) / seconds
+                busy = cpu_seconds(pid)
+                stalls = load(space, "stall", seconds)
+                busy = (cpu_seconds(pid) - busy) / seconds
+                memory = resident_mb(pid)
+        except (Missing, FileNotFoundError):
+            continue
+        program = subprocess.run(["sh", "-c", f"command -v {subject.command[0]}"], capture_output=True, text=True)
+        measured[subject.name] = {
+            "start_ms": statistics.median(starts) * 1000, "resident_mb": memory, "idle_cpu": idle, "busy_cpu": busy,
+            "stalls_per_second": stalls, "bytes": Path(program.stdout.strip()).stat().st_size}
+    return measured
+
+
+# ---- the page ----
+
+
+def page(results: dict[str, Any]) -> str:
+    lines = [(ROOT / "tests" / "bench" / "performance.head.md").read_text().rstrip(), "",
+             f"Kernel {results['kernel']}, {results['hooks']} hooks, {results['cpus']} CPUs, "
+             f"{results['cycles']} cycles of {results['seconds']} s.", "",
+             "## What it costs the load", "",
+             "Time that an operation takes more than bare: median, and quartiles in brackets. Both ends of the load are on "
+             "one CPU, so that all of the cost is in the time; the tracer is on another.", "",
+             "| | " + " | ".join(LOADS) + " |", "|---|" + "---|" * len(LOADS)]
+    rates = results["loads"]["rates"]
+    for name in rates["pingpong"]:
+        if name == "bare":
+            cells = [f"{statistics.median(rates[mode][name]):,.0f} /s" for mode in LOADS]
+        else:
+            cells = ["{:+.1f} % [{:+.1f}, {:+.1f}]".format(*added(rates[mode], name)) for mode in LOADS]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += [f"\nNot run here: {name} ({why})." for name, why in results["loads"]["missing"].items()]
+    for measured in results["programs"]:
+        lines += ["", f"## What a run of a program costs: {measured['kernel']}, {measured['hooks']} hooks", "",
+                  "By the kernel's statistics, which add some 20 ns to each run themselves.", "",
+                  "| program | runs a ping-pong | ns | ns while 100 connections stall |", "|---|---|---|---|"]
+        pingpong, stall = measured["loads"]["pingpong"], measured["loads"]["stall"]
+        most = max((p["runs"] for p in pingpong["ours"].values()), default=1) or 1
+        for name, cost in sorted(pingpong["ours"].items(), key=lambda item: -item[1]["ns"]):
+            lines.append(f"| {name} | {cost['runs'] / most * 2:.2f} | {per_run(cost)} | {per_run(stall['ours'][name])} |")
+        for name, cost in pingpong["empty"].items():
+            lines.append(f"| {name} | | {per_run(cost)} | {per_run(stall['empty'][name])} |")
+    lines += ["", "## The process", "", "| | to ready | resident | CPU idle | CPU with 1,000 connections stalling | program |",
+              "|---|---|---|---|---|---|"]
+    for name, cost in results["processes"].items():
+        lines.append(f"| {name} | {cost['start_ms']:.0f} ms | {cost['resident_mb']:.1f} MB | {cost['idle_cpu']:.1%} | "
+                     f"{cost['busy_cpu']:.1%} ({cost['stalls_per_second']:,.0f} stalls/s) | {cost['bytes']:,} bytes |")
+    return "\n".join(lines) + "\n"
+
+
+def per_run(cost: dict[str, int]) -> str:
+    return f"{cost['ns'] / cost['runs']:.0f}" if cost["runs"] else "not run"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["all", "programs"], default="all")
+    parser.add_argument("--cycles", type=int, default=11)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each load")
+    arguments = parser.parse_args()
+    sleeper = subprocess.Popen(["sleep", "100000"])
+    try:
+        with Namespace() as space:
+            if arguments.what == "programs":
+                print(json.dumps(measure_programs(space, 2.0)))
+                return 0
+            results = {
+                "kernel": platform.release(), "hooks": family(), "cpus": os.cpu_count(), "cycles": arguments.cycles,
+                "seconds": arguments.seconds,
+                "loads": measure_loads(space, subjects(sleeper.pid), arguments.cycles, arguments.seconds),
+                "programs": [measure_programs(space, 2.0), *in_guest()],
+                "processes": measure_processes(space, subjects(sleeper.pid), 3.0),
+            }
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "results.json").write_text(json.dumps(results, indent=1))
+    text = page(results)
+    (ROOT / "docs" / "performance.md").write_text(text)
+    print(text)
+    return 0
+
+
+def in_guest() -> list[dict[str, Any]]:
+    """The same programs by function hooks in a guest with 6.1; none where that cannot be had."""
+    done = subprocess.run(["/usr/bin/python3", ROOT / "tests/guests/guest.py", "--kernel", "6.1", "--timeout", "300",
+                           "--results", RESULTS / "guest", "--", "/usr/bin/python3", "tests/bench/bench.py", "programs"],
+                          capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        print(f"bench: no guest: {done.stderr[-500:]}", file=sys.stderr)
+        return []
+    measured: dict[str, Any] = json.loads(lines[-1])
+    return [measured]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

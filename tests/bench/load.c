@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The load of the benchmarks, over loopback:
+ *   load pingpong|server|bulk|churn|stall SECONDS [CONNECTIONS]
+ * A server and a client, each a process; both run where the caller's affinity lets them. Prints as
+ * JSON how many operations (round trips, requests, bytes, connections) there were, and how long
+ * they took.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PORT    7000
+#define EVENTS  256
+#define REQUEST 64 /* bytes, as the next */
+#define REPLY   200
+#define CHUNK   65536
+
+struct mode {
+	const char *name;
+	int connections; /* by default */
+	int request, reply;
+	bool in_parts; /* the request is written in two, so that it stalls */
+	bool reconnect;
+};
+
+static const struct mode modes[] = {
+	{"pingpong", 1, 1, 1, false, false},          {"server", 100, REQUEST, REPLY, false, false},
+	{"bulk", 1, CHUNK, 0, false, false},          {"churn", 1, REQUEST, REPLY, false, true},
+	{"stall", 1000, REQUEST, REPLY, true, false},
+};
+
+static char buffer[CHUNK];
+
+static void die(const char *what)
+{
+	fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static int listen_here(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, 4096))
+		die("cannot listen");
+	return fd;
+}
+
+static int connect_there(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)))
+		die("cannot connect");
+	return fd;
+}
+
+static void watch(int epoll, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event))
+		die("cannot watch a socket");
+}
+
+/* Bytes of the request that each connection has not yet sent, by descriptor. */
+static int missing[65536];
+
+static void serve_one(int epoll, const struct mode *mode, int fd)
+{
+	ssize_t n = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+
+	if (n <= 0) {
+		if (n < 0 && errno == EAGAIN)
+			return;
+		epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL);
+		close(fd);
+		return;
+	}
+	if (!mode->reply)
+		return;
+	missing[fd] -= (int)n;
+	if (missing[fd] > 0)
+		return;
+	missing[fd] = mode->request;
+	if (send(fd, buffer, (size_t)mode->reply, MSG_NOSIGNAL) < 0 && errno != EPIPE &&
+	    errno != ECONNRESET)
+		die("cannot reply");
+}
+
+static void serve(const struct mode *mode, int listener)
+{
+	int epoll = epoll_create1(0);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	watch(epoll, listener);
+	for (;;) {
+		struct epoll_event events[EVENTS];
+		int n = epoll_wait(epoll, events, EVENTS, -1);
+
+		for (int i = 0; i < n; i++) {
+			int fd = events[i].data.fd;
+
+			if (fd != listener) {
+				serve_one(epoll, mode, fd);
+				continue;
+			}
+			fd = accept(listener, NULL, NULL);
+			if (fd < 0)
+				die("cannot accept");
+			missing[fd] = mode->request;
+			watch(epoll, fd);
+		}
+	}
+}
+
+static void request(const struct mode *mode, int fd)
+{
+	size_t first = mode->in_parts ? (size_t)mode->request / 2 : (size_t)mode->request;
+
+	if (send(fd, buffer, first, MSG_NOSIGNAL) != (ssize_t)first)
+		die("cannot send");
+	if (mode->in_parts && send(fd, buffer, (size_t)mode->request - first, MSG_NOSIGNAL) < 0)
+		die("cannot send the rest");
+}
+
+static void take_reply(const struct mode *mode, int fd)
+{
+	int got = 0;
+
+	while (got < mode->reply) {
+		ssize_t n = recv(fd, buffer, (size_t)(mode->reply - got), 0);
+
+		if (n <= 0)
+			die("no reply");
+		got += (int)n;
+	}
+}
+
+static uint64_t run_bulk(uint64_t until)
+{
+	int fd = connect_there();
+	uint64_t bytes = 0;
+
+	while (now_ns() < until) {
+		ssize_t n = send(fd, buffer, CHUNK, MSG_NOSIGNAL);
+
+		if (n < 0)
+			die("cannot send");
+		bytes += (uint64_t)n;
+	}
+	return bytes;
+}
+
+static uint64_t run_churn(const struct mode *mode, uint64_t until)
+{
+	const struct linger at_once = {.l_onoff = 1};
+	uint64_t connections = 0;
+
+	while (now_ns() < until) {
+		int fd = connect_there();
+
+		/* a reset leaves no TIME_WAIT behind */
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+		request(mode, fd);
+		take_reply(mode, fd);
+		close(fd);
+		connections++;
+	}
+	return connections;
+}
+
+static uint64_t run_one(const struct mode *mode, uint64_t until)
+{
+	int fd = connect_there();
+	uint64_t rounds = 0;
+
+	while (rounds % 64 || now_ns() < until) {
+		request(mode, fd);
+		take_reply(mode, fd);
+		rounds++;
+	}
+	return rounds;
+}
+
+static uint64_t run_many(const struct mode *mode, int connections, uint64_t until)
+{
+	int epoll = epoll_create1(0);
+	uint64_t replies = 0;
+
+	for (int i = 0; i < connections; i++) {
+		int fd = connect_there();
+
+		watch(epoll, fd);
+		request(mode, fd);
+	}
+	while (now_ns() < until) {
+		struct epoll_event events[EVENTS];
+		int n = epoll_wait(epoll, events, EVENTS, 100);
+
+		for (int i = 0; i < n; i++) {
+			take_reply(mode, events[i].data.fd);
+			request(mode, events[i].data.fd);
+			replies++;
+		}
+	}
+	return replies;
+}
+
+static void allow_descriptors(void)
+{
+	struct rlimit limit = {.rlim_cur = 65000, .rlim_max = 65000};
+
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int main(int argc, char **argv)
+{
+	const struct mode *mode = NULL;
+	uint64_t began, operations, until;
+	int connections, listener;
+	double seconds;
+	pid_t server;
+
+	for (size_t i = 0; argc >= 3 && i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (!strcmp(argv[1], modes[i].name))
+			mode = &modes[i];
+	if (!mode) {
+		fprintf(stderr,
+			"usage: load pingpong|server|bulk|churn|stall SECONDS [CONNECTIONS]\n");
+		return 2;
+	}
+	seconds = atof(argv[2]);
+	connections = argc > 3 ? atoi(argv[3]) : mode->connections;
+	allow_descriptors();
+	listener = listen_here();
+	server = fork();
+	if (server < 0)
+		die("cannot fork");
+	if (!server)
+		serve(mode, listener);
+	close(listener);
+	began = now_ns();
+	until = began + (uint64_t)(seconds * 1e9);
+	if (!mode->reply)
+		operations = run_bulk(until);
+	else if (mode->reconnect)
+		operations = run_churn(mode, until);
+	else if (connections == 1)
+		operations = run_one(mode, until);
+	else
+		operations = run_many(mode, connections, until);
+	printf("{\"mode\":\"%s\",\"connections\":%d,\"operations\":%llu,\"seconds\":%.6f}\n",
+	       mode->name, connections, (unsigned long long)operations,
+	       (double)(now_ns() - began) / 1e9);
+	kill(server, SIGKILL);
+	return 0;
+}
