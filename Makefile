@@ -111,15 +111,15 @@ kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
 .PHONY: all-for-tests test-kernels test-kernel fuzz experiments kernels-table
-all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/soak $(UNITS) $(FUZZERS)
+all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
 		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
-	printf '#!/bin/sh\nPYTHONPATH=%s exec /usr/bin/python3 -m nagletrace_exporters.exporter "$$@"\n' \
-		$(datadir)/exporters >$(DESTDIR)$(bindir)/nagletrace-exporter
+	sed 's,@DIRECTORY@,$(datadir)/exporters,' exporters/nagletrace-exporter.in \
+		>$(DESTDIR)$(bindir)/nagletrace-exporter
 	chmod 0755 $(DESTDIR)$(bindir)/nagletrace-exporter
 	for unit in nagletrace nagletrace-exporter; do \
 		sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$$unit.service \
@@ -145,7 +145,7 @@ clean: ## remove build/
 	rm -rf $(BUILD)
 
 format: ## format the C sources as .clang-format says
-	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.c tests/soak.c
+	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.c tests/live/*.c tests/soak.c
 
 # ---- the kernel side ----
 
@@ -183,6 +183,12 @@ $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 $(BUILD)/soak: tests/soak.c $(wildcard userspace/*.[ch]) | $(BUILD)/userspace
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $< userspace/window.c userspace/aggregate.c userspace/series.c -o $@
+
+# its calls are to be frames of their own
+$(BUILD)/many-stacks: tests/live/many_stacks.c | $(BUILD)/userspace
+	$(call say,LINK,$@)
+	$(Q)$(CC) -g -O1 $(WARN) -std=gnu11 -D_GNU_SOURCE -fno-omit-frame-pointer -fno-crossjumping \
+		-fno-optimize-sibling-calls $< -o $@
 
 $(BUILD)/bench/load: tests/bench/load.c
 	$(call say,LINK,$@)

@@ -17,6 +17,6 @@ unsigned long long nt_counts_lost(const struct nt_counts *counts)
 	unsigned long long lost = counts->recursion_misses;
 
 	for (size_t i = 0; i < NT_LOST_WAYS; i++)
-		lost += counts->totals.lost[i];
+		lost += i == NT_LOST_STACK ? 0 : counts->totals.lost[i];
 	return lost;
 }

@@ -13,7 +13,7 @@ struct nt_counts {
 /* Takes before off counts. */
 void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before);
 
-/* All ways to lose a record, recursion too. */
+/* All ways to lose a record, recursion too; a call stack that could not be taken is none. */
 unsigned long long nt_counts_lost(const struct nt_counts *counts);
 
 #endif /* NT_COUNTS_H */

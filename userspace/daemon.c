@@ -14,6 +14,7 @@
 #include "notify.h"
 #include "privileges.h"
 #include "session.h"
+#include "text.h"
 #include "window.h"
 
 /* Readers that ask at the same time share a snapshot: it is at most so old. */
@@ -37,6 +38,7 @@ struct daemon {
 	struct nt_server *server;
 	struct kept_line snapshot;
 	uint64_t started_ns, losing_ns;
+	int64_t started_day_ns;
 	uint64_t stalls, excess_ns;
 	struct event_base *base;
 	struct event *events[N_EVENTS];
@@ -55,10 +57,11 @@ static void fill_state(struct daemon *d, struct nt_daemon_state *state)
 	state->recent = &recent->stalls;
 	state->recent_began_ns = recent->began_ns;
 	state->started_ns = d->started_ns;
+	state->started_day_ns = d->started_day_ns;
 	state->losing_ns = d->losing_ns;
 	state->stalls = d->stalls;
 	state->excess_ns = d->excess_ns;
-	nt_tracer_counts(&d->session.tracer, &state->counts);
+	nt_session_counts(&d->session, &state->counts);
 	nt_server_counts(d->server, &state->server);
 }
 
@@ -107,7 +110,7 @@ static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 	FILE *inner;
 
 	opts.wide = format == NT_FORMAT_WIDE;
-	nt_tracer_counts(&d->session.tracer, &report.counts);
+	nt_session_counts(&d->session, &report.counts);
 	nt_counts_subtract(&report.counts, &recent->before);
 	inner = open_memstream(&text, &length);
 	if (!inner)
@@ -220,6 +223,7 @@ static void on_stall(void *context, const struct nt_stall *stall)
 
 /* ---- the loop ---- */
 
+/* As many as come in 20 ms, then what else there is to do. */
 static void on_records(evutil_socket_t fd, short what, void *context)
 {
 	struct daemon *d = context;
@@ -252,8 +256,10 @@ static void on_half_window(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
-	nt_tracer_counts(&d->session.tracer, &counts);
+	nt_session_counts(&d->session, &counts);
 	nt_window_turn(&d->window, nt_now_ns(), &counts);
+	if (d->session.stacks)
+		nt_stacks_recycle(d->session.stacks, false);
 	malloc_trim(0);
 }
 
@@ -282,7 +288,6 @@ static void on_hangup(evutil_socket_t fd, short what, void *context)
 	nt_complain("SIGHUP: there is nothing to read again; restart it to change its options");
 }
 
-/* Records come first, then readers. */
 static int watch(struct daemon *d, evutil_socket_t fd, short what, event_callback_fn call,
 		 uint64_t each_ns)
 {
@@ -293,7 +298,6 @@ static int watch(struct daemon *d, evutil_socket_t fd, short what, event_callbac
 	if (!event)
 		return -ENOMEM;
 	d->events[d->n_events++] = event;
-	event_priority_set(event, 0);
 	return event_add(event, each_ns ? &each : NULL) ? -ENOMEM : 0;
 }
 
@@ -351,7 +355,8 @@ static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
 	if (code)
 		return code;
 	d->started_ns = nt_now_ns();
-	nt_tracer_counts(&d->session.tracer, &counts);
+	d->started_day_ns = nt_time_of_day_ns(d->started_ns);
+	nt_session_counts(&d->session, &counts);
 	nt_window_init(&d->window, d->opts->max_connections, d->started_ns, &counts);
 	cause = watch_all(d);
 	if (!cause)
@@ -388,7 +393,7 @@ enum nt_exit nt_daemon(const struct nt_options *opts)
 
 	nt_series_init(&d.series, opts->max_series, opts->by_cgroup);
 	d.base = event_base_new();
-	if (!d.base || event_base_priority_init(d.base, 2)) {
+	if (!d.base) {
 		nt_complain("cannot wait for events: %s", strerror(errno));
 		return NT_EXIT_FAILED;
 	}

@@ -26,16 +26,12 @@ static struct json_object *new_reply(const char *type)
 static void add_identity(struct json_object *o, const struct nt_daemon_state *state)
 {
 	const struct nt_tracer *tracer = &state->session->tracer;
-	struct json_object *missing = json_object_new_array(), *started = json_object_new_object();
-	struct json_object *time;
+	struct json_object *missing = json_object_new_array();
 	struct utsname name;
 
 	uname(&name);
 	nt_json_time_now(o);
-	nt_json_time(started, state->started_ns);
-	if (json_object_object_get_ex(started, "time", &time))
-		json_object_object_add(o, "started", json_object_get(time));
-	json_object_put(started);
+	nt_json_time_of_day(o, "started", state->started_day_ns);
 	nt_json_number(o, "uptime_us", (nt_now_ns() - state->started_ns) / 1000);
 	nt_json_string(o, "version", NT_VERSION);
 	nt_json_string(o, "kernel", name.release);
@@ -145,6 +141,7 @@ int nt_json_snapshot(FILE *out, const struct nt_daemon_state *state, unsigned in
 	nt_json_number(o, "stalls", state->stalls);
 	nt_json_number(o, "lost_us", state->excess_ns / 1000);
 	add_series(o, state->series);
+	nt_json_flag(o, "by_cgroup", state->series->by_cgroup);
 	add_limits(o, state);
 	nt_json_totals(o, &state->counts.totals);
 	nt_json_lost_counts(o, &state->counts);

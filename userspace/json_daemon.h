@@ -16,8 +16,9 @@ struct nt_daemon_state {
 	uint64_t recent_began_ns;
 	struct nt_counts counts;
 	struct nt_server_counts server;
-	uint64_t started_ns;
-	uint64_t losing_ns; /* when records were last found lost; 0: never */
+	uint64_t started_ns;    /* CLOCK_MONOTONIC */
+	int64_t started_day_ns; /* the same as time of day, which no clock step changes any more */
+	uint64_t losing_ns;     /* when records were last found lost; 0: never */
 	uint64_t stalls;
 	uint64_t excess_ns;
 };

@@ -35,9 +35,8 @@ void nt_json_foreign(struct json_object *o, const char *key, const char *value, 
 	nt_json_string(o, key, escaped);
 }
 
-void nt_json_time(struct json_object *o, uint64_t mono_ns)
+void nt_json_time_of_day(struct json_object *o, const char *key, int64_t ns)
 {
-	int64_t ns = nt_time_of_day_ns(mono_ns);
 	time_t seconds = ns / 1000000000;
 	char date[32], text[48];
 	struct tm tm;
@@ -45,7 +44,12 @@ void nt_json_time(struct json_object *o, uint64_t mono_ns)
 	gmtime_r(&seconds, &tm);
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
 	snprintf(text, sizeof(text), "%s.%06uZ", date, (unsigned int)(ns % 1000000000 / 1000));
-	nt_json_string(o, "time", text);
+	nt_json_string(o, key, text);
+}
+
+void nt_json_time(struct json_object *o, uint64_t mono_ns)
+{
+	nt_json_time_of_day(o, "time", nt_time_of_day_ns(mono_ns));
 }
 
 void nt_json_time_now(struct json_object *o)
@@ -111,7 +115,7 @@ void nt_json_stack(struct json_object *o, const struct nt_stall *stall, struct n
 
 	if (!stacks || stall->side != NT_SIDE_SENDER)
 		return;
-	n = nt_stacks_get(stacks, &stall->record, &frames);
+	n = nt_stacks_get(stacks, stall->record.hold.stack_id, &frames);
 	if (!n)
 		return;
 	list = json_object_new_array();

@@ -25,7 +25,9 @@ void nt_json_string(struct json_object *o, const char *key, const char *value);
  */
 void nt_json_foreign(struct json_object *o, const char *key, const char *value, size_t length);
 
-/* The time of day of a time of CLOCK_MONOTONIC (ns). */
+/* A time of day (ns since 1970) under a key; that of a time of CLOCK_MONOTONIC (ns) as `time`; now.
+ */
+void nt_json_time_of_day(struct json_object *o, const char *key, int64_t ns);
 void nt_json_time(struct json_object *o, uint64_t mono_ns);
 void nt_json_time_now(struct json_object *o);
 

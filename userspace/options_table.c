@@ -280,9 +280,15 @@ static int set_group(struct nt_parse *p, const char *value)
 	return 0;
 }
 
+#define LEAST_WINDOW_NS 1000000000ULL
+
 static int set_window(struct nt_parse *p, const char *value)
 {
-	return set_duration(p, value, &p->opts->window_ns, false);
+	int err = set_duration(p, value, &p->opts->window_ns, false);
+
+	if (!err && p->opts->window_ns < LEAST_WINDOW_NS)
+		return nt_refuse(p, value, "too short; give 1s or more");
+	return err;
 }
 
 static int set_limit(struct nt_parse *p, const char *value, uint64_t *limit)

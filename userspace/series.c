@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MS 1000000ULL
+#define MS    1000000ULL
+#define OTHER "other"
 
 const uint64_t nt_bucket_ns[NT_BUCKETS] = {
 	1 * MS,  5 * MS,   10 * MS,  20 * MS,  30 * MS,  35 * MS,  40 * MS,   45 * MS,   50 * MS,
@@ -59,12 +60,19 @@ static struct nt_series *other(struct nt_series_set *set, const struct nt_series
 		&set->others[key->cause % NT_CAUSES][key->side == NT_SIDE_RECEIVER]
 			    [key->evidence % NT_EVIDENCES];
 
-	strcpy(series->key.comm, "other");
+	strcpy(series->key.comm, OTHER);
 	series->key.cause = key->cause;
 	series->key.side = key->side;
 	series->key.evidence = key->evidence;
 	set->folded++;
 	return series;
+}
+
+/* A process may have that name itself: its stalls are among theirs, so that a name is one series.
+ */
+static bool is_called_other(const struct nt_series_key *key)
+{
+	return !strcmp(key->comm, OTHER);
 }
 
 /* Is there room for one more, or can the least recently stalled one make room? */
@@ -85,6 +93,8 @@ static struct nt_series *find_or_add(struct nt_series_set *set, const struct nt_
 {
 	struct nt_series *series;
 
+	if (is_called_other(key))
+		return other(set, key);
 	HASH_FIND(hh, set->list, key, sizeof(*key), series);
 	if (series && !series->hh.next)
 		return series;

@@ -22,6 +22,9 @@
 /* A reader that has this much waiting gets no more stalls, nor answers, until it has read. */
 #define BACKLOG_BYTES (256 * 1024)
 
+/* All of them together may cost so much memory, and one answer more. */
+#define ALL_BACKLOG_BYTES (16 << 20)
+
 /* Rendering for one reader must not keep records from being consumed. */
 #define STALLS_PER_SECOND 5000
 
@@ -50,6 +53,7 @@ struct nt_server {
 	struct nt_server_counts counts;
 	struct sockaddr_un addr;
 	bool bound;
+	struct stat bound_as;
 };
 
 static size_t waiting(const struct nt_reader *reader)
@@ -160,12 +164,30 @@ void nt_server_stream(struct nt_server *server, enum nt_format format, const cha
 	}
 }
 
+/* Bytes that wait for all readers. */
+static size_t waiting_for_all(const struct nt_server *server)
+{
+	struct nt_reader *reader;
+	size_t bytes = 0;
+
+	LIST_FOREACH(reader, &server->readers, entry)
+	bytes += waiting(reader);
+	return bytes;
+}
+
 static void take_line(struct nt_reader *reader, const char *line, size_t length)
 {
 	struct nt_server *server = reader->server;
 	struct nt_request request;
 	char err[NT_REQUEST_TEXT];
 
+	if (waiting_for_all(server) > ALL_BACKLOG_BYTES) {
+		server->counts.refused++;
+		send_note(reader, "error", "error",
+			  json_object_new_string("too much waits for readers that do not read; "
+						 "ask again later"));
+		return;
+	}
 	if (nt_request_parse(line, length, &request, err, sizeof(err))) {
 		server->counts.refused++;
 		send_note(reader, "error", "error", json_object_new_string(err));
@@ -173,6 +195,13 @@ static void take_line(struct nt_reader *reader, const char *line, size_t length)
 	}
 	server->counts.requests++;
 	server->answer(server->context, reader, &request);
+}
+
+/* No request of ours is that long. */
+static void refuse_length(struct nt_reader *reader)
+{
+	reader->server->counts.refused++;
+	send_away(reader);
 }
 
 /* The requests that have come whole, as long as the answers are read. */
@@ -187,6 +216,11 @@ static void take_lines(struct nt_reader *reader)
 
 		if (!line)
 			break;
+		if (length >= NT_REQUEST_MAX) {
+			free(line);
+			refuse_length(reader);
+			return;
+		}
 		take_line(reader, line, length);
 		room = waiting(reader) <= BACKLOG_BYTES;
 		free(line);
@@ -197,8 +231,7 @@ static void take_lines(struct nt_reader *reader)
 	}
 	if (evbuffer_get_length(in) < NT_REQUEST_MAX)
 		return;
-	reader->server->counts.refused++;
-	send_away(reader); /* no line ends in there: no request of ours is that long */
+	refuse_length(reader);
 }
 
 static void on_input(struct bufferevent *io, void *context)
@@ -223,6 +256,14 @@ static void on_drained(struct bufferevent *io, void *context)
 	take_lines(reader);
 }
 
+/* It has asked all it wants, and waits for the answer. */
+static void leave_when_drained(struct nt_reader *reader)
+{
+	reader->leaving = true;
+	reader->server->counts.streaming -= reader->streaming;
+	reader->streaming = false;
+}
+
 static void on_change(struct bufferevent *io, short what, void *context)
 {
 	struct nt_reader *reader = context;
@@ -233,8 +274,8 @@ static void on_change(struct bufferevent *io, short what, void *context)
 	}
 	if (what & BEV_EVENT_TIMEOUT)
 		send_away(reader);
-	else if (what & BEV_EVENT_EOF && !reader->streaming && waiting(reader))
-		reader->leaving = true; /* it has asked all it wants, and waits for the answer */
+	else if (what & BEV_EVENT_EOF && waiting(reader))
+		leave_when_drained(reader);
 	else
 		forget(reader);
 }
@@ -263,8 +304,6 @@ static void on_connect(struct evconnlistener *listener, evutil_socket_t fd, stru
 	bufferevent_setcb(reader->io, on_input, on_drained, on_change, reader);
 	bufferevent_setwatermark(reader->io, EV_READ, 0, 2 * NT_REQUEST_MAX);
 	bufferevent_set_timeouts(reader->io, &silence, &stuck);
-	/* tracing comes first: what is consumed next is looked at before what is asked next */
-	bufferevent_priority_set(reader->io, 1);
 	bufferevent_enable(reader->io, EV_READ | EV_WRITE);
 }
 
@@ -291,7 +330,8 @@ static void make_directory(const char *path)
 	slash = strrchr(directory, '/');
 	if (slash && slash != directory) {
 		*slash = '\0';
-		mkdir(directory, 0755);
+		if (!mkdir(directory, 0755))
+			chmod(directory, 0755); /* whatever the umask */
 	}
 }
 
@@ -315,7 +355,7 @@ static int bind_socket(struct nt_server *server, int fd, gid_t gid)
 	if (bind(fd, addr, sizeof(server->addr)))
 		err = -errno;
 	umask(mask);
-	server->bound = !err;
+	server->bound = !err && !lstat(path, &server->bound_as);
 	if (!err && gid != (gid_t)-1 && chown(path, (uid_t)-1, gid))
 		err = -errno;
 	return err;
@@ -385,11 +425,15 @@ struct nt_server *nt_server_open(struct event_base *base, const char *path, gid_
 
 void nt_server_close(struct nt_server *server)
 {
+	struct stat st;
+
 	while (!LIST_EMPTY(&server->readers))
 		forget(LIST_FIRST(&server->readers));
 	if (server->listener)
 		evconnlistener_free(server->listener);
-	if (server->bound)
+	/* another daemon may have taken the place since, if somebody removed ours */
+	if (server->bound && !lstat(server->addr.sun_path, &st) &&
+	    st.st_ino == server->bound_as.st_ino && st.st_dev == server->bound_as.st_dev)
 		unlink(server->addr.sun_path);
 	free(server);
 }

@@ -12,6 +12,11 @@
 #include "clock.h"
 #include "nagletrace.skel.h"
 
+/* Records are taken for so long at once, then others have their turn; at the end, for so long in
+ * all. */
+#define SLICE_NS (20 * 1000000ULL)
+#define DRAIN_NS (2 * NT_SECOND_NS)
+
 void nt_complain(const char *format, ...)
 {
 	va_list args;
@@ -27,7 +32,6 @@ static int on_record(void *context, void *data, size_t size)
 {
 	struct nt_session *session = context;
 	const struct nt_record *record = data;
-	const struct nt_frame *frames;
 	struct nt_stall stall;
 
 	if (size < sizeof(*record) || record->size != sizeof(*record))
@@ -37,10 +41,11 @@ static int on_record(void *context, void *data, size_t size)
 		return 0;
 	/* a stack is named while its process is there, for the report that comes after its end too
 	 */
-	if (session->stacks)
-		nt_stacks_get(session->stacks, record, &frames);
+	stall.record.hold.stack_id =
+		session->stacks ? nt_stacks_name(session->stacks, record) : NT_NO_STACK;
 	session->on_stall(session->context, &stall);
-	return 0;
+	/* libbpf stops here, and goes on with the next record when it is asked again */
+	return nt_now_ns() > session->pause_ns ? -EINTR : 0;
 }
 
 /* The kernel side counts for processes asked for by the sockets it knows them to hold. */
@@ -86,7 +91,7 @@ static int prepare(struct nt_session *session)
 		return err;
 	mark_open_sockets(session);
 	if (session->opts->stacks) {
-		session->stacks = nt_stacks_new(&session->tracer);
+		session->stacks = nt_stacks_new(&session->tracer, session->opts->max_connections);
 		if (!session->stacks)
 			return -ENOMEM;
 	}
@@ -137,20 +142,48 @@ int nt_session_fd(const struct nt_session *session)
 	return ring_buffer__epoll_fd(session->records);
 }
 
-void nt_session_consume(struct nt_session *session)
+bool nt_session_consume(struct nt_session *session)
 {
-	ring_buffer__consume(session->records);
+	session->pause_ns = nt_now_ns() + SLICE_NS;
+	return ring_buffer__consume(session->records) == -EINTR;
+}
+
+void nt_session_drain(struct nt_session *session)
+{
+	uint64_t give_up = nt_now_ns() + DRAIN_NS;
+
+	while (nt_session_consume(session) && nt_now_ns() < give_up)
+		;
+}
+
+void nt_session_counts(struct nt_session *session, struct nt_counts *counts)
+{
+	int err = nt_tracer_counts(&session->tracer, counts);
+
+	if (!err) {
+		session->counts = *counts;
+		session->counts_failed = false;
+		return;
+	}
+	*counts = session->counts;
+	if (!session->counts_failed)
+		nt_complain("cannot read the totals: %s; those of before are shown",
+			    strerror(-err));
+	session->counts_failed = true;
 }
 
 bool nt_session_lost_more(struct nt_session *session, struct nt_counts *counts)
 {
-	uint64_t now = nt_now_ns(), lost;
+	uint64_t now = nt_now_ns(), lost, stacks;
 
 	if (now < session->lost_checked_ns + NT_SECOND_NS)
 		return false;
 	session->lost_checked_ns = now;
-	if (nt_tracer_counts(&session->tracer, counts))
-		return false;
+	nt_session_counts(session, counts);
+	stacks = counts->totals.lost[NT_LOST_STACK];
+	if (session->stacks && stacks != session->lost_stacks)
+		nt_stacks_recycle(session->stacks, true);
+	session->lost_stacks = stacks;
 	lost = nt_counts_lost(counts);
 	if (lost == session->lost_told)
 		return false;

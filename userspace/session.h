@@ -6,6 +6,7 @@
 #ifndef NT_SESSION_H
 #define NT_SESSION_H
 
+#include "counts.h"
 #include "owners.h"
 #include "processes.h"
 #include "stacks.h"
@@ -23,7 +24,11 @@ struct nt_session {
 	struct ring_buffer *records;
 	void (*on_stall)(void *context, const struct nt_stall *stall);
 	void *context;
-	uint64_t lost_told; /* losses that were told of */
+	uint64_t pause_ns;       /* when others have their turn */
+	struct nt_counts counts; /* as they were read last */
+	bool counts_failed;      /* which was told */
+	uint64_t lost_told;      /* losses that were told of */
+	uint64_t lost_stacks;
 	uint64_t lost_checked_ns;
 };
 
@@ -38,7 +43,14 @@ void nt_session_close(struct nt_session *session);
 
 /* Readable when there are records. */
 int nt_session_fd(const struct nt_session *session);
-void nt_session_consume(struct nt_session *session);
+
+/* Takes records for some 20 ms at most: true when there may be more. drain: all, in 2 s at most. */
+bool nt_session_consume(struct nt_session *session);
+void nt_session_drain(struct nt_session *session);
+
+/* What the kernel side has counted; as it was read last where that cannot be read, which is told
+ * once. */
+void nt_session_counts(struct nt_session *session, struct nt_counts *counts);
 
 /* At most once a second: true when records were lost since it was last true; *counts are then set.
  */

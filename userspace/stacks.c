@@ -5,45 +5,64 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "hash.h"
 #include "nagletrace.skel.h"
 
-#define KEPT 512 /* distinct stacks whose names are kept */
+struct key {
+	struct nt_stack_key kernel;
+	uint64_t generation; /* the kernel's ids mean something else after each recycling */
+};
 
 struct kept {
-	struct nt_stack_key key; /* tgid 0: free */
+	struct key key;
+	UT_hash_handle hh;
+	__s32 handle;
 	size_t n;
 	struct nt_frame *frames;
 };
 
 struct nt_stacks {
 	const struct nt_tracer *tracer;
-	struct kept kept[KEPT];
-	size_t next; /* to be overwritten */
+	struct kept *by_key; /* a hash; in order, oldest first */
+	struct kept **slots; /* by handle modulo most */
+	size_t most;
+	__s32 next;
+	uint64_t generation;
 };
 
-struct nt_stacks *nt_stacks_new(const struct nt_tracer *tracer)
+struct nt_stacks *nt_stacks_new(const struct nt_tracer *tracer, size_t most)
 {
 	struct nt_stacks *stacks = calloc(1, sizeof(*stacks));
 
-	if (stacks)
-		stacks->tracer = tracer;
-	return stacks;
+	if (!stacks)
+		return NULL;
+	stacks->tracer = tracer;
+	stacks->most = most;
+	stacks->slots = calloc(most, sizeof(*stacks->slots));
+	if (stacks->slots)
+		return stacks;
+	free(stacks);
+	return NULL;
 }
 
-static void forget(struct kept *kept)
+static void forget(struct nt_stacks *stacks, struct kept *kept)
 {
+	HASH_DEL(stacks->by_key, kept);
+	stacks->slots[(size_t)kept->handle % stacks->most] = NULL;
 	nt_frames_free(kept->frames, kept->n);
 	free(kept->frames);
-	memset(kept, 0, sizeof(*kept));
+	free(kept);
 }
 
 void nt_stacks_free(struct nt_stacks *stacks)
 {
 	if (!stacks)
 		return;
-	for (size_t i = 0; i < KEPT; i++)
-		forget(&stacks->kept[i]);
+	while (stacks->by_key)
+		forget(stacks, stacks->by_key);
+	free(stacks->slots);
 	free(stacks);
 }
 
@@ -66,42 +85,91 @@ static void name_stack(struct nt_stacks *stacks, struct kept *kept)
 	struct nt_stack_dump *dump = malloc(sizeof(*dump));
 	struct bpf_map *dumps = stacks->tracer->skel->maps.stack_dumps;
 	uint64_t ips[NT_STACK_DEPTH];
-	size_t n = read_addresses(stacks, kept->key.id, ips);
+	size_t n = read_addresses(stacks, kept->key.kernel.id, ips);
 
-	if (dump &&
-	    bpf_map__lookup_elem(dumps, &kept->key, sizeof(kept->key), dump, sizeof(*dump), 0))
+	if (dump && bpf_map__lookup_elem(dumps, &kept->key.kernel, sizeof(kept->key.kernel), dump,
+					 sizeof(*dump), 0))
 		dump->sp = 0;
 	kept->frames = calloc(NT_STACK_DEPTH, sizeof(*kept->frames));
 	if (kept->frames)
-		kept->n = nt_symbols_resolve(kept->key.tgid, ips, n, dump, kept->frames,
+		kept->n = nt_symbols_resolve(kept->key.kernel.tgid, ips, n, dump, kept->frames,
 					     NT_STACK_DEPTH);
 	free(dump);
 	malloc_trim(0);
 }
 
-size_t nt_stacks_get(struct nt_stacks *stacks, const struct nt_record *record,
-		     const struct nt_frame **frames)
+static struct kept *keep(struct nt_stacks *stacks, const struct key *key)
 {
-	struct nt_stack_key key = {
-		.id = record->hold.stack_id,
-		.tgid = record->sender.tgid,
-		.word = record->hold.stack_word,
-	};
-	struct kept *kept;
+	struct kept *kept = calloc(1, sizeof(*kept)), *before;
 
-	if (key.id < 0 || !key.tgid)
-		return 0;
-	for (size_t i = 0; i < KEPT; i++) {
-		kept = &stacks->kept[i];
-		if (!memcmp(&kept->key, &key, sizeof(key))) {
-			*frames = kept->frames;
-			return kept->n;
-		}
+	if (!kept)
+		return NULL;
+	kept->key = *key;
+	kept->handle = stacks->next;
+	before = stacks->slots[(size_t)kept->handle % stacks->most];
+	if (before)
+		forget(stacks, before);
+	HASH_ADD(hh, stacks->by_key, key, sizeof(kept->key), kept);
+	if (!kept->hh.tbl) {
+		free(kept);
+		return NULL;
 	}
-	kept = &stacks->kept[stacks->next++ % KEPT];
-	forget(kept);
-	kept->key = key;
-	name_stack(stacks, kept);
+	stacks->slots[(size_t)kept->handle % stacks->most] = kept;
+	stacks->next = stacks->next < INT32_MAX ? stacks->next + 1 : 0;
+	return kept;
+}
+
+__s32 nt_stacks_name(struct nt_stacks *stacks, const struct nt_record *record)
+{
+	struct kept *kept;
+	struct key key;
+
+	if (record->hold.stack_id < 0 || !record->sender.tgid)
+		return NT_NO_STACK;
+	memset(&key, 0, sizeof(key));
+	key.kernel.id = record->hold.stack_id;
+	key.kernel.tgid = record->sender.tgid;
+	key.kernel.word = record->hold.stack_word;
+	key.generation = stacks->generation;
+	HASH_FIND(hh, stacks->by_key, &key, sizeof(key), kept);
+	if (!kept) {
+		kept = keep(stacks, &key);
+		if (!kept)
+			return NT_NO_STACK;
+		name_stack(stacks, kept);
+	}
+	return kept->handle;
+}
+
+size_t nt_stacks_get(const struct nt_stacks *stacks, __s32 handle, const struct nt_frame **frames)
+{
+	const struct kept *kept = handle < 0 ? NULL : stacks->slots[(size_t)handle % stacks->most];
+
+	if (!kept || kept->handle != handle)
+		return 0;
 	*frames = kept->frames;
 	return kept->n;
+}
+
+static size_t count_stacks(int fd)
+{
+	__u32 id, *previous = NULL;
+	size_t n = 0;
+
+	for (; !bpf_map_get_next_key(fd, previous, &id); previous = &id)
+		n++;
+	return n;
+}
+
+void nt_stacks_recycle(struct nt_stacks *stacks, bool full)
+{
+	const struct bpf_map *map = stacks->tracer->skel->maps.stacks;
+	int fd = bpf_map__fd(map);
+	__u32 room = bpf_map__max_entries(map);
+
+	if (!full && count_stacks(fd) < room / 2)
+		return;
+	for (__u32 id = 0; id < room; id++)
+		bpf_map_delete_elem(fd, &id);
+	stacks->generation++;
 }

@@ -207,7 +207,7 @@ static void print_stack(FILE *out, const struct nt_report *report, const struct 
 
 	if (!report->stacks || stall->side != NT_SIDE_SENDER)
 		return;
-	n = nt_stacks_get(report->stacks, &stall->record, &frames);
+	n = nt_stacks_get(report->stacks, stall->record.hold.stack_id, &frames);
 	for (size_t i = 0; i < n && shown < 8; i++, shown++) {
 		const struct nt_frame *f = &frames[i];
 		const char *file = f->module ? strrchr(f->module, '/') : NULL;

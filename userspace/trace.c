@@ -87,7 +87,7 @@ static void write_report(struct trace *trace, bool closing)
 		.closing = closing,
 	};
 
-	nt_tracer_counts(&trace->session.tracer, &report.counts);
+	nt_session_counts(&trace->session, &report.counts);
 	if (!closing) {
 		struct nt_counts counts = report.counts;
 
@@ -190,7 +190,7 @@ static void interval_over(struct trace *trace)
 
 	if (read(trace->interval, &times, sizeof(times)) < 0)
 		return;
-	nt_session_consume(&trace->session);
+	nt_session_drain(&trace->session);
 	write_report(trace, false);
 	if (trace->opts->count && ++trace->reports >= trace->opts->count)
 		trace->stop = true;
@@ -198,7 +198,7 @@ static void interval_over(struct trace *trace)
 
 static void pid_ended(struct trace *trace, unsigned int i)
 {
-	nt_session_consume(&trace->session); /* what was its own while it lived */
+	nt_session_drain(&trace->session); /* what was its own while it lived */
 	epoll_ctl(trace->epoll, EPOLL_CTL_DEL, trace->session.targets.pidfds[i], NULL);
 	nt_targets_ended(&trace->session.targets, i);
 	if (!--trace->pids_left) {
@@ -243,7 +243,7 @@ static enum nt_exit run(struct trace *trace)
 			handle(trace, events[i].data.u64);
 	}
 	if (!trace->out_err) {
-		nt_session_consume(&trace->session);
+		nt_session_drain(&trace->session);
 		write_report(trace, true);
 	}
 	if (trace->out_err && trace->out_err != -EPIPE) {

@@ -44,10 +44,9 @@ class Stalls:
 class NagletraceCollector(Collector):
     """Asks the daemon at each collect(); without it, only nagletrace_up 0 and what the exporter knows itself."""
 
-    def __init__(self, socket: Path, timeout_s: float, by_cgroup: bool = False) -> None:
+    def __init__(self, socket: Path, timeout_s: float) -> None:
         self.socket = socket
         self.timeout_s = timeout_s
-        self.labels = ["cause", "side", "evidence", "comm", *(["cgroup"] if by_cgroup else [])]
         self._told: str | None = None
 
     def describe(self) -> Iterable[Metric]:
@@ -56,28 +55,27 @@ class NagletraceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         began = time.monotonic()
-        snapshot = self._snapshot()
-        try:
-            metrics = list(self._metrics(snapshot)) if snapshot else []
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            self._tell(f"the daemon's answer lacks something: {error!r}")
-            snapshot, metrics = None, []
-        yield gauge("nagletrace_up", "Whether the daemon answered.", 1 if snapshot else 0)
+        metrics = self._ask()
+        yield gauge("nagletrace_up", "Whether the daemon answered.", 1 if metrics else 0)
         yield info("nagletrace_exporter_build_info", "This exporter.", {"version": __version__})
         yield from metrics
         yield gauge("nagletrace_scrape_duration_seconds", "How long the daemon took to answer.",
                     time.monotonic() - began)
 
-    def _snapshot(self) -> Answer | None:
+    def _ask(self) -> list[Metric]:
+        """All that the daemon says; nothing when it does not answer, or half an answer."""
         try:
-            snapshot = ask(self.socket, {"request": "snapshot"}, self.timeout_s)
+            metrics = list(self._metrics(ask(self.socket, {"request": "snapshot"}, self.timeout_s)))
         except DaemonError as error:
             self._tell(str(error))
-            return None
+            return []
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self._tell(f"the daemon's answer lacks something: {error!r}")
+            return []
         if self._told:
             log.info("the daemon is back")
         self._told = None
-        return snapshot
+        return metrics
 
     def _tell(self, what: str) -> None:
         """Says it once, not at every scrape."""
@@ -98,15 +96,18 @@ class NagletraceCollector(Collector):
         yield from tracer(snapshot)
 
     def _stalls(self, snapshot: Answer) -> Iterator[Metric]:
+        # each label that the daemon tells series apart by: else one that made room would be missing from a sum, which
+        # would go down
+        labels = ["cause", "side", "evidence", "comm", *(["cgroup"] if snapshot["by_cgroup"] else [])]
         sums: dict[tuple[str, ...], Stalls] = {}
         for series in snapshot["series"]:
-            values = tuple(series.get(label, UNKNOWN if label == "comm" else "") for label in self.labels)
+            values = tuple(series.get(label, UNKNOWN if label == "comm" else "") for label in labels)
             sums.setdefault(values, Stalls()).add(series)
-        count = CounterMetricFamily("nagletrace_stalls", "Stalls.", labels=self.labels)
+        count = CounterMetricFamily("nagletrace_stalls", "Stalls.", labels=labels)
         excess = CounterMetricFamily("nagletrace_stall_excess_seconds",
                                      "Time lost by stalls: what they lasted beyond the smallest round trip.",
-                                     labels=self.labels)
-        durations = HistogramMetricFamily("nagletrace_stall_seconds", "How long stalls lasted.", labels=self.labels)
+                                     labels=labels)
+        durations = HistogramMetricFamily("nagletrace_stall_seconds", "How long stalls lasted.", labels=labels)
         bounds = [bound / 1e6 for bound in snapshot["bounds_us"]]
         for values, stalls in sums.items():
             count.add_metric(values, stalls.count)

@@ -52,8 +52,6 @@ def parser() -> argparse.ArgumentParser:
                      if __doc__ else None)
     options.add_argument("--daemon.socket", dest="socket", type=Path, default=DEFAULT_SOCKET, metavar="PATH",
                          help="the daemon's socket (default %(default)s)")
-    options.add_argument("--collector.cgroup", dest="by_cgroup", action="store_true",
-                         help="a label `cgroup`; the daemon must run with --by-cgroup")
     options.add_argument("--web.listen-address", dest="addresses", type=listen_address, action="append",
                          metavar="ADDRESS", help=f"where to listen, also several (default {DEFAULT_ADDRESS})")
     options.add_argument("--web.telemetry-path", dest="path", type=telemetry_path, default="/metrics",
@@ -72,7 +70,7 @@ def main() -> int:
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     registry = CollectorRegistry()
-    registry.register(NagletraceCollector(options.socket, DAEMON_TIMEOUT_S, options.by_cgroup))
+    registry.register(NagletraceCollector(options.socket, DAEMON_TIMEOUT_S))
     ProcessCollector(registry=registry)
     pages = make_pages(registry, options.path, str(options.socket))
     try:

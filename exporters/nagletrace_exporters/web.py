@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import html
 import logging
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 #: A client that is slower than this in anything is left.
 CLIENT_TIMEOUT_S = 15.0
-#: More connections than these wait.
+#: More connections than these are closed at once.
 MAX_CONNECTIONS = 64
 
 PLAIN = "text/plain; charset=utf-8"
@@ -74,6 +75,19 @@ class Handler(BaseHTTPRequestHandler):
     timeout = CLIENT_TIMEOUT_S
     disable_nagle_algorithm = True  # head and body are two writes: of all programs, not this one
     server: Server
+
+    def handle_one_request(self) -> None:
+        self.server.waiting[self.connection] = time.monotonic()
+        try:
+            super().handle_one_request()
+        finally:
+            self.server.waiting.pop(self.connection, None)
+
+    def parse_request(self) -> bool:
+        """The head has come; what is left is ours to do."""
+        parsed = super().parse_request()
+        self.server.waiting.pop(self.connection, None)
+        return parsed
 
     def do_GET(self) -> None:
         self._respond(with_body=True)
@@ -137,6 +151,8 @@ class Server(ThreadingMixIn, TCPServer):
                  config: ConfigFile) -> None:
         self.pages = pages
         self.config = config
+        #: connections whose next request has not come whole, and since when; a thread adds and removes its own
+        self.waiting: dict[socket.socket, float] = {}
         self.address_family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
         try:
             super().__init__((host, port), Handler)
@@ -153,7 +169,9 @@ class Server(ThreadingMixIn, TCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self.slots.acquire()
+        if not self.slots.acquire(blocking=False):
+            self.shutdown_request(request)  # the listener must not wait for those who have all the slots
+            return
         try:
             super().process_request(request, client_address)
         except BaseException:
@@ -179,6 +197,14 @@ class Server(ThreadingMixIn, TCPServer):
         super().finish_request(request, client_address)
         if context:
             request.close()
+
+    def service_actions(self) -> None:
+        """Once a second: who has not brought a whole request by now is let go, however often a byte of it comes."""
+        now = time.monotonic()
+        for request, since in list(self.waiting.items()):
+            if now > since + CLIENT_TIMEOUT_S:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         log.debug("%s: connection ended", client_address[0], exc_info=True)

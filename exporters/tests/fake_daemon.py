@@ -40,6 +40,7 @@ def snapshot(*all_series: dict[str, Any], started: str = "2026-11-21T08:00:00.00
         "uptime_us": 10_000_000, "version": "0.1.0", "kernel": "6.1.0", "hooks": "function", "missing_hooks": [],
         "stalls": sum(s["stalls"] for s in all_series), "lost_us": sum(s["excess_us"] for s in all_series),
         "bounds_us": [bound * 1000 for bound in BOUNDS_MS], "series": list(all_series),
+        "by_cgroup": any("cgroup" in s for s in all_series),
         "limits": {"max_series": 1000, "folded_stalls": 0, "evicted_series": 0, "max_connections": 1024},
         "totals": {"writes": 100, "holds": dict.fromkeys(REASONS, 0), "hold_us": dict.fromkeys(REASONS, 0),
                    "releases": dict.fromkeys(RELEASES, 0), "delayed_acks": dict.fromkeys(ENDS, 0)},

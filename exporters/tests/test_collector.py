@@ -23,9 +23,9 @@ ROOT = Path(__file__).parent.parent.parent
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def registry_of(path: Path, timeout_s: float = 5.0, by_cgroup: bool = False) -> CollectorRegistry:
+def registry_of(path: Path, timeout_s: float = 5.0) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(NagletraceCollector(path, timeout_s, by_cgroup))
+    registry.register(NagletraceCollector(path, timeout_s))
     return registry
 
 
@@ -118,17 +118,15 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_series_of_cgroups_are_summed_unless_asked_for(tmp_path: Path) -> None:
-    answer = snapshot(series("java", [40.0, 41.0], cgroup="/a"), series("java", [205.0], cgroup="/b"),
-                      series(None, [3.0], cgroup="/b"))
-    samples = scraped(tmp_path, answer)
-    assert of(samples, "nagletrace_stalls_total", **LABELS) == 3
-    assert of(samples, "nagletrace_stall_seconds_bucket", **LABELS, le="0.05") == 2
-    assert of(samples, "nagletrace_stall_seconds_bucket", **LABELS, le="0.25") == 3
-    assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": "unknown"}) == 1
-    samples = scraped(tmp_path, answer, by_cgroup=True)
+def test_cgroups_are_told_apart_where_the_daemon_does(tmp_path: Path) -> None:
+    """A sum over them would go down when the daemon forgets one: a reset, to Prometheus."""
+    samples = scraped(tmp_path, snapshot(series("java", [40.0, 41.0], cgroup="/a"),
+                                         series("java", [205.0], cgroup="/b"),
+                                         series(None, [3.0], cgroup="/b")))
     assert of(samples, "nagletrace_stalls_total", **LABELS, cgroup="/a") == 2
     assert of(samples, "nagletrace_stalls_total", **LABELS, cgroup="/b") == 1
+    assert of(samples, "nagletrace_stall_seconds_bucket", **LABELS, cgroup="/b", le="0.25") == 1
+    assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": "unknown"}, cgroup="/b") == 1
 
 
 def test_without_the_daemon_it_says_so_and_nothing_stale(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -236,3 +237,24 @@ def test_scrapes_at_the_same_time_share_the_next_answer(daemon: FakeDaemon) -> N
         assert len(daemon.requests) < 300
         daemon.answer = snapshot(series("java", [40.0] * 7))
         assert b"nagletrace_stalls_total{" in exporter.get().body and b"} 7.0\n" in exporter.get().body
+
+
+def test_clients_that_never_finish_a_request_are_let_go() -> None:
+    """As many as there is room for, each sending a byte now and then: they keep others out for 15 s, not for ever."""
+    with Exporter("--web.listen-address", "127.0.0.1:0") as exporter, contextlib.ExitStack() as clients:
+        slow = [clients.enter_context(socket.create_connection(("127.0.0.1", exporter.ports[0]))) for _ in range(64)]
+        for client in slow:
+            client.sendall(b"GET /-/healthy HTTP/1.1\r\n")
+        time.sleep(1)
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            exporter.get("/-/healthy")
+        end = time.monotonic() + 30
+        while True:
+            for client in slow:
+                with contextlib.suppress(OSError):
+                    client.sendall(b"X")
+            with contextlib.suppress(http.client.HTTPException, ConnectionError):
+                assert exporter.get("/-/healthy").status == 200
+                break
+            assert time.monotonic() < end, "they still have all the room"
+            time.sleep(1)

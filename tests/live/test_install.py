@@ -35,7 +35,16 @@ def test_what_is_installed_elsewhere_names_its_place(tmp_path: Path) -> None:
     for name, program in (("nagletrace", "sbin/nagletrace daemon"), ("nagletrace-exporter", "bin/nagletrace-exporter")):
         unit = (tmp_path / f"opt/n/lib/systemd/system/{name}.service").read_text()
         assert f"\nExecStart=/opt/n/{program} " in unit
-    assert "PYTHONPATH=/opt/n/share/nagletrace/exporters " in (tmp_path / "opt/n/bin/nagletrace-exporter").read_text()
+    assert '"/opt/n/share/nagletrace/exporters"' in (tmp_path / "opt/n/bin/nagletrace-exporter").read_text()
+
+
+def test_the_installed_exporter_takes_no_module_from_where_it_is_started(tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    make("install", f"prefix={installed}")
+    (tmp_path / "yaml.py").write_text("raise SystemExit('a module of somebody else')")
+    done = subprocess.run([installed / "bin" / "nagletrace-exporter", "--version"], cwd=tmp_path, capture_output=True,
+                          text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0 and done.stdout.startswith("nagletrace-exporter "), done.stderr
 
 
 def test_without_apt_deps_says_what_is_wanted(tmp_path: Path) -> None:

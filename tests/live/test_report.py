@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
-from harness import Lab, Tracer, stalled_rounds, trace
+from harness import PATIENCE, ROOT, Lab, Tracer, stalled_rounds, trace
 
 
 def text_of(lab: Lab, *arguments: str) -> tuple[dict, str, str]:
@@ -107,3 +108,19 @@ def test_stacks_stand_in_the_report_that_comes_after_the_process_has_ended() -> 
     with Lab("write-write-read", "--rounds", "6") as lab:
         _, text, _ = text_of(lab, "--stacks")
     assert re.search(r"where +_*(write|send)\S* ← [a-z_]+ ← ", text)
+
+
+def test_stacks_are_taken_however_many_there_were_before() -> None:
+    """32768 call sites whose holds were no stalls, in a map for 4096; then one that stalls."""
+    program = subprocess.Popen([ROOT / "build" / "many-stacks"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True)
+    try:
+        with Tracer("-p", str(program.pid), "--stacks") as tracer:
+            told, _ = program.communicate("go\n", timeout=PATIENCE)
+            tracer.wait()
+    finally:
+        program.kill()
+    stalls = tracer.stalls()
+    assert tracer.closing()["totals"]["holds"]["cork"] >= 32768
+    assert int(told) >= 50 and len(stalls) >= 0.9 * int(told)
+    assert any(f.get("symbol") == "stalling_write" for f in stalls[-1].get("stack", [])), stalls[-1]
