@@ -126,6 +126,8 @@ static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, c
 		if (!socket_wanted(t, trusted))
 			return;
 		tcp_read_state(&s, t, trusted);
+		if (!s.has_head)
+			return; /* a reset has thrown it away */
 		s.clock_ns = bpf_ktime_get_ns();
 		h = hold_note(NULL, t, &s, NT_HOLD_AUTOCORK);
 		if (!h)
@@ -299,8 +301,9 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		pending_ack_data_came(t, skb, seq, len, bpf_ktime_get_ns());
 }
 
-/* The probe timer is about to send what is unsent: tcp_write_wakeup(). */
-static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_release release)
+/* The probe timer is about to send what is unsent, or to put that off: tcp_write_wakeup(). */
+static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_release release,
+					      bool put_off)
 {
 	struct nt_tcp_state s;
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
@@ -322,8 +325,8 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 		if (reason && reason != h->held.reason)
 			hold_switch(h, t, &s, reason);
 	}
-	if (PROBED(t->sk, sk_lock.owned))
-		h->held.timer_seen = release; /* put off until the application lets go */
+	if (put_off)
+		h->held.timer_seen = release;
 	else
 		hold_end(h, t, release, now);
 }
@@ -332,6 +335,7 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 static __always_inline void write_timer_expires(const struct tcp *t)
 {
 	struct inet_connection_sock___timeout *icsk = (void *)t->tp;
+	bool owned;
 	u8 pending;
 
 	if (!active_holds)
@@ -340,10 +344,11 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 	    (long)(bpf_jiffies64() - BPF_CORE_READ(icsk, icsk_timeout)) < 0)
 		return; /* goes back to sleep */
 	pending = PROBED(t->tp, inet_conn.icsk_pending);
+	owned = PROBED(t->sk, sk_lock.owned); /* put off until the application lets go */
 	if (pending == ICSK_TIME_PROBE0)
-		probe_timer_sends(t, NT_RELEASE_TIMER);
+		probe_timer_sends(t, NT_RELEASE_TIMER, owned);
 	else if (pending == ICSK_TIME_LOSS_PROBE)
-		probe_timer_sends(t, NT_RELEASE_LOSS_PROBE);
+		probe_timer_sends(t, NT_RELEASE_LOSS_PROBE, owned);
 }
 
 /* The retransmit timer is armed: mostly because something was sent just now. */

@@ -148,7 +148,6 @@ struct minmax {
 };
 
 struct tcp_options_received {
-	u32 rcv_tsecr;
 	u16 tstamp_ok : 1;
 };
 
@@ -180,6 +179,12 @@ struct tcp_sock {
 	u32 total_retrans;
 	struct minmax rtt_min;
 	struct tcp_options_received rx_opt;
+	u32 tsoffset;
+};
+
+/* From 6.7 a route can ask for timestamps in microseconds. */
+struct tcp_sock___usec {
+	u8 tcp_usec_ts : 1;
 };
 
 struct tcp_skb_cb {

@@ -191,10 +191,14 @@ int BPF_PROG(fexit_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagl
 }
 
 SEC("fexit/tcp_sendmsg_locked")
-int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk)
+int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg, unsigned long size,
+	     int ret)
 {
-	struct tcp t = tcp_of(sk, true);
+	struct tcp t;
 
+	if (ret <= 0)
+		return 0;
+	t = tcp_of(sk, true);
 	if (t.tp)
 		locked_write_ended(ctx, &t, true);
 	return 0;
@@ -238,7 +242,7 @@ int BPF_PROG(fentry_tcp_write_wakeup, struct sock *sk)
 	struct tcp t = tcp_of(sk, true);
 
 	if (t.tp)
-		probe_timer_sends(&t, NT_RELEASE_TIMER);
+		probe_timer_sends(&t, NT_RELEASE_TIMER, false);
 	return 0;
 }
 
@@ -326,7 +330,7 @@ int kretprobe_tcp_sendmsg_locked(struct pt_regs *ctx)
 	struct call call;
 	struct tcp t;
 
-	if (!call_returned(ctx, &call))
+	if (!call_returned(ctx, &call) || (int)PT_REGS_RC(ctx) <= 0)
 		return 0;
 	t = tcp_of(call.sk, false);
 	locked_write_ended(ctx, &t, false);
@@ -368,7 +372,7 @@ int BPF_KPROBE(kprobe_tcp_write_wakeup, struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, false);
 
-	probe_timer_sends(&t, NT_RELEASE_TIMER);
+	probe_timer_sends(&t, NT_RELEASE_TIMER, false);
 	return 0;
 }
 

@@ -336,25 +336,39 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 	pending_ack_delete(t->sk);
 }
 
+/* TSval of what we sent at a time, before the connection's own offset: tcp_skb_timestamp_ts(). */
+static __always_inline u32 timestamp_at(const struct tcp *t, u64 ns, u32 *tick)
+{
+	struct tcp_sock___usec *tp = (void *)t->tp;
+	bool usec = bpf_core_field_exists(tp->tcp_usec_ts) &&
+		    BPF_CORE_READ_BITFIELD_PROBED(tp, tcp_usec_ts);
+
+	*tick = usec ? 1000 : 1; /* a millisecond: how exact the time of sending is known */
+	return usec ? ns / 1000 : ns / 1000000;
+}
+
 /*
- * Did the peer send this segment before it had our last ACK? Its timestamp echo (RFC 7323) tells:
- * it is still the one of the segment before. Asked before the kernel takes the segment's own.
+ * Had the peer got our ACK, which left at ack_ns, when it sent this segment? Its timestamp echo
+ * (RFC 7323) tells how new the newest was that it had of us.
  */
-static __always_inline bool sent_before_ack(const struct tcp *t, const struct sk_buff *skb,
-					    u64 since_ns, u64 rtt_ns)
+static __always_inline bool sent_after_ack(const struct tcp *t, const struct sk_buff *skb,
+					   u64 ack_ns, u64 since_ns, u64 rtt_ns)
 {
 	const u32 header = 20;
 	struct {
 		u8 nop[2], kind, size;
 		__be32 value, echo;
 	} ts; /* as tcp_parse_aligned_timestamp() expects it */
+	u32 echo, tick, sent;
 
 	if (!PROBED_BITS(&t->tp->rx_opt, tstamp_ok))
-		return since_ns + rtt_ns / 8 < rtt_ns;
+		return since_ns + rtt_ns / 8 >= rtt_ns;
 	if (bpf_probe_read_kernel(&ts, sizeof(ts), BPF_CORE_READ(skb, data) + header) ||
 	    ts.kind != 8 || ts.size != 10)
-		return true;
-	return bpf_ntohl(ts.echo) == PROBED(t->tp, rx_opt.rcv_tsecr);
+		return false;
+	echo = bpf_ntohl(ts.echo) - PROBED(t->tp, tsoffset);
+	sent = timestamp_at(t, ack_ns, &tick);
+	return !nt_after(sent - tick, echo);
 }
 
 /* The largest segment that the peer can send: what we announced, less the timestamp option. */
@@ -400,7 +414,8 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 	since_ns = duration_ns(la->part.end_ns, now);
 	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= mss || la->part.bytes >= mss)
 		return;
-	if (since_ns > latest_answer_ns(t, rtt_ns) || sent_before_ack(t, skb, since_ns, rtt_ns))
+	if (since_ns > latest_answer_ns(t, rtt_ns) ||
+	    !sent_after_ack(t, skb, la->part.end_ns, since_ns, rtt_ns))
 		return;
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
 		report_peer_holds(la, now);

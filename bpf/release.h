@@ -46,8 +46,9 @@ static inline bool nt_released_by_ack(const struct nt_held *held, const struct n
 	case NT_HOLD_CORK:
 		return false;
 	case NT_HOLD_NAGLE:
-	case NT_HOLD_MSG_MORE:
 		return moved && !nt_after(held->sml, s->snd_una);
+	case NT_HOLD_MSG_MORE: /* which binds its own call only: then it is Nagle's question */
+		return moved && (s->nonagle & NT_NAGLE_OFF || !nt_after(held->sml, s->snd_una));
 	case NT_HOLD_RWND:
 		return moved || s->snd_wnd != held->wnd;
 	default:
@@ -79,6 +80,10 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 		if (s->nonagle & NT_NAGLE_OFF)
 			return NT_RELEASE_NODELAY;
 		return nt_filled(held, s) ? NT_RELEASE_FULL_SEGMENT : NT_RELEASE_PUSH;
+	case NT_HOLD_CWND: /* SACK blocks make room without moving the window */
+		return NT_RELEASE_ACK;
+	case NT_HOLD_TSO_DEFER:
+		return NT_RELEASE_FULL_SEGMENT;
 	default:
 		return NT_RELEASE_DEVICE;
 	}

@@ -78,6 +78,13 @@ static __always_inline u32 tcp_min_rtt_us(const struct tcp *t)
 	return us == ~0U ? 0 : us;
 }
 
+/* How long an ACK is put off at most where the smallest retransmission timeout is so many jiffies.
+ */
+static __always_inline u32 delack_from_rto_min(u32 rto_min)
+{
+	return rto_min > 2 ? rto_min - 1 : 1;
+}
+
 /*
  * The smallest time for which this socket itself would put an ACK off at most, as far as it is set
  * lower than the kernel's own: tcp_delack_max(), tcp_rto_min(); in ns.
@@ -87,30 +94,28 @@ static __always_inline u64 tcp_delack_limit_ns(const struct tcp *t)
 	const u32 rtax_lock = 1, rtax_rto_min = 13; /* uapi/linux/rtnetlink.h */
 	const struct inet_connection_sock *icsk = &t->tp->inet_conn;
 	struct dst_entry *dst = BPF_CORE_READ(icsk, icsk_inet.sk.sk_dst_cache);
-	u32 jiffies = ~0U, locked = 0, ms = 0;
-	u64 limit, route;
+	u32 limit = ~0U, locked = 0, ms = 0;
 	u32 *metrics;
 
 	if (bpf_core_field_exists(icsk->icsk_delack_max))
-		jiffies = BPF_CORE_READ(icsk, icsk_delack_max);
+		limit = BPF_CORE_READ(icsk, icsk_delack_max);
 	if (bpf_core_field_exists(icsk->icsk_rto_min)) {
-		u32 rto_min = BPF_CORE_READ(icsk, icsk_rto_min);
+		u32 from_socket = delack_from_rto_min(BPF_CORE_READ(icsk, icsk_rto_min));
 
-		if (rto_min > 1 && rto_min - 1 < jiffies)
-			jiffies = rto_min - 1;
+		limit = from_socket < limit ? from_socket : limit;
 	}
-	limit = jiffies * nt_config.tick_ns;
-
 	metrics = (u32 *)(BPF_CORE_READ(dst, _metrics) & ~3UL); /* DST_METRICS_PTR() */
 	if (!dst || !metrics)
-		return limit;
+		return limit * nt_config.tick_ns;
 	bpf_probe_read_kernel(&locked, sizeof(locked), &metrics[rtax_lock - 1]);
 	bpf_probe_read_kernel(&ms, sizeof(ms), &metrics[rtax_rto_min - 1]);
-	route = ms * 1000000ULL;
-	if (locked & (1 << rtax_rto_min) && route > nt_config.tick_ns &&
-	    route - nt_config.tick_ns < limit)
-		limit = route - nt_config.tick_ns;
-	return limit;
+	if (locked & (1 << rtax_rto_min) && ms) {
+		u64 jiffies = (ms * 1000000ULL + nt_config.tick_ns - 1) / nt_config.tick_ns;
+		u32 from_route = delack_from_rto_min(jiffies);
+
+		limit = from_route < limit ? from_route : limit;
+	}
+	return limit * nt_config.tick_ns;
 }
 
 static __always_inline const struct tcp_skb_cb *skb_cb(const struct sk_buff *skb)

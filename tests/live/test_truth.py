@@ -206,6 +206,9 @@ ONE_SIDED: list[Row] = [
                                     ("length-data", ("--rounds", "4"), 4))),
     ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--quickack"), 0),
     ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--nodelay"), 0),
+    # written on without waiting: what comes after our late ACK had left before that came
+    ("write-write-read", (*VETH, "--rtt", "100ms", "--pause", "60ms", "--rounds", "8", "--nodelay"), 0),
+    ("write-write-read", (*VETH, "--rtt", "20ms", "--pause", "55ms", "--rounds", "12", "--nodelay"), 0),
     ("write-write-read", (*VETH, "--peer-delack", "100ms"), 9),
     ("write-write-read", (*VETH, "-6", "--peer-delack", "200ms"), 9),
     ("length-data", (*VETH, "--peer-delack", "200ms", "--rounds", "5"), 5),
@@ -219,6 +222,8 @@ ONE_SIDED_IN_GUESTS = {
     "length-data --rtt 20ms --rounds 4", "write-write-read --rtt 80ms --rounds 6",
     "length-data --rtt 20ms --jitter 5ms --rounds 4", "write-write-read --rtt 80ms --jitter 8ms --rounds 6",
     "header-body --rtt 80ms --interval 20ms --rounds 6 --quickack", "write-write-read --peer-delack 100ms",
+    "write-write-read --rtt 100ms --pause 60ms --rounds 8 --nodelay",
+    "write-write-read --rtt 20ms --pause 55ms --rounds 12 --nodelay",
 }
 
 

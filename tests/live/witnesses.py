@@ -23,7 +23,7 @@ import wire  # noqa: E402
 MS = 1_000_000
 #: How exact clocks are: an emulated guest may be away for milliseconds between two instructions, and the ticks that it
 #: makes up for then end a delayed ACK of 40 ms after 8.
-DOUBT = score.Doubt(minimum=5 * MS, late=25 * MS) if IN_GUEST else score.Doubt()
+DOUBT = score.Doubt(minimum=5 * MS, late=8 * MS, early=25 * MS) if IN_GUEST else score.Doubt()
 AT_ONCE = 25 * MS if IN_GUEST else 2 * MS
 TOLERANCE = 60 * MS if IN_GUEST else 5 * MS
 

@@ -140,6 +140,13 @@ static void the_last_part_releases_msg_more(void **state)
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
 	s.snd_una = 100; /* an ACK asks without MSG_MORE */
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	/* with TCP_NODELAY any does, small segments out or not */
+	s = gone();
+	held.una = 10;
+	held.sml = 60;
+	s.snd_una = 50;
+	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
 }
 
 static void a_forced_push_is_told(void **state)
@@ -189,6 +196,10 @@ static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
 	s.snd_wnd = held.wnd;
 	s.snd_una = 1;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	s.snd_una = 0; /* an ACK with SACK blocks and nothing else */
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	held.reason = NT_HOLD_TSO_DEFER; /* the next write filled it */
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
 	held.reason = NT_HOLD_PACING;
 	s.snd_una = 0;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);

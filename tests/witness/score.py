@@ -170,6 +170,7 @@ class Doubt:
     race: int = MS // 5
     minimum: int = MS // 2
     late: int = 2 * MS
+    early: int = 2 * MS
     at_once: int = 20 * MS
 
 
@@ -250,7 +251,7 @@ def truth(client_side: list[wire.Segment], server_side: list[wire.Segment], line
             log = usable(log_of(logs, sender, receiver, client), here, sender)
             # the log knows when TCP_NODELAY was on; without one the wire must tell
             small = 10**6 if log.writes else limits.small
-            wide = wire.Limits(limits.late - doubt.late, limits.at_once + doubt.at_once, small)
+            wide = wire.Limits(limits.late - doubt.early, limits.at_once + doubt.at_once, small)
             found = wire.stalls(here, there, sender, receiver, mss, wide)
             stalls += nagle_stalls(found, log, limits, doubt)
             stalls += ceiling_stalls(here, sender, receiver, mss, log)
