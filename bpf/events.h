@@ -146,16 +146,21 @@ static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_stat
 {
 	u64 key = (u64)t->sk;
 	enum nt_hold_reason reason;
+	bool paced = false;
 	struct more *more;
 
-	if (s->pacing && s->wstamp_ns > s->clock_ns && s->wstamp_ns <= now)
+	if (s->pacing && s->wstamp_ns > s->clock_ns && s->wstamp_ns <= now) {
 		s->clock_ns = s->wstamp_ns;
+		paced = true;
+	}
 	if (!(s->nonagle & NT_NAGLE_CORK)) {
 		more = bpf_map_lookup_elem(&more_hash, &key);
 		if (more && more->end_seq == s->write_seq && more->una == s->snd_una)
 			s->nonagle_arg |= NT_NAGLE_CORK;
 	}
 	reason = nt_verdict(s);
+	if (reason == NT_HOLD_UNKNOWN && paced)
+		return NT_HOLD_PACING; /* its timer is about to make the attempt */
 	if (reason == NT_HOLD_UNKNOWN && nt_config.guess_msg_more && s->head_last)
 		return NT_HOLD_MSG_MORE;
 	return reason;
