@@ -259,8 +259,8 @@ def page(results: dict[str, Any]) -> str:
              f"Kernel {results['kernel']}, {results['hooks']} hooks, {results['cpus']} CPUs, "
              f"{results['cycles']} cycles of {results['seconds']} s.", "",
              "## What it costs the load", "",
-             "Time that an operation takes more than bare: median, and quartiles in brackets. Both ends of the load are on "
-             "one CPU, so that all of the cost is in the time; the tracer is on another.", "",
+             "Time that an operation takes more than bare: median, and quartiles in brackets. Both ends of the load are "
+             "on one CPU, so that all of the cost is in the time; the tracer is on another.", "",
              "| | " + " | ".join(LOADS) + " |", "|---|" + "---|" * len(LOADS)]
     rates = results["loads"]["rates"]
     for name in rates["pingpong"]:
@@ -277,10 +277,12 @@ def page(results: dict[str, Any]) -> str:
         pingpong, stall = measured["loads"]["pingpong"], measured["loads"]["stall"]
         most = max((p["runs"] for p in pingpong["ours"].values()), default=1) or 1
         for name, cost in sorted(pingpong["ours"].items(), key=lambda item: -item[1]["ns"]):
-            lines.append(f"| {name} | {cost['runs'] / most * 2:.2f} | {per_run(cost)} | {per_run(stall['ours'][name])} |")
+            lines.append(f"| {name} | {cost['runs'] / most * 2:.2f} | {per_run(cost)} | "
+                         f"{per_run(stall['ours'][name])} |")
         for name, cost in pingpong["empty"].items():
             lines.append(f"| {name} | | {per_run(cost)} | {per_run(stall['empty'][name])} |")
-    lines += ["", "## The process", "", "| | to ready | resident | CPU idle | CPU with 1,000 connections stalling | program |",
+    lines += ["", "## The process", "",
+              "| | to ready | resident | CPU idle | CPU with 1,000 connections stalling | program |",
               "|---|---|---|---|---|---|"]
     for name, cost in results["processes"].items():
         lines.append(f"| {name} | {cost['start_ms']:.0f} ms | {cost['resident_mb']:.1f} MB | {cost['idle_cpu']:.1%} | "
@@ -324,9 +326,9 @@ def main() -> int:
 
 def in_guest() -> list[dict[str, Any]]:
     """The same programs by function hooks in a guest with 6.1; none where that cannot be had."""
-    done = subprocess.run(["/usr/bin/python3", ROOT / "tests/guests/guest.py", "--kernel", "6.1", "--timeout", "300",
-                           "--results", RESULTS / "guest", "--", "/usr/bin/python3", "tests/bench/bench.py", "programs"],
-                          capture_output=True, text=True)
+    guest = ["/usr/bin/python3", ROOT / "tests/guests/guest.py", "--kernel", "6.1", "--timeout", "300"]
+    command = ["/usr/bin/python3", "tests/bench/bench.py", "programs"]
+    done = subprocess.run([*guest, "--results", RESULTS / "guest", "--", *command], capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         print(f"bench: no guest: {done.stderr[-500:]}", file=sys.stderr)
