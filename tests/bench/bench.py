@@ -259,8 +259,8 @@ def page(results: dict[str, Any]) -> str:
              f"Kernel {results['kernel']}, {results['hooks']} hooks, {results['cpus']} CPUs, "
              f"{results['cycles']} cycles of {results['seconds']} s.", "",
              "## What it costs the load", "",
-             "Time that an operation takes more than bare: median, and quartiles in brackets. Both ends of the load are "
-             "on one CPU, so that all of the cost is in the time; the tracer is on another.", "",
+             "Time that an operation takes more than bare: median, and quartiles in brackets. Both ends of the load "
+             "are on one CPU, so that all of the cost is in the time; the tracer is on another.", "",
              "| | " + " | ".join(LOADS) + " |", "|---|" + "---|" * len(LOADS)]
     rates = results["loads"]["rates"]
     for name in rates["pingpong"]:
