@@ -161,6 +161,17 @@ static size_t count_stacks(int fd)
 	return n;
 }
 
+/* A dump belongs to a kernel's id too: kept, it would unwind another stack that is given the id. */
+static void forget_dumps(const struct bpf_map *map)
+{
+	__u32 room = bpf_map__max_entries(map);
+	int fd = bpf_map__fd(map);
+	struct nt_stack_key key;
+
+	for (__u32 i = 0; i < room && !bpf_map_get_next_key(fd, NULL, &key); i++)
+		bpf_map_delete_elem(fd, &key);
+}
+
 void nt_stacks_recycle(struct nt_stacks *stacks, bool full)
 {
 	const struct bpf_map *map = stacks->tracer->skel->maps.stacks;
@@ -171,5 +182,6 @@ void nt_stacks_recycle(struct nt_stacks *stacks, bool full)
 		return;
 	for (__u32 id = 0; id < room; id++)
 		bpf_map_delete_elem(fd, &id);
+	forget_dumps(stacks->tracer->skel->maps.stack_dumps);
 	stacks->generation++;
 }
