@@ -241,14 +241,40 @@ static __always_inline bool ack_will_release(const struct hold *h, const struct 
 	return !nt_after(h->held.sml, ack) && !nt_after(s->head_end_seq, ack + s->snd_wnd);
 }
 
+/*
+ * The device was to have room first, and it has: then tcp_tsq_write() has made an attempt that went
+ * unseen, for a program that another one interrupts on its CPU is skipped. What holds the bytes
+ * since?
+ */
+static __always_inline void device_has_room(struct hold *h, const struct tcp *t, const bool trusted)
+{
+	struct nt_tcp_state s;
+	enum nt_hold_reason reason;
+
+	if (h->held.reason != NT_HOLD_AUTOCORK && h->held.reason != NT_HOLD_TSQ)
+		return;
+	if (SK(t, sk_tsq_flags) & (NT_TSQ_THROTTLED | NT_TSQ_RESUMING))
+		return;
+	tcp_read_state(&s, t, trusted);
+	reason = nt_verdict(&s);
+	if (!reason || reason == NT_HOLD_UNKNOWN)
+		return;
+	if (s.clock_ns < h->begin_ns)
+		s.clock_ns = h->begin_ns;
+	hold_note(h, t, &s, reason);
+}
+
 /* A segment meets an unsent tail; attempt_ended() will tell what it releases. */
 static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq, bool pure,
 					       const bool trusted)
 {
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
 
-	if (h && nt_after(ack, TCP(t, snd_una)))
-		hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
+	/* gone out unseen, it is not this segment's to release */
+	if (!h || nt_after(TCP(t, snd_nxt), h->held.seq) || !nt_after(ack, TCP(t, snd_una)))
+		return;
+	device_has_room(h, t, trusted);
+	hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
