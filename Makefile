@@ -40,7 +40,7 @@ LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml prometheus \
                   prometheus-alertmanager iproute2
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
-                  python3-pytest python3-jsonschema procps nginx-light memcached python3-pymemcache socat \
+                  python3-pytest python3-jsonschema procps strace nginx-light memcached python3-pymemcache socat \
                   libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static kmod systemd
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
@@ -111,7 +111,7 @@ kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
 .PHONY: all-for-tests test-kernels test-kernel fuzz experiments kernels-table
-all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
+all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace

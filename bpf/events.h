@@ -41,9 +41,9 @@ static __always_inline void hold_end_from_state(struct hold *h, const struct tcp
 }
 
 /* Nothing is unsent any more; was something held? */
-static __always_inline void no_tail_left(const struct tcp *t, const bool trusted)
+static __always_inline void no_tail_left(const struct tcp *t, struct nt_tcp_state *s,
+					 const bool trusted)
 {
-	struct nt_tcp_state s;
 	struct hold *h;
 
 	if (!active_holds)
@@ -51,9 +51,9 @@ static __always_inline void no_tail_left(const struct tcp *t, const bool trusted
 	h = hold_find(t->sk);
 	if (!h)
 		return;
-	tcp_read_state(&s, t, trusted);
-	if (gone_out(h, &s))
-		hold_end_from_state(h, t, &s);
+	tcp_read_state(s, t, trusted);
+	if (gone_out(h, s))
+		hold_end_from_state(h, t, s);
 }
 
 static __always_inline bool has_tail(const struct tcp *t, const bool trusted)
@@ -202,7 +202,7 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 	count_write(t, trusted);
 	for (int i = 0; i < looks; i++) {
 		if (!has_tail(t, trusted)) {
-			no_tail_left(t, trusted);
+			no_tail_left(t, &s, trusted);
 			return;
 		}
 		/* opaque, or the compiler keeps the address of each field on the stack from look to
@@ -246,59 +246,58 @@ static __always_inline bool ack_will_release(const struct hold *h, const struct 
  * unseen, for a program that another one interrupts on its CPU is skipped. What holds the bytes
  * since?
  */
-static __always_inline void device_has_room(struct hold *h, const struct tcp *t, const bool trusted)
+static __always_inline void device_has_room(struct hold *h, const struct tcp *t,
+					    struct nt_tcp_state *s, const bool trusted)
 {
-	struct nt_tcp_state s;
 	enum nt_hold_reason reason;
 
 	if (h->held.reason != NT_HOLD_AUTOCORK && h->held.reason != NT_HOLD_TSQ)
 		return;
 	if (SK(t, sk_tsq_flags) & (NT_TSQ_THROTTLED | NT_TSQ_RESUMING))
 		return;
-	tcp_read_state(&s, t, trusted);
-	reason = nt_verdict(&s);
+	tcp_read_state(s, t, trusted);
+	reason = nt_verdict(s);
 	if (!reason || reason == NT_HOLD_UNKNOWN)
 		return;
-	if (s.clock_ns < h->begin_ns)
-		s.clock_ns = h->begin_ns;
-	hold_note(h, t, &s, reason);
+	if (s->clock_ns < h->begin_ns)
+		s->clock_ns = h->begin_ns;
+	hold_note(h, t, s, reason);
 }
 
 /* A segment meets an unsent tail; attempt_ended() will tell what it releases. */
-static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq, bool pure,
-					       const bool trusted)
+static __always_inline void segment_meets_hold(const struct tcp *t, struct nt_tcp_state *s, u32 ack,
+					       u32 seq, bool pure, const bool trusted)
 {
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
 
 	/* gone out unseen, it is not this segment's to release */
 	if (!h || nt_after(TCP(t, snd_nxt), h->held.seq) || !nt_after(ack, TCP(t, snd_una)))
 		return;
-	device_has_room(h, t, trusted);
+	device_has_room(h, t, s, trusted);
 	hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
-static __always_inline void segment_meets_tail(const struct tcp *t, u32 ack, u32 seq, bool pure,
-					       const bool trusted)
+static __always_inline void segment_meets_tail(const struct tcp *t, struct nt_tcp_state *s, u32 ack,
+					       u32 seq, bool pure, const bool trusted)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct hold *h = hold_find(t->sk);
-	struct nt_tcp_state s;
 	enum nt_hold_reason reason;
 
-	tcp_read_state(&s, t, trusted);
-	if (h && gone_out(h, &s)) {
-		hold_end_from_state(h, t, &s);
+	tcp_read_state(s, t, trusted);
+	if (h && gone_out(h, s)) {
+		hold_end_from_state(h, t, s);
 		h = NULL;
 	}
-	reason = verdict_from_state(&s, t, now);
+	reason = verdict_from_state(s, t, now);
 	if (!reason || (!h && !socket_wanted(t, trusted)))
 		return;
-	h = hold_note(h, t, &s, reason);
-	if (!h || !nt_after(ack, s.snd_una) || nt_after(ack, s.snd_nxt))
+	h = hold_note(h, t, s, reason);
+	if (!h || !nt_after(ack, s->snd_una) || nt_after(ack, s->snd_nxt))
 		return;
 	hold_note_ack(h, ack, seq, pure, now);
-	if (ack_will_release(h, &s, ack))
+	if (ack_will_release(h, s, ack))
 		hold_end(h, t, NT_RELEASE_ACK, now);
 }
 
@@ -310,10 +309,11 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 	bool tail = has_tail(t, trusted);
 	/* only after the timer sent our ACK: it leaves interactive mode, and all is acknowledged */
 	bool awaiting = !ICSK(t, icsk_ack.pingpong) && TCP(t, rcv_wup) == TCP(t, rcv_nxt);
+	struct nt_tcp_state s; /* one for all that may look: the stack is small */
 	u32 seq, len;
 
 	if (!tail && !nt_config.functions)
-		no_tail_left(t, trusted);
+		no_tail_left(t, &s, trusted);
 	if (!tail && !awaiting)
 		return;
 	seq = BPF_CORE_READ(cb, seq);
@@ -322,9 +322,9 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		u32 ack = BPF_CORE_READ(cb, ack_seq);
 
 		if (nt_config.functions)
-			segment_meets_hold(t, ack, seq, !len, trusted);
+			segment_meets_hold(t, &s, ack, seq, !len, trusted);
 		else
-			segment_meets_tail(t, ack, seq, !len, trusted);
+			segment_meets_tail(t, &s, ack, seq, !len, trusted);
 	}
 	/* a FIN is never held, nor is what it came with: tcp_nagle_test() */
 	if (awaiting && len && seq == TCP(t, rcv_nxt) &&

@@ -30,8 +30,7 @@ struct hold {
 	struct writer writer; /* tgid 0: nobody was seen writing yet */
 };
 
-_Static_assert(sizeof(struct hold) <= sizeof(((struct scratch *)0)->bytes),
-	       "hold fits the scratch");
+_Static_assert(sizeof(struct hold) <= SCRATCH_BYTES, "hold fits the scratch");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -253,7 +252,7 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
 	if (ended) {
 		*ended = *h;
 		hold_judge(level, release, end_ns);
-		scratch_give();
+		scratch_give(level);
 	} else {
 		count_lost(NT_LOST_HOLD_MAP);
 	}

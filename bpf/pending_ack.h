@@ -208,7 +208,7 @@ static __always_inline void pending_ack_remember(const struct pending_ack *p, en
 	}
 	*ended = *p;
 	late_ack_remember(level, end, now);
-	scratch_give();
+	scratch_give(level);
 }
 
 /* The socket goes: its last ACK went out unseen, or never will. */

@@ -37,58 +37,62 @@ static __always_inline void count_lost(enum nt_lost where)
 }
 
 /*
- * Room for what is passed to a global function, which takes numbers only (before 5.12). A program
- * that interrupts another on this CPU gets its own level and gives it back before the other goes
- * on.
+ * Room for what is passed to a global function, which takes numbers only (before 5.12): a level for
+ * each program under way on this CPU. One that interrupts another between looking at a level and
+ * taking it has given it back before the other goes on.
  */
-#define SCRATCH_LEVELS 4 /* task, softirq, irq, nmi */
+#define SCRATCH_LEVELS 4 /* task, softirq, irq, nmi; or tasks that took the CPU from each other */
+
+#define SCRATCH_BYTES  192
 
 struct scratch {
-	u32 depth; /* of level 0: levels in use on this CPU */
-	u32 reserved;
-	u8 bytes[192];
+	u32 busy[SCRATCH_LEVELS];
+	u8 bytes[SCRATCH_LEVELS][SCRATCH_BYTES];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_LEVELS);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct scratch);
-} scratch_levels SEC(".maps");
+} scratch SEC(".maps");
 
-static __always_inline struct scratch *scratch_at(u32 level)
+static __always_inline struct scratch *scratch_here(void)
 {
-	return bpf_map_lookup_elem(&scratch_levels, &level);
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
 }
 
 /* Takes a level, to be given back with scratch_give(); NULL: none is left. */
 static __always_inline void *scratch_take(u32 *level)
 {
-	struct scratch *base = scratch_at(0), *s;
+	struct scratch *s = scratch_here();
+	u32 i = 0;
 
-	if (!base)
+	while (s && i < SCRATCH_LEVELS && s->busy[i])
+		i++;
+	barrier_var(i);
+	if (!s || i >= SCRATCH_LEVELS)
 		return NULL;
-	*level = base->depth;
-	s = scratch_at(*level);
-	if (!s)
-		return NULL;
-	base->depth++;
-	return s->bytes;
-}
-
-static __always_inline void scratch_give(void)
-{
-	struct scratch *base = scratch_at(0);
-
-	if (base)
-		base->depth--;
+	s->busy[i] = true;
+	*level = i;
+	return s->bytes[i];
 }
 
 static __always_inline void *scratch_get(u32 level)
 {
-	struct scratch *s = scratch_at(level);
+	struct scratch *s = scratch_here();
 
-	return s ? s->bytes : NULL;
+	return s && level < SCRATCH_LEVELS ? s->bytes[level] : NULL;
+}
+
+static __always_inline void scratch_give(u32 level)
+{
+	struct scratch *s = scratch_here();
+
+	if (s && level < SCRATCH_LEVELS)
+		s->busy[level] = false;
 }
 
 #endif /* NT_TOTALS_H */

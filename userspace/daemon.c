@@ -20,7 +20,7 @@
 /* Readers that ask at the same time share a snapshot: it is at most so old. */
 #define SNAPSHOT_NS (NT_SECOND_NS / 10)
 
-#define N_EVENTS    7
+#define N_EVENTS    8
 
 /* A line that is kept for whoever asks next. */
 struct kept_line {
@@ -43,6 +43,7 @@ struct daemon {
 	struct event_base *base;
 	struct event *events[N_EVENTS];
 	size_t n_events;
+	struct event *overhead; /* of events, the one that looks at what the programs cost */
 };
 
 /* ---- answers ---- */
@@ -249,6 +250,30 @@ static void on_second(evutil_socket_t fd, short what, void *context)
 	d->losing_ns = nt_now_ns();
 }
 
+static int set_event(struct event *event, uint64_t each_ns)
+{
+	const struct timeval each = {.tv_sec = each_ns / NT_SECOND_NS,
+				     .tv_usec = each_ns % NT_SECOND_NS / 1000};
+
+	return event_add(event, each_ns ? &each : NULL) ? -ENOMEM : 0;
+}
+
+/* Looks at what the programs cost, or lets go of hooks; it does not end, or it would be started
+ * again, to cost as much. */
+static void on_overhead(evutil_socket_t fd, short what, void *context)
+{
+	struct daemon *d = context;
+	uint64_t again_ns;
+
+	(void)fd;
+	(void)what;
+	nt_overhead_turn(&d->session.overhead, &d->session.tracer, &again_ns);
+	if (again_ns)
+		set_event(d->overhead, again_ns);
+	else
+		event_del(d->overhead);
+}
+
 static void on_half_window(evutil_socket_t fd, short what, void *context)
 {
 	struct daemon *d = context;
@@ -291,14 +316,12 @@ static void on_hangup(evutil_socket_t fd, short what, void *context)
 static int watch(struct daemon *d, evutil_socket_t fd, short what, event_callback_fn call,
 		 uint64_t each_ns)
 {
-	const struct timeval each = {.tv_sec = each_ns / NT_SECOND_NS,
-				     .tv_usec = each_ns % NT_SECOND_NS / 1000};
 	struct event *event = event_new(d->base, fd, what | EV_PERSIST, call, d);
 
 	if (!event)
 		return -ENOMEM;
 	d->events[d->n_events++] = event;
-	return event_add(event, each_ns ? &each : NULL) ? -ENOMEM : 0;
+	return set_event(event, each_ns);
 }
 
 static int watch_all(struct daemon *d)
@@ -319,6 +342,10 @@ static int watch_all(struct daemon *d)
 		err = watch(d, -1, 0, on_half_window, d->opts->window_ns / 2);
 	if (!err && watchdog_ns)
 		err = watch(d, -1, 0, on_watchdog, watchdog_ns);
+	if (!err && d->opts->max_overhead_ppm) {
+		err = watch(d, -1, 0, on_overhead, NT_SECOND_NS);
+		d->overhead = d->events[d->n_events - 1];
+	}
 	return err;
 }
 
@@ -360,7 +387,7 @@ static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
 	nt_window_init(&d->window, d->opts->max_connections, d->started_ns, &counts);
 	cause = watch_all(d);
 	if (!cause)
-		cause = nt_privileges_drop(d->opts->stacks, works, d, kept, sizeof(kept));
+		cause = nt_privileges_drop(d->opts, works, d, kept, sizeof(kept));
 	if (cause) {
 		snprintf(err, err_size, "cannot start: %s", strerror(-cause));
 		return NT_EXIT_FAILED;

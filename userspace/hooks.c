@@ -7,64 +7,67 @@
 #define TRACEPOINT NT_FAMILY_TRACEPOINT
 #define ALL        NT_FAMILY_ALL
 
-/* A new hook is one line here and its program in bpf/nagletrace.bpf.c. They attach in this order.
+/*
+ * A new hook is one line here and its program in bpf/nagletrace.bpf.c. They attach in this order.
+ * Let go are first those that run most often for what they tell, and only what nothing depends on.
  */
 const struct nt_hook nt_hooks[] = {
 	/* first: it teaches the tracepoint programs the timers' functions */
 	{"on_tcp_destroy_sock", "tcp_destroy_sock", NULL, NT_ATTACH_RAW_TP, ALL, true, false,
-	 "state of sockets that are gone"},
+	 "state of sockets that are gone", 0},
 	{"on_sched_process_fork", "sched_process_fork", NULL, NT_ATTACH_RAW_TP, ALL, false, true,
-	 "children forked during the trace"},
+	 "children forked during the trace", 0},
 	{"on_sched_process_exit", "sched_process_exit", NULL, NT_ATTACH_RAW_TP, ALL, false, true,
-	 "telling a process from a later one of the same pid"},
+	 "telling a process from a later one of the same pid", 0},
 	{"on_tcp_probe", "tcp_probe", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true, false,
-	 "which ACK released a hold"},
+	 "which ACK released a hold", 0},
 	{"on_tcp_probe", "tcp_probe", NULL, NT_ATTACH_RAW_TP, FUNCTION | KPROBE, false, false,
-	 "stalls of senders on other hosts"},
+	 "stalls of senders on other hosts", 1},
 	{"on_inet_sock_set_state", "inet_sock_set_state", NULL, NT_ATTACH_RAW_TP, ALL, false, false,
-	 "holds ended by a reset, until the socket is closed"},
+	 "holds ended by a reset, until the socket is closed", 0},
 
 	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true,
-	 false, "how a delayed ACK ended"},
+	 false, "how a delayed ACK ended", 0},
 	/* a kprobe that interrupts a BPF program is skipped, this is not */
 	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, KPROBE, false,
-	 false, "delayed ACKs and cork ceilings whose timer interrupts another BPF program"},
+	 false, "delayed ACKs and cork ceilings whose timer interrupts another BPF program", 1},
 	{"on_timer_start", "timer_start", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, false,
-	 "when an ACK was put off, exactly"},
+	 "when an ACK was put off, exactly", 1},
 	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
-	 false, "who wrote (owners are looked up instead) and the count of writes"},
+	 false, "who wrote (owners are looked up instead) and the count of writes", 2},
 	{"on_tcp_sendmsg_locked", "tcp_sendmsg_locked", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
-	 false, "MSG_MORE (inferred instead)"},
+	 false, "MSG_MORE (inferred instead)", 0},
 
 	{"fexit_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_FEXIT, FUNCTION, true, false,
-	 "holds"},
+	 "holds", 0},
 	{"fexit_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_FEXIT, FUNCTION,
-	 false, false, "who wrote (owners are looked up instead) and the count of writes"},
+	 false, false, "who wrote (owners are looked up instead) and the count of writes", 2},
 	{"fentry_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_FENTRY, FUNCTION,
-	 true, false, "delayed ACKs"},
+	 true, false, "delayed ACKs", 0},
 	{"fentry_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_FENTRY, FUNCTION, true,
-	 false, "how a delayed ACK ended"},
+	 false, "how a delayed ACK ended", 0},
 	{"fentry_tcp_delack_timer_handler", "tcp_delack_timer_handler", NULL, NT_ATTACH_FENTRY,
-	 FUNCTION, false, false, "timers that found the socket in use"},
+	 FUNCTION, false, false, "timers that found the socket in use", 0},
 	{"fentry_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_FENTRY, FUNCTION, false,
-	 false, "cork ceilings"},
+	 false, "cork ceilings", 0},
 
 	{"kprobe_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_KPROBE, KPROBE, true, false,
-	 "holds"},
+	 "holds", 0},
 	{"kretprobe_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_KRETPROBE, KPROBE, true,
-	 false, "holds"},
+	 false, "holds", 0},
 	{"kprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KPROBE, KPROBE,
-	 false, false, "who wrote (owners are looked up instead) and the count of writes"},
+	 false, false, "who wrote (owners are looked up instead) and the count of writes", 2},
 	{"kretprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KRETPROBE,
-	 KPROBE, false, false, "who wrote (owners are looked up instead) and the count of writes"},
+	 KPROBE, false, false, "who wrote (owners are looked up instead) and the count of writes",
+	 2},
 	{"kprobe_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_KPROBE, KPROBE,
-	 true, false, "delayed ACKs"},
+	 true, false, "delayed ACKs", 0},
 	{"kprobe_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_KPROBE, KPROBE, true,
-	 false, "how a delayed ACK ended"},
+	 false, "how a delayed ACK ended", 0},
 	{"kprobe_tcp_delack_timer_handler", "tcp_delack_timer_handler", NULL, NT_ATTACH_KPROBE,
-	 KPROBE, false, false, "timers that found the socket in use"},
+	 KPROBE, false, false, "timers that found the socket in use", 0},
 	{"kprobe_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_KPROBE, KPROBE, false,
-	 false, "cork ceilings"},
+	 false, "cork ceilings", 0},
 };
 
 const size_t nt_n_hooks = sizeof(nt_hooks) / sizeof(nt_hooks[0]);

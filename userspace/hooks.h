@@ -30,9 +30,12 @@ struct nt_hook {
 	bool required;    /* without it the family says nothing true */
 	bool only_pids;   /* needed for -p only */
 	const char *part; /* what is lost without it */
+	/* --max-overhead: when it is let go, from 1 on; 0: kept until all are let go at once */
+	unsigned int let_go;
 };
 
-#define NT_MAX_HOOKS 32
+#define NT_LET_GO_STEPS 2
+#define NT_MAX_HOOKS    32
 extern const struct nt_hook nt_hooks[];
 extern const size_t nt_n_hooks;
 

@@ -78,7 +78,7 @@ static void add_pending_ack(struct json_object *o, const struct nt_ack_part *ack
 
 int nt_json_start(FILE *out, const struct nt_tracer *tracer)
 {
-	struct json_object *o = nt_json_new("start"), *missing = json_object_new_array();
+	struct json_object *o = nt_json_new("start");
 	struct utsname name;
 
 	uname(&name);
@@ -89,10 +89,7 @@ int nt_json_start(FILE *out, const struct nt_tracer *tracer)
 	if (tracer->why[0])
 		nt_json_string(o, "hooks_because", tracer->why);
 	nt_json_string(o, "clock", "CLOCK_REALTIME");
-	for (size_t i = 0; i < nt_n_hooks; i++)
-		if (tracer->missing[i])
-			json_object_array_add(missing, json_object_new_string(nt_hooks[i].target));
-	json_object_object_add(o, "missing_hooks", missing);
+	nt_json_hooks(o, "missing_hooks", tracer->missing);
 	return nt_json_write(out, o);
 }
 
@@ -141,6 +138,8 @@ int nt_json_report(FILE *out, const struct nt_report *report)
 	nt_json_number(o, "folded_stalls", report->stalls->folded);
 	nt_json_totals(o, &report->counts.totals);
 	nt_json_lost_counts(o, &report->counts);
+	if (report->opts->max_overhead_ppm)
+		nt_json_hooks(o, "hooks_let_go", report->tracer->let_go);
 	return nt_json_write(out, o);
 }
 
@@ -150,5 +149,15 @@ int nt_json_lost(FILE *out, const struct nt_counts *counts)
 
 	nt_json_time_now(o);
 	nt_json_lost_counts(o, counts);
+	return nt_json_write(out, o);
+}
+
+int nt_json_overhead(FILE *out, const struct nt_overhead *overhead, const struct nt_tracer *tracer)
+{
+	struct json_object *o = nt_json_new("overhead");
+
+	nt_json_time_now(o);
+	nt_json_overhead_state(o, overhead);
+	nt_json_hooks(o, "hooks_let_go", tracer->let_go);
 	return nt_json_write(out, o);
 }

@@ -26,7 +26,6 @@ static struct json_object *new_reply(const char *type)
 static void add_identity(struct json_object *o, const struct nt_daemon_state *state)
 {
 	const struct nt_tracer *tracer = &state->session->tracer;
-	struct json_object *missing = json_object_new_array();
 	struct utsname name;
 
 	uname(&name);
@@ -38,10 +37,9 @@ static void add_identity(struct json_object *o, const struct nt_daemon_state *st
 	nt_json_string(o, "hooks", nt_family_name(tracer->family));
 	if (tracer->why[0])
 		nt_json_string(o, "hooks_because", tracer->why);
-	for (size_t i = 0; i < nt_n_hooks; i++)
-		if (tracer->missing[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE)
-			json_object_array_add(missing, json_object_new_string(nt_hooks[i].target));
-	json_object_object_add(o, "missing_hooks", missing);
+	nt_json_hooks(o, "missing_hooks", tracer->missing);
+	if (state->session->overhead.limit_ppm)
+		nt_json_hooks(o, "hooks_let_go", tracer->let_go);
 }
 
 static struct json_object *series_object(const struct nt_series *series)
@@ -107,8 +105,9 @@ static void add_tracer(struct json_object *o, const struct nt_daemon_state *stat
 	getrusage(RUSAGE_SELF, &usage);
 	nt_json_number(tracer, "cpu_us",
 		       microseconds(&usage.ru_utime) + microseconds(&usage.ru_stime));
-	if (bpf_ns)
+	if (bpf_ns && !state->session->overhead.limit_ppm) /* else it is kept at moments only */
 		nt_json_number(tracer, "bpf_cpu_us", bpf_ns / 1000);
+	nt_json_overhead_state(tracer, &state->session->overhead);
 	nt_json_number(tracer, "max_resident_bytes", usage.ru_maxrss * 1024ULL);
 	nt_json_number(tracer, "readers", state->server.readers);
 	nt_json_number(tracer, "streaming", state->server.streaming);
@@ -155,8 +154,9 @@ int nt_json_health(FILE *out, const struct nt_daemon_state *state)
 {
 	struct json_object *o = new_reply("health");
 	bool losing = state->losing_ns && nt_now_ns() < state->losing_ns + LOSING_NS;
+	bool blind = state->session->overhead.let_go > NT_LET_GO_STEPS;
 
-	nt_json_string(o, "state", losing ? "losing" : "ok");
+	nt_json_string(o, "state", blind ? "blind" : losing ? "losing" : "ok");
 	add_identity(o, state);
 	nt_json_lost_counts(o, &state->counts);
 	return nt_json_write(out, o);

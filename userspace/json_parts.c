@@ -152,6 +152,7 @@ void nt_json_totals(struct json_object *o, const struct nt_totals *t)
 	struct json_object *totals = json_object_new_object();
 
 	nt_json_number(totals, "writes", t->writes);
+	add_counts(totals, "stalls", t->stalls, NT_CAUSES, nt_cause_word, 1);
 	add_counts(totals, "holds", t->holds, NT_HOLD_REASONS, nt_hold_reason_word, 1);
 	add_counts(totals, "hold_us", t->hold_ns, NT_HOLD_REASONS, nt_hold_reason_word, 1000);
 	add_counts(totals, "releases", t->releases, NT_RELEASES, nt_release_word, 1);
@@ -167,6 +168,24 @@ void nt_json_lost_counts(struct json_object *o, const struct nt_counts *counts)
 		nt_json_number(lost, nt_lost_word(i), counts->totals.lost[i]);
 	nt_json_number(lost, "recursion", counts->recursion_misses);
 	json_object_object_add(o, "lost", lost);
+}
+
+void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_MAX_HOOKS])
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < nt_n_hooks; i++)
+		if (marked[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE)
+			json_object_array_add(list, json_object_new_string(nt_hooks[i].target));
+	json_object_object_add(o, key, list);
+}
+
+void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *overhead)
+{
+	if (!overhead->limit_ppm)
+		return;
+	nt_json_number(o, "share_ppm", overhead->share_ppm);
+	nt_json_number(o, "limit_ppm", overhead->limit_ppm);
 }
 
 struct json_object *nt_json_connection(const struct nt_connection *c, struct nt_stacks *stacks)

@@ -9,6 +9,7 @@
 #include <json-c/json.h>
 #include "aggregate.h"
 #include "counts.h"
+#include "overhead.h"
 #include "stacks.h"
 
 /* An object that begins with its type; written as one line, freed and flushed: 0 or -errno. */
@@ -40,6 +41,12 @@ void nt_json_stack(struct json_object *o, const struct nt_stall *stall, struct n
 
 void nt_json_totals(struct json_object *o, const struct nt_totals *t);
 void nt_json_lost_counts(struct json_object *o, const struct nt_counts *counts);
+
+/* Of the family's hooks those that are marked, by the names of functions and tracepoints. */
+void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_MAX_HOOKS]);
+
+/* The limit of --max-overhead and what was measured last; nothing without a limit. */
+void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *overhead);
 
 /* A connection of a report, with its advice. */
 struct json_object *nt_json_connection(const struct nt_connection *c, struct nt_stacks *stacks);

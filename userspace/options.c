@@ -286,12 +286,14 @@ static void print_row(FILE *out, const struct nt_option_row *row)
 		snprintf(letter, sizeof(letter), "-%c, ", row->val);
 	snprintf(left, sizeof(left), "  %s--%s%s%s", letter, row->name, row->argument ? " " : "",
 		 row->argument ? row->argument : "");
-	fprintf(out, "%-27s", left);
+	if (strlen(left) > 27)
+		fprintf(out, "%s\n%28s", left, "");
+	else
+		fprintf(out, "%-28s", left);
 	while (line) {
 		size_t n = strcspn(line, "\n");
 
-		fprintf(out, "%s%.*s\n", line == row->help ? " " : "                            ",
-			(int)n, line);
+		fprintf(out, "%*s%.*s\n", line == row->help ? 0 : 28, "", (int)n, line);
 		line = line[n] ? line + n + 1 : NULL;
 	}
 }

@@ -67,7 +67,8 @@ struct nt_options {
 	int verbose;
 	enum nt_output output;
 	enum nt_hooks hooks;
-	const char *btf; /* NULL: the kernel's own */
+	const char *btf;           /* NULL: the kernel's own */
+	uint64_t max_overhead_ppm; /* of the time of all CPUs; 0: no limit */
 
 	const char *socket; /* the daemon's */
 	const char *group;  /* who may use it; NULL: the group the daemon runs in */

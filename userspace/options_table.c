@@ -192,6 +192,20 @@ static int set_min(struct nt_parse *p, const char *value)
 	return set_duration(p, value, &p->opts->min_ns, true);
 }
 
+static int set_max_overhead(struct nt_parse *p, const char *value)
+{
+	const uint64_t percent_ppm = 10000;
+	uint64_t ppm;
+
+	if (nt_parse_decimal(value, strlen(value), percent_ppm, &ppm) || ppm > 100 * percent_ppm)
+		return nt_refuse(p, value,
+				 "not a share of the CPUs' time; give percent, from 0.0001 to 100");
+	if (!ppm)
+		return nt_refuse(p, value, "must be more than zero; for example 1, or 0.5");
+	p->opts->max_overhead_ppm = ppm;
+	return 0;
+}
+
 static int set_interval(struct nt_parse *p, const char *value)
 {
 	return set_duration(p, value, &p->opts->interval_ns, false);
@@ -376,6 +390,10 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	 set_hooks, 0, false, TRACE | CHECK | DAEMON},
 	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false,
 	 TRACE | CHECK | DAEMON},
+	{NT_OPT_MAX_OVERHEAD, "max-overhead", "PERCENT",
+	 "let go of hooks rather than take more of the CPUs'\n"
+	 "time than this, as sampled now and then",
+	 set_max_overhead, 0, false, TRACE | DAEMON},
 	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false,
 	 TRACE | DAEMON},
 	{'v', "verbose", NULL, "what libbpf and the verifier say; twice: all of it", set_verbose, 0,

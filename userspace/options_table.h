@@ -13,6 +13,7 @@ enum {
 	NT_OPT_NETNS,
 	NT_OPT_HOOKS,
 	NT_OPT_BTF,
+	NT_OPT_MAX_OVERHEAD,
 	NT_OPT_SOCKET,
 	NT_OPT_GROUP,
 	NT_OPT_WINDOW,
@@ -45,7 +46,7 @@ struct nt_option_row {
 
 #define NT_ON(command)   (1U << (command))
 
-#define NT_N_OPTION_ROWS 36
+#define NT_N_OPTION_ROWS 37
 extern const struct nt_option_row
 	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
 

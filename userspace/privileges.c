@@ -60,14 +60,16 @@ static void name_them(const cap_value_t *list, int n, char *kept, size_t size)
 	}
 }
 
-int nt_privileges_drop(bool stacks, bool (*works)(void *context), void *context, char *kept,
-		       size_t size)
+int nt_privileges_drop(const struct nt_options *opts, bool (*works)(void *context), void *context,
+		       char *kept, size_t size)
 {
 	static const cap_value_t for_stacks[] = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH};
-	static const cap_value_t for_bpf[] = {CAP_BPF};
-	cap_value_t keep[3];
-	int n = stacks ? held(for_stacks, 2, keep) : 0, err;
+	static const cap_value_t for_bpf[] = {CAP_BPF}, for_statistics[] = {CAP_SYS_ADMIN};
+	cap_value_t keep[4];
+	int n = opts->stacks ? held(for_stacks, 2, keep) : 0, err;
 
+	if (opts->max_overhead_ppm)
+		n += held(for_statistics, 1, keep + n);
 	close_the_ways_back();
 	err = set_to(keep, n, false);
 	if (!err && !works(context))

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include "aggregate.h"
 #include "counts.h"
+#include "overhead.h"
 #include "stacks.h"
 #include "tracer.h"
 
@@ -31,5 +32,6 @@ int nt_json_start(FILE *out, const struct nt_tracer *tracer);
 int nt_json_stall(FILE *out, const struct nt_stall *stall, struct nt_stacks *stacks);
 int nt_json_report(FILE *out, const struct nt_report *report);
 int nt_json_lost(FILE *out, const struct nt_counts *counts);
+int nt_json_overhead(FILE *out, const struct nt_overhead *overhead, const struct nt_tracer *tracer);
 
 #endif /* NT_REPORT_H */

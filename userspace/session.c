@@ -116,6 +116,9 @@ enum nt_exit nt_session_open(struct nt_session *session, const struct nt_options
 		code = nt_tracer_open(&session->tracer, opts, err, err_size);
 	if (code)
 		return code;
+	code = nt_overhead_open(&session->overhead, opts->max_overhead_ppm, err, err_size);
+	if (code)
+		return code;
 	cause = prepare(session);
 	if (cause) {
 		snprintf(err, err_size, "cannot start: %s", strerror(-cause));
@@ -129,6 +132,7 @@ enum nt_exit nt_session_open(struct nt_session *session, const struct nt_options
 void nt_session_close(struct nt_session *session)
 {
 	ring_buffer__free(session->records);
+	nt_overhead_close(&session->overhead);
 	nt_stacks_free(session->stacks);
 	nt_owners_close(&session->owners);
 	nt_tracer_close(&session->tracer);

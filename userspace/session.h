@@ -7,6 +7,7 @@
 #define NT_SESSION_H
 
 #include "counts.h"
+#include "overhead.h"
 #include "owners.h"
 #include "processes.h"
 #include "stacks.h"
@@ -20,6 +21,7 @@ struct nt_session {
 	struct nt_targets targets;
 	struct nt_tracer tracer;
 	struct nt_owners owners;
+	struct nt_overhead overhead;
 	struct nt_stacks *stacks; /* NULL without --stacks */
 	struct ring_buffer *records;
 	void (*on_stall)(void *context, const struct nt_stall *stall);

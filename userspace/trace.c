@@ -20,6 +20,7 @@ enum wake {
 	WAKE_RECORDS,
 	WAKE_INTERVAL,
 	WAKE_DURATION,
+	WAKE_OVERHEAD,
 	WAKE_PID,
 };
 
@@ -32,9 +33,9 @@ struct trace {
 	uint64_t started_ns, reported_ns;
 	uint64_t reports;
 	unsigned int pids_left;
-	int epoll, signals, interval, duration;
+	int epoll, signals, interval, duration, overhead;
 	int out_err; /* -errno with which writing failed */
-	bool heading_done, stop;
+	bool heading_done, stop, ended;
 };
 
 /* Nobody reads any more: the trace ends, without a word where it is only a closed pipe. */
@@ -127,7 +128,7 @@ static int watch(struct trace *trace, int fd, uint64_t wake)
 static int watch_timer(struct trace *trace, int *fd, uint64_t ns, bool repeat, uint64_t wake)
 {
 	struct itimerspec when = {
-		.it_value = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000},
+		.it_value = {.tv_sec = ns / NT_SECOND_NS, .tv_nsec = ns % NT_SECOND_NS},
 	};
 
 	if (!ns)
@@ -138,6 +139,16 @@ static int watch_timer(struct trace *trace, int *fd, uint64_t ns, bool repeat, u
 	if (*fd < 0 || timerfd_settime(*fd, 0, &when, NULL))
 		return -errno;
 	return watch(trace, *fd, wake);
+}
+
+/* A timer that goes off once, ns from now. */
+static int set_timer(int fd, uint64_t ns)
+{
+	struct itimerspec when = {
+		.it_value = {.tv_sec = ns / NT_SECOND_NS, .tv_nsec = ns % NT_SECOND_NS},
+	};
+
+	return timerfd_settime(fd, 0, &when, NULL) ? -errno : 0;
 }
 
 static int watch_signals(struct trace *trace)
@@ -181,6 +192,8 @@ static int prepare(struct trace *trace)
 	if (!err)
 		err = watch_timer(trace, &trace->duration, trace->opts->duration_ns, false,
 				  WAKE_DURATION);
+	if (!err && trace->opts->max_overhead_ppm)
+		err = watch_timer(trace, &trace->overhead, 1, false, WAKE_OVERHEAD);
 	return err;
 }
 
@@ -209,6 +222,23 @@ static void pid_ended(struct trace *trace, unsigned int i)
 	}
 }
 
+/* Looks at what the programs cost, or lets go of hooks. */
+static void watch_overhead(struct trace *trace)
+{
+	struct nt_session *session = &trace->session;
+	enum nt_overhead_news news;
+	uint64_t times, again_ns;
+
+	if (read(trace->overhead, &times, sizeof(times)) < 0)
+		return;
+	news = nt_overhead_turn(&session->overhead, &session->tracer, &again_ns);
+	set_timer(trace->overhead, again_ns);
+	if (news && trace->opts->output == NT_OUTPUT_JSON)
+		note_output(trace, nt_json_overhead(stdout, &session->overhead, &session->tracer));
+	if (news == NT_OVERHEAD_ENDED)
+		trace->stop = trace->ended = true;
+}
+
 static void handle(struct trace *trace, uint64_t wake)
 {
 	switch (wake) {
@@ -222,6 +252,9 @@ static void handle(struct trace *trace, uint64_t wake)
 		break;
 	case WAKE_INTERVAL:
 		interval_over(trace);
+		break;
+	case WAKE_OVERHEAD:
+		watch_overhead(trace);
 		break;
 	default:
 		pid_ended(trace, wake - WAKE_PID);
@@ -250,7 +283,7 @@ static enum nt_exit run(struct trace *trace)
 		nt_complain("cannot write the output: %s", strerror(-trace->out_err));
 		return NT_EXIT_FAILED;
 	}
-	return NT_EXIT_OK;
+	return trace->ended ? NT_EXIT_FAILED : NT_EXIT_OK;
 }
 
 static enum nt_exit start_and_run(struct trace *trace)
@@ -284,7 +317,8 @@ static enum nt_exit start_and_run(struct trace *trace)
 
 enum nt_exit nt_trace(const struct nt_options *opts)
 {
-	struct trace trace = {.opts = opts, .signals = -1, .interval = -1, .duration = -1};
+	struct trace trace = {
+		.opts = opts, .signals = -1, .interval = -1, .duration = -1, .overhead = -1};
 	enum nt_exit code = NT_EXIT_FAILED;
 
 	nt_aggregate_init(&trace.all, NT_MAX_CONNECTIONS);
@@ -297,8 +331,9 @@ enum nt_exit nt_trace(const struct nt_options *opts)
 	nt_session_close(&trace.session);
 	nt_aggregate_clear(&trace.all);
 	nt_aggregate_clear(&trace.recent);
-	for (size_t i = 0; i < 4; i++) {
-		int fds[] = {trace.signals, trace.interval, trace.duration, trace.epoll};
+	for (size_t i = 0; i < 5; i++) {
+		int fds[] = {trace.signals, trace.interval, trace.duration, trace.overhead,
+			     trace.epoll};
 
 		if (fds[i] >= 0)
 			close(fds[i]);

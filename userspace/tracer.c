@@ -65,6 +65,17 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
 	config->sk_storage = attempt->sk_storage;
 }
 
+/*
+ * An entry takes memory while it is there, not from the start, and there may be one for each socket
+ * of a large host: the tracepoint family does not see each ACK go. Tracing programs may do so since
+ * 6.1.
+ */
+static void grow_on_demand(struct bpf_map *map)
+{
+	bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_NO_PREALLOC);
+	bpf_map__set_max_entries(map, 1 << 20);
+}
+
 /* Maps that this run does not touch are not made; those for filters shrink to nothing without the
  * filter. */
 static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
@@ -77,6 +88,10 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
 	bpf_map__set_autocreate(skel->maps.ack_storage, attempt->sk_storage);
 	bpf_map__set_autocreate(skel->maps.hold_hash, !attempt->sk_storage);
 	bpf_map__set_autocreate(skel->maps.ack_hash, !attempt->sk_storage);
+	if (tracer->family == NT_HOOKS_TRACEPOINT) {
+		grow_on_demand(skel->maps.hold_hash);
+		grow_on_demand(skel->maps.ack_hash);
+	}
 	bpf_map__set_autocreate(skel->maps.stacks, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.stack_dumps, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.calls, tracer->family == NT_HOOKS_KPROBE);
@@ -371,6 +386,21 @@ void nt_tracer_close(struct nt_tracer *tracer)
 	}
 	nagletrace_bpf__destroy(tracer->skel);
 	tracer->skel = NULL;
+}
+
+int nt_tracer_let_go(struct nt_tracer *tracer, unsigned int step)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		if (!tracer->links[i] || (step && nt_hooks[i].let_go != step))
+			continue;
+		bpf_link__destroy(tracer->links[i]);
+		tracer->links[i] = NULL;
+		tracer->missing[i] = tracer->let_go[i] = true;
+		n++;
+	}
+	return n;
 }
 
 static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)

@@ -15,7 +15,8 @@ struct bpf_link;
 struct nt_tracer {
 	struct nagletrace_bpf *skel;
 	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
-	bool missing[NT_MAX_HOOKS]; /* of the family's hooks, those that this kernel lacks */
+	bool missing[NT_MAX_HOOKS]; /* of the family's hooks, those that are not attached */
+	bool let_go[NT_MAX_HOOKS];  /* of these, those that the kernel does not lack */
 	enum nt_hooks family;
 	bool typed;    /* tracepoints are BTF-typed */
 	char why[160]; /* why this family */
@@ -39,5 +40,8 @@ int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts);
 /* How long the programs have run on all CPUs, as far as the kernel keeps statistics of that
  * (kernel.bpf_stats_enabled); else 0. */
 uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer);
+
+/* Detaches the hooks of a step (nt_hook.let_go), 0: all that are left. Returns how many. */
+int nt_tracer_let_go(struct nt_tracer *tracer, unsigned int step);
 
 #endif /* NT_TRACER_H */

@@ -85,9 +85,10 @@ class NagletraceCollector(Collector):
 
     def _metrics(self, snapshot: Answer) -> Iterator[Metric]:
         yield info("nagletrace_build_info", "The daemon.", {"version": snapshot["version"]})
-        yield info("nagletrace_hooks_info", "Which hooks the daemon uses, and which of them the kernel lacks.",
+        yield info("nagletrace_hooks_info", "Which hooks the daemon uses, and which of them the kernel lacks "
+                   "or --max-overhead let go.",
                    {"hooks": snapshot["hooks"], "missing": ",".join(snapshot["missing_hooks"])})
-        yield gauge("nagletrace_hooks_missing", "How many of the hooks the kernel lacks.",
+        yield gauge("nagletrace_hooks_missing", "How many of the hooks the kernel lacks or --max-overhead let go.",
                     len(snapshot["missing_hooks"]))
         yield gauge("nagletrace_start_time_seconds", "When the daemon started, since the epoch.",
                     seconds_since_epoch(snapshot["started"]))
@@ -151,6 +152,9 @@ def tracer(snapshot: Answer) -> Iterator[Metric]:
         cpu["bpf"] = costs["bpf_cpu_us"]
     yield counters("nagletrace_tracer_cpu_seconds", "CPU time that tracing took: the daemon's process, and its BPF "
                    "programs where the kernel keeps statistics.", "part", cpu, 1e-6)
+    if "share_ppm" in costs:  # only with --max-overhead
+        yield gauge("nagletrace_tracer_bpf_cpu_ratio", "Share of all CPUs' time that the BPF programs took, as sampled "
+                    "last.", costs["share_ppm"] * 1e-6)
     yield gauge("nagletrace_tracer_resident_memory_max_bytes", "The most memory that the daemon had.",
                 costs["max_resident_bytes"])
     yield gauge("nagletrace_readers", "Readers connected to the daemon.", costs["readers"])

@@ -42,7 +42,7 @@ def snapshot(*all_series: dict[str, Any], started: str = "2026-11-21T08:00:00.00
         "bounds_us": [bound * 1000 for bound in BOUNDS_MS], "series": list(all_series),
         "by_cgroup": any("cgroup" in s for s in all_series),
         "limits": {"max_series": 1000, "folded_stalls": 0, "evicted_series": 0, "max_connections": 1024},
-        "totals": {"writes": 100, "holds": dict.fromkeys(REASONS, 0), "hold_us": dict.fromkeys(REASONS, 0),
+        "totals": {"writes": 100, "stalls": {"nagle_delayed_ack": 0, "cork_ceiling": 0}, "holds": dict.fromkeys(REASONS, 0), "hold_us": dict.fromkeys(REASONS, 0),
                    "releases": dict.fromkeys(RELEASES, 0), "delayed_acks": dict.fromkeys(ENDS, 0)},
         "lost": dict.fromkeys(LOST, 0),
         "tracer": {"cpu_us": 1500, "max_resident_bytes": 8 << 20, "readers": 1, "streaming": 0, "requests": 3,

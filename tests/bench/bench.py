@@ -23,13 +23,17 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from spaces import Namespace, load  # noqa: E402
+
 BUILD = Path(os.environ.get("NAGLETRACE_BUILD", ROOT / "build"))
-NAGLETRACE, LOAD, EMPTY = BUILD / "nagletrace", BUILD / "bench" / "load", BUILD / "bench" / "empty"
+NAGLETRACE, EMPTY = BUILD / "nagletrace", BUILD / "bench" / "empty"
 RESULTS = BUILD / "bench"
 READY_S = 30.0
 #: The tracers on one CPU, the load on another, or on both.
@@ -39,23 +43,6 @@ LOADS = {"pingpong": {LOAD_CPU}, "server": {LOAD_CPU}, "bulk": {LOAD_CPU}, "chur
 
 def pinned(cpus: set[int]) -> Callable[[], None]:
     return lambda: os.sched_setaffinity(0, cpus)
-
-
-class Namespace:
-    """A network namespace with lo up, held by a process that sleeps."""
-
-    def __enter__(self) -> Namespace:
-        self.holder = subprocess.Popen(["unshare", "-n", "sh", "-c", "ip link set lo up; echo up; exec sleep 100000"],
-                                       stdout=subprocess.PIPE, text=True)
-        assert self.holder.stdout and self.holder.stdout.readline() == "up\n"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.holder.kill()
-        self.holder.wait()
-
-    def enter(self, *command: object) -> list[str]:
-        return ["nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
 
 
 @dataclass(frozen=True)
@@ -130,13 +117,9 @@ def subjects(sleeper: int) -> list[Subject]:
     ]
 
 
-def load(space: Namespace, mode: str, seconds: float, *more: str) -> float:
+def rate(space: Namespace, mode: str, seconds: float, *more: object) -> float:
     """Operations a second."""
-    done = subprocess.run(space.enter(LOAD, mode, seconds, *more), capture_output=True, text=True,
-                          preexec_fn=pinned(LOADS.get(mode, {LOAD_CPU})), timeout=seconds * 10 + 30)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    told = json.loads(done.stdout)
+    told = load(space, mode, seconds, *more, preexec=pinned(LOADS.get(mode, {LOAD_CPU})))
     return float(told["operations"] / told["seconds"])
 
 
@@ -154,7 +137,7 @@ def measure_loads(space: Namespace, all_subjects: list[Subject], cycles: int, se
             try:
                 with subject.running(space):
                     for mode in LOADS:
-                        rates[mode][subject.name].append(load(space, mode, seconds))
+                        rates[mode][subject.name].append(rate(space, mode, seconds))
             except (Missing, FileNotFoundError) as error:
                 missing[subject.name] = str(error)[:200]
         print(f"bench: cycle {cycle + 1} of {cycles}", file=sys.stderr)
@@ -197,7 +180,7 @@ def measure_programs(space: Namespace, seconds: float) -> dict[str, Any]:
                 assert process
                 for mode, more in (("pingpong", ()), ("stall", ("100",))):
                     first = programs_of(process)
-                    load(space, mode, seconds, *more)
+                    rate(space, mode, seconds, *more)
                     after = programs_of(process)
                     measured.setdefault(mode, {})[subject.name] = {
                         name: {"runs": runs - first.get(name, (0, 0))[0], "ns": ns - first.get(name, (0, 0))[1]}
@@ -239,7 +222,7 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
                 time.sleep(seconds)
                 idle = (cpu_seconds(pid) - idle) / seconds
                 busy = cpu_seconds(pid)
-                stalls = load(space, "stall", seconds)
+                stalls = rate(space, "stall", seconds)
                 busy = (cpu_seconds(pid) - busy) / seconds
                 memory = resident_mb(pid)
         except (Missing, FileNotFoundError):
@@ -249,6 +232,36 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
             "start_ms": statistics.median(starts) * 1000, "resident_mb": memory, "idle_cpu": idle, "busy_cpu": busy,
             "stalls_per_second": stalls, "bytes": Path(program.stdout.strip()).stat().st_size}
     return measured
+
+
+# ---- memory by connection ----
+
+
+def map_bytes(pid: int) -> dict[str, int]:
+    """What the kernel holds for each map of a process, by kind and id."""
+    found = {}
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+        if "map_id" in fields:
+            found[fields["map_id"].strip()] = int(fields["memlock"])
+    return found
+
+
+def measure_memory(space: Namespace, connections: int) -> dict[str, Any]:
+    """Bytes in the kernel for each connection that has exchanged data and is open, and the process's own."""
+    ours = Subject("nagletrace", (str(NAGLETRACE),), "nagletrace: ready")
+    with ours.running(space) as process, ThreadPoolExecutor(1) as pool:
+        assert process
+        idle, resident = sum(map_bytes(process.pid).values()), resident_mb(process.pid)
+        run = pool.submit(load, space, "server", 3.0, connections, preexec=pinned({LOAD_CPU}))
+        most, most_resident = idle, resident
+        while not run.done():
+            most = max(most, sum(map_bytes(process.pid).values()))
+            most_resident = max(most_resident, resident_mb(process.pid))
+            time.sleep(0.1)
+        told = run.result()
+    return {"connections": connections, "requests": told["operations"], "idle_bytes": idle, "most_bytes": most,
+            "resident_mb": resident, "most_resident_mb": most_resident}
 
 
 # ---- the page ----
@@ -287,6 +300,13 @@ def page(results: dict[str, Any]) -> str:
     for name, cost in results["processes"].items():
         lines.append(f"| {name} | {cost['start_ms']:.0f} ms | {cost['resident_mb']:.1f} MB | {cost['idle_cpu']:.1%} | "
                      f"{cost['busy_cpu']:.1%} ({cost['stalls_per_second']:,.0f} stalls/s) | {cost['bytes']:,} bytes |")
+    memory = results["memory"]
+    each = (memory["most_bytes"] - memory["idle_bytes"]) / memory["connections"] / 2
+    lines += ["", "## Memory by connection", "",
+              f"{memory['connections']:,} connections over loopback, so twice as many sockets, {memory['requests']:,} "
+              f"requests on them: the maps took {memory['idle_bytes'] / 1e6:.1f} MB before and "
+              f"{memory['most_bytes'] / 1e6:.1f} MB at most, {each:.0f} bytes a socket; the process "
+              f"{memory['resident_mb']:.1f} MB before and {memory['most_resident_mb']:.1f} MB at most."]
     return "\n".join(lines) + "\n"
 
 
@@ -312,6 +332,7 @@ def main() -> int:
                 "loads": measure_loads(space, subjects(sleeper.pid), arguments.cycles, arguments.seconds),
                 "programs": [measure_programs(space, 2.0), *in_guest()],
                 "processes": measure_processes(space, subjects(sleeper.pid), 3.0),
+                "memory": measure_memory(space, 100_000),
             }
     finally:
         sleeper.kill()

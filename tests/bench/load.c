@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The load of the benchmarks, over loopback:
- *   load pingpong|server|bulk|churn|stall SECONDS [CONNECTIONS]
+ *   load pingpong|server|bulk|churn|stall|blocked SECONDS [CONNECTIONS]
  * A server and a client, each a process; both run where the caller's affinity lets them. Prints as
- * JSON how many operations (round trips, requests, bytes, connections) there were, and how long
- * they took.
+ * JSON how many operations (round trips, requests, bytes, connections) there were, how long they
+ * took, and how many replies took as long as a delayed ACK. Says "connected" on stderr when all
+ * connections stand, before it begins, and "blocked" when each of `blocked` has a tail that does
+ * not fit its reader's window, which stays so for the time given.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,6 +30,11 @@
 #define REPLY   200
 #define CHUNK   65536
 
+/* From each address of loopback so many connections to the server's port fit a range of ports. */
+#define PER_ADDRESS 20000
+#define STALLED_NS  30000000ULL
+#define DESCRIPTORS 262144
+
 struct mode {
 	const char *name;
 	int connections; /* by default */
@@ -39,7 +46,7 @@ struct mode {
 static const struct mode modes[] = {
 	{"pingpong", 1, 1, 1, false, false},          {"server", 100, REQUEST, REPLY, false, false},
 	{"bulk", 1, CHUNK, 0, false, false},          {"churn", 1, REQUEST, REPLY, false, true},
-	{"stall", 1000, REQUEST, REPLY, true, false},
+	{"stall", 1000, REQUEST, REPLY, true, false}, {"blocked", 1000, CHUNK, 0, false, false},
 };
 
 static char buffer[CHUNK];
@@ -58,24 +65,26 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static int listen_here(void)
+static int listen_here(bool blocked)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PORT)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	at.sin_addr.s_addr = htonl(INADDR_ANY);
+	if (blocked) /* as little as there is, to be inherited */
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &one, sizeof(one));
 	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, 4096))
 		die("cannot listen");
 	return fd;
 }
 
-static int connect_there(void)
+static int connect_there(int i)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK + (in_addr_t)(i / PER_ADDRESS));
 	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)))
 		die("cannot connect");
 	return fd;
@@ -90,7 +99,9 @@ static void watch(int epoll, int fd)
 }
 
 /* Bytes of the request that each connection has not yet sent, by descriptor. */
-static int missing[65536];
+static int missing[DESCRIPTORS];
+static uint64_t asked_ns[DESCRIPTORS];
+static uint64_t stalled;
 
 static void serve_one(int epoll, const struct mode *mode, int fd)
 {
@@ -114,7 +125,7 @@ static void serve_one(int epoll, const struct mode *mode, int fd)
 		die("cannot reply");
 }
 
-static void serve(const struct mode *mode, int listener)
+static void serve(const struct mode *mode, int listener, bool blocked)
 {
 	int epoll = epoll_create1(0);
 
@@ -135,7 +146,8 @@ static void serve(const struct mode *mode, int listener)
 			if (fd < 0)
 				die("cannot accept");
 			missing[fd] = mode->request;
-			watch(epoll, fd);
+			if (!blocked)
+				watch(epoll, fd);
 		}
 	}
 }
@@ -165,7 +177,7 @@ static void take_reply(const struct mode *mode, int fd)
 
 static uint64_t run_bulk(uint64_t until)
 {
-	int fd = connect_there();
+	int fd = connect_there(0);
 	uint64_t bytes = 0;
 
 	while (now_ns() < until) {
@@ -184,7 +196,7 @@ static uint64_t run_churn(const struct mode *mode, uint64_t until)
 	uint64_t connections = 0;
 
 	while (now_ns() < until) {
-		int fd = connect_there();
+		int fd = connect_there(0);
 
 		/* a reset leaves no TIME_WAIT behind */
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -198,7 +210,7 @@ static uint64_t run_churn(const struct mode *mode, uint64_t until)
 
 static uint64_t run_one(const struct mode *mode, uint64_t until)
 {
-	int fd = connect_there();
+	int fd = connect_there(0);
 	uint64_t rounds = 0;
 
 	while (rounds % 64 || now_ns() < until) {
@@ -209,33 +221,74 @@ static uint64_t run_one(const struct mode *mode, uint64_t until)
 	return rounds;
 }
 
-static uint64_t run_many(const struct mode *mode, int connections, uint64_t until)
+static void ask(const struct mode *mode, int fd)
+{
+	asked_ns[fd] = now_ns();
+	request(mode, fd);
+}
+
+static uint64_t run_many(const struct mode *mode, int connections, uint64_t *began,
+			 uint64_t span_ns)
 {
 	int epoll = epoll_create1(0);
+	int *fds = calloc((size_t)connections, sizeof(*fds));
 	uint64_t replies = 0;
+	int asked = connections;
 
+	if (!fds)
+		die("cannot remember the connections");
 	for (int i = 0; i < connections; i++) {
-		int fd = connect_there();
-
-		watch(epoll, fd);
-		request(mode, fd);
+		fds[i] = connect_there(i);
+		watch(epoll, fds[i]);
 	}
-	while (now_ns() < until) {
+	fprintf(stderr, "connected\n");
+	*began = now_ns();
+	for (int i = 0; i < connections; i++)
+		ask(mode, fds[i]);
+	free(fds);
+	while (asked) { /* when the time is over, until all have their reply */
 		struct epoll_event events[EVENTS];
-		int n = epoll_wait(epoll, events, EVENTS, 100);
+		int n = epoll_wait(epoll, events, EVENTS, 10000);
+		bool over = now_ns() >= *began + span_ns;
+
+		if (n <= 0)
+			die("no reply");
 
 		for (int i = 0; i < n; i++) {
-			take_reply(mode, events[i].data.fd);
-			request(mode, events[i].data.fd);
+			int fd = events[i].data.fd;
+
+			take_reply(mode, fd);
+			stalled += now_ns() - asked_ns[fd] >= STALLED_NS;
 			replies++;
+			asked -= over;
+			if (!over)
+				ask(mode, fd);
 		}
 	}
 	return replies;
 }
 
+/* Each connection's reader does not read: what is written beyond its window is held. */
+static uint64_t run_blocked(int connections, uint64_t span_ns)
+{
+	const struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
+				      .tv_nsec = (long)(span_ns % 1000000000)};
+
+	for (int i = 0; i < connections; i++) {
+		int fd = connect_there(i), least = 1;
+
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+		while (send(fd, buffer, CHUNK, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+			;
+	}
+	fprintf(stderr, "blocked\n");
+	nanosleep(&span, NULL);
+	return (uint64_t)connections;
+}
+
 static void allow_descriptors(void)
 {
-	struct rlimit limit = {.rlim_cur = 65000, .rlim_max = 65000};
+	struct rlimit limit = {.rlim_cur = DESCRIPTORS, .rlim_max = DESCRIPTORS};
 
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
@@ -243,8 +296,9 @@ static void allow_descriptors(void)
 int main(int argc, char **argv)
 {
 	const struct mode *mode = NULL;
-	uint64_t began, operations, until;
+	uint64_t began, operations, until, span_ns;
 	int connections, listener;
+	bool blocked;
 	double seconds;
 	pid_t server;
 
@@ -252,32 +306,41 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], modes[i].name))
 			mode = &modes[i];
 	if (!mode) {
-		fprintf(stderr,
-			"usage: load pingpong|server|bulk|churn|stall SECONDS [CONNECTIONS]\n");
+		fprintf(stderr, "usage: load pingpong|server|bulk|churn|stall|blocked SECONDS "
+				"[CONNECTIONS]\n");
 		return 2;
 	}
 	seconds = atof(argv[2]);
 	connections = argc > 3 ? atoi(argv[3]) : mode->connections;
 	allow_descriptors();
-	listener = listen_here();
+	if (connections < 1 || connections > DESCRIPTORS - 100) {
+		fprintf(stderr, "load: %s connections: give 1 to %d\n", argv[3], DESCRIPTORS - 100);
+		return 2;
+	}
+	blocked = !strcmp(mode->name, "blocked");
+	listener = listen_here(blocked);
 	server = fork();
 	if (server < 0)
 		die("cannot fork");
 	if (!server)
-		serve(mode, listener);
+		serve(mode, listener, blocked);
 	close(listener);
 	began = now_ns();
-	until = began + (uint64_t)(seconds * 1e9);
-	if (!mode->reply)
+	span_ns = (uint64_t)(seconds * 1e9);
+	until = began + span_ns;
+	if (blocked)
+		operations = run_blocked(connections, span_ns);
+	else if (!mode->reply)
 		operations = run_bulk(until);
 	else if (mode->reconnect)
 		operations = run_churn(mode, until);
 	else if (connections == 1)
 		operations = run_one(mode, until);
 	else
-		operations = run_many(mode, connections, until);
-	printf("{\"mode\":\"%s\",\"connections\":%d,\"operations\":%llu,\"seconds\":%.6f}\n",
-	       mode->name, connections, (unsigned long long)operations,
+		operations = run_many(mode, connections, &began, span_ns);
+	printf("{\"mode\":\"%s\",\"connections\":%d,\"operations\":%llu,\"stalled\":%llu,"
+	       "\"seconds\":%.6f}\n",
+	       mode->name, connections, (unsigned long long)operations, (unsigned long long)stalled,
 	       (double)(now_ns() - began) / 1e9);
 	kill(server, SIGKILL);
 	return 0;

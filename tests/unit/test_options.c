@@ -244,6 +244,9 @@ static void malformed_durations_name_option_value_and_remedy(void **state)
 	refused("-i 0s", "--interval", "0s", "more than zero");
 	refused("-d 0ms", "--duration", "0ms", "more than zero");
 	refused("-d 99999999999h", "--duration", "99999999999h", "too long");
+	assert_int_equal(good("--max-overhead 0.5").max_overhead_ppm, 5000);
+	assert_int_equal(good("--max-overhead 100").max_overhead_ppm, 1000000);
+	assert_int_equal(good("daemon --max-overhead 0.0001").max_overhead_ppm, 1);
 	assert_int_equal(good("-m 0ms").min_ns, 0);
 }
 
@@ -266,6 +269,11 @@ static void other_values_are_refused(void **state)
 {
 	(void)state;
 	refused("-o xml", "--output", "xml", "json");
+	refused("--max-overhead 0", "--max-overhead", "0", "more than zero");
+	refused("--max-overhead 1%", "--max-overhead", "1%", "percent");
+	refused("--max-overhead 100.1", "--max-overhead", "100.1", "percent");
+	refused("--max-overhead 0.00001", "--max-overhead", "0.00001", "0.0001");
+	refused("--max-overhead -1", "--max-overhead", "-1", "percent");
 	refused("--hooks fentry", "--hooks", "fentry", "tracepoint");
 	refused("-n 0123456789abcdef", "--name", "0123456789abcdef", "15");
 	assert_string_equal(good("-n 0123456789abcde").name, "0123456789abcde");
@@ -409,12 +417,18 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 {
 	static const struct {
 		const char *argument, *value;
-	} values[] = {{"PID[,PID]", "1"},   {"NAME", "root"},
-		      {"PATH", "/x"},       {"PID|PATH", "/proc/self/ns/net"},
-		      {"PORT[,PORT]", "1"}, {"PORT", "1"},
-		      {"N", "1"},           {"DURATION", "1s"},
-		      {"WHICH", "kprobe"},  {"FILE", "/dev/null"},
-		      {"text|json", "json"}};
+	} values[] = {{"PID[,PID]", "1"},
+		      {"NAME", "root"},
+		      {"PATH", "/x"},
+		      {"PID|PATH", "/proc/self/ns/net"},
+		      {"PORT[,PORT]", "1"},
+		      {"PORT", "1"},
+		      {"N", "1"},
+		      {"DURATION", "1s"},
+		      {"WHICH", "kprobe"},
+		      {"FILE", "/dev/null"},
+		      {"text|json", "json"},
+		      {"PERCENT", "1"}};
 	char line[80], option[40], what[40];
 
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
@@ -443,11 +457,31 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 {
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
-	static const char *const of_daemon[] = {
-		"name",  "cgroup",  "netns",     "port",       "localport",       "remoteport",
-		"ipv4",  "ipv6",    "min",       "stacks",     "hooks",           "btf",
-		"quiet", "verbose", "help",      "version",    "json-schema",     "socket",
-		"group", "window",  "by-cgroup", "max-series", "max-connections", NULL};
+	static const char *const of_daemon[] = {"max-overhead",
+						"name",
+						"cgroup",
+						"netns",
+						"port",
+						"localport",
+						"remoteport",
+						"ipv4",
+						"ipv6",
+						"min",
+						"stacks",
+						"hooks",
+						"btf",
+						"quiet",
+						"verbose",
+						"help",
+						"version",
+						"json-schema",
+						"socket",
+						"group",
+						"window",
+						"by-cgroup",
+						"max-series",
+						"max-connections",
+						NULL};
 	static const char *const of_report[] = {"output",  "json",        "wide",
 						"follow",  "socket",      "help",
 						"version", "json-schema", NULL};

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What may befall a tracer on a production host: no crash, no leak, nothing left attached, right counts after it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Tracer, assert_durations_match, stalled_rounds
+
+only_in_guests = pytest.mark.skipif(not IN_GUEST, reason="it would do that to this machine; guests do it to themselves")
+
+
+def bpf_objects() -> set[tuple[str, int]]:
+    """All programs, maps and links that the kernel holds."""
+    found = set()
+    for kind in ("prog", "map", "link"):
+        shown = subprocess.run(["bpftool", "--json", kind, "show"], capture_output=True, text=True, check=True,
+                               env={**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"})
+        found |= {(kind, one["id"]) for one in json.loads(shown.stdout)}
+    return found
+
+
+def assert_nothing_is_left(before: set[tuple[str, int]], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE  # the kernel frees them later
+    while left := bpf_objects() - before:
+        assert time.monotonic() < deadline, (what, left)
+        time.sleep(0.05)
+
+
+def system_calls(*arguments: str) -> int:
+    """How many bpf() and perf_event_open() calls it takes from start to end."""
+    done = subprocess.run(["strace", "-f", "-qq", "-e", "trace=bpf,perf_event_open", str(NAGLETRACE), *arguments],
+                          capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0 and "nagletrace: ready" in done.stderr, done.stderr[-2000:]
+    return len(re.findall(r"^(?:\[pid +\d+\] )?(?:bpf|perf_event_open)\(", done.stderr, re.MULTILINE))
+
+
+def test_killed_at_any_stage_of_its_start_it_leaves_nothing() -> None:
+    """By strace: SIGKILL as it makes its n-th call to the kernel; each map, program and link is one or more of them."""
+    arguments = ("-d", "1ms", "--hooks", Tracer.hooks)
+    before = bpf_objects()
+    calls = system_calls(*arguments)
+    assert_nothing_is_left(before, "after a run without a fault")
+    assert calls > 50
+    for n in range(1, calls, 7):
+        done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=bpf,perf_event_open", "-e",
+                               f"inject=bpf,perf_event_open:signal=KILL:when={n}", str(NAGLETRACE), *arguments],
+                              capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), (n, done)
+        assert_nothing_is_left(before, f"killed at call {n} of {calls}")
+
+
+def test_refused_at_any_stage_of_its_start_it_says_so_and_leaves_nothing() -> None:
+    """As a kernel short of memory would: the n-th call fails. It goes on without what it can do without, or ends."""
+    arguments = ("-d", "1ms", "--hooks", Tracer.hooks)
+    before = bpf_objects()
+    calls = system_calls(*arguments)
+    ended = set()
+    for n in range(1, calls, 7):
+        done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=bpf,perf_event_open", "-e",
+                               f"inject=bpf,perf_event_open:error=ENOMEM:when={n}", str(NAGLETRACE), *arguments],
+                              capture_output=True, text=True, timeout=PATIENCE)
+        ended.add(done.returncode)
+        assert done.returncode in (0, 1, 3), (n, done)
+        assert (done.returncode == 0) == ("nagletrace: ready" in done.stderr), (n, done)
+        assert done.returncode == 0 or done.stderr.splitlines()[-1].startswith("nagletrace: "), (n, done)
+        assert_nothing_is_left(before, f"refused at call {n} of {calls}")
+    assert ended > {0}, "no refusal was of any consequence"
+
+
+def test_stopped_for_a_minute_it_goes_on_where_it_was() -> None:
+    """SIGSTOP, a minute in which there are stalls, SIGCONT: all of them are told, and those after it."""
+    with Lab("write-write-read", "--rounds", "30") as lab, Tracer("-p", str(lab.client)) as tracer:
+        tracer.process.send_signal(signal.SIGSTOP)
+        result = lab.play()
+        time.sleep(60)
+        with Lab("write-write-read") as later, Tracer("-p", str(later.client)) as other:
+            later.play()
+            other.wait()
+        tracer.process.send_signal(signal.SIGCONT)
+        tracer.wait()
+    assert_durations_match(stalled_rounds(result), tracer.stalls())
+    assert tracer.closing()["totals"]["writes"] == 60 and not any(tracer.closing()["lost"].values())
+    assert other.stalls()
+
+
+@contextlib.contextmanager
+def switched_off(cpu: int) -> Iterator[None]:
+    online = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
+    if not online.exists():
+        pytest.skip("no CPU of this kernel can be switched off")
+    online.write_text("0")
+    try:
+        yield
+    finally:
+        online.write_text("1")
+
+
+@pytest.mark.guest
+@only_in_guests
+def test_a_cpu_goes_and_comes_back() -> None:
+    """Counters and maps are kept by CPU: nothing that was counted is gone with it."""
+    with Lab("write-write-read", "--rounds", "40") as lab, Tracer("-p", str(lab.client)) as tracer:
+        lab.go()
+        last = max(os.sched_getaffinity(0))
+        for _ in range(2):
+            time.sleep(0.3)
+            with switched_off(last):
+                time.sleep(0.3)
+        result = lab.result()
+        tracer.wait()
+    assert len(tracer.stalls()) >= 30
+    assert_durations_match(stalled_rounds(result), tracer.stalls())
+    assert tracer.closing()["totals"]["writes"] == 80
+
+
+@pytest.mark.guest
+@only_in_guests
+def test_steps_of_the_clock_change_no_duration() -> None:
+    """The time of day jumps by hours, there and back; each stall bears the time of day that it was told at."""
+    jump = 3 * 3600
+    with Lab("write-write-read", "--rounds", "30") as lab, Tracer("-p", str(lab.client)) as tracer:
+        lab.go()
+        for step in (jump, -2 * jump, jump):
+            time.sleep(0.3)
+            time.clock_settime(time.CLOCK_REALTIME, time.time() + step)
+        result = lab.result()
+        tracer.wait()
+    assert_durations_match(stalled_rounds(result), tracer.stalls())
+    hours = {stall["time"][:13] for stall in tracer.stalls()}
+    assert len(hours) >= 3, hours
+
+
+@pytest.mark.guest
+@only_in_guests
+def test_the_machine_sleeps_meanwhile() -> None:
+    """Suspended to idle, woken by its clock. What CLOCK_MONOTONIC leaves out, no stall has lasted."""
+    with Lab("write-write-read", "--rounds", "40") as lab, Tracer("-p", str(lab.client)) as tracer:
+        lab.go()
+        time.sleep(0.3)
+        slept = subprocess.run(["rtcwake", "-m", "freeze", "-s", "3"], capture_output=True, text=True)
+        if slept.returncode:
+            pytest.skip(f"this guest cannot be suspended: {slept.stderr.strip()}")
+        result = lab.result()
+        tracer.wait()
+    told = [stall["duration_us"] for stall in tracer.stalls()]
+    assert len(told) >= 30 and max(told) < 2_000_000
+    assert_durations_match(stalled_rounds(result), tracer.stalls())

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0
+"""--max-overhead: what the programs cost is looked at now and then, and past the limit hooks are let go, in order."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from daemon import Daemon
+from harness import PATIENCE, Lab, Tracer, run, trace
+
+#: No host that has any traffic keeps below this.
+ABSURD = ("--max-overhead", "0.0001")
+#: README's order: those of step 1, of step 2; then all that are left.
+STEPS = {
+    "function": [{"tcp_probe"}, {"tcp_sendmsg_locked"}],
+    "kprobe": [{"tcp_probe", "timer_expire_entry"}, {"tcp_sendmsg_locked"}],
+    "tracepoint": [{"timer_start"}, {"sock_send_length"}],
+}
+
+pytestmark = pytest.mark.guest
+
+
+@contextlib.contextmanager
+def traffic() -> Iterator[None]:
+    """A byte there and a byte back over loopback, all the time."""
+    over = threading.Event()
+
+    def bounce(end: socket.socket, first: bool) -> None:
+        with end, contextlib.suppress(OSError):
+            if first:
+                end.sendall(b"x")
+            while not over.is_set() and end.recv(1):
+                end.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname(), PATIENCE)
+        other = server.accept()[0]
+    threads = [threading.Thread(target=bounce, args=(end, end is client)) for end in (client, other)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+
+
+def programs_of(pid: int) -> dict[str, int]:
+    """How often each BPF program of a process ran, as far as the kernel kept statistics, by the program's id."""
+    found = {}
+    for link in Path(f"/proc/{pid}/fdinfo").iterdir():
+        fields = dict(line.split(":", 1) for line in link.read_text().splitlines() if ":" in line)
+        if "run_cnt" in fields:
+            found[fields["prog_id"].strip()] = int(fields["run_cnt"])
+    return found
+
+
+def test_past_the_limit_hooks_are_let_go_in_order_and_all_in_the_end() -> None:
+    with traffic(), Tracer(*ABSURD) as tracer:
+        assert tracer.process.wait(PATIENCE) == 1, tracer.errors.text()
+        tracer.lines.finish()
+        tracer.errors.finish()
+    [start] = tracer.records("start")
+    told = tracer.records("overhead")
+    assert all(one["share_ppm"] > one["limit_ppm"] == 1 for one in told)
+    gone: set[str] = set()
+    for step, one in zip(STEPS[start["hooks"]], told):
+        assert set(one["hooks_let_go"]) == (gone := gone | step)
+    assert len(told) == len(STEPS[start["hooks"]]) + 1 and set(told[-1]["hooks_let_go"]) > gone
+    assert tracer.closing()["hooks_let_go"] == told[-1]["hooks_let_go"]
+    said = tracer.errors.text()
+    assert "past --max-overhead 0.0001" in said and "let go of all hooks: nothing is traced any more" in said
+    assert all(f"let go of {hook}; lost with it: " in said for hook in gone)
+
+
+def test_within_the_limit_nothing_changes_and_the_statistics_are_off_between_looks() -> None:
+    with traffic(), Tracer("--max-overhead", "100") as tracer:
+        time.sleep(1)  # a look takes 0.2 s; the next one begins 5 s later
+        before = programs_of(tracer.process.pid)
+        time.sleep(1)
+        assert any(before.values()), "the kernel kept no statistics: nothing was looked at"
+        assert programs_of(tracer.process.pid) == before
+        tracer.stop()
+    assert not tracer.records("overhead") and tracer.closing()["hooks_let_go"] == []
+    with Lab("write-write-read") as lab:
+        result, tracer = trace(lab, "--max-overhead", "100", "-p", str(lab.client))
+    assert len(tracer.stalls()) >= len(result["rounds"]) - 2
+
+
+def test_the_daemon_lets_go_stays_and_says_so() -> None:
+    with traffic(), Daemon(*ABSURD) as daemon:
+        assert "cap_sys_admin" in daemon.errors.text()
+        before = daemon.ask("health")
+        daemon.errors.wait_for("nothing is traced any more")
+        health, snapshot = daemon.ask("health"), daemon.ask("snapshot")
+    assert before["missing_hooks"] == before["hooks_let_go"] == [] or before["state"] == "ok"
+    assert health["state"] == "blind" and set(health["missing_hooks"]) >= set(health["hooks_let_go"]) != set()
+    assert snapshot["tracer"]["share_ppm"] > snapshot["tracer"]["limit_ppm"] == 1
+    assert "bpf_cpu_us" not in snapshot["tracer"]
+
+
+def test_without_the_privilege_for_the_statistics_it_says_which() -> None:
+    both = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf,+perfmon",
+            "--ambient-caps=-all,+bpf,+perfmon", "--bounding-set=-all,+bpf,+perfmon")
+    done = run("--max-overhead", "1", "-d", "1s", "--hooks", Tracer.hooks, prefix=both)
+    if Tracer.hooks == "kprobe":
+        pytest.skip("perf_event_paranoid asks for more than these two first")
+    assert done.returncode == 4 and done.stdout == ""
+    assert "--max-overhead 1" in done.stderr and "CAP_SYS_ADMIN" in done.stderr
