@@ -5,12 +5,18 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 LOAD = Path(os.environ.get("NAGLETRACE_BUILD", Path(__file__).resolve().parent.parent / "build")) / "bench" / "load"
+
+#: Of the servers.
+FIRST_PORT = 7000
+#: Loads of many connections, which wait for the word to begin.
+MANY = ("server", "stall", "blocked")
 
 Counts = dict[str, Any]
 
@@ -44,12 +50,33 @@ class Namespace:
         raise KeyError(name)
 
 
-def load(space: Namespace, mode: str, seconds: float, *more: object,
+def load(space: Namespace, mode: str, seconds: float, connections: int | None = None,
          preexec: Callable[[], None] | None = None) -> Counts:
-    """What build/bench/load counted."""
-    done = subprocess.run(space.enter(LOAD, mode, seconds, *more), capture_output=True, text=True, preexec_fn=preexec,
-                          timeout=seconds * 10 + 60)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    told: Counts = json.loads(done.stdout)
-    return told
+    """What build/bench/load counted; as many of them as their descriptors ask for, which begin together."""
+    counts = shares(connections) if connections else [None]
+    processes = []
+    try:
+        for i, count in enumerate(counts):
+            command = space.enter(LOAD, mode, seconds, *([count, FIRST_PORT + i] if count else []))
+            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                              stderr=subprocess.PIPE, preexec_fn=preexec))
+        if connections != 1 and mode in MANY:
+            for process in processes:
+                assert process.stderr and process.stderr.readline() == "connected\n"
+        told = [process.communicate("\n", timeout=seconds * 10 + 60) for process in processes]
+        if any(process.returncode for process in processes):
+            raise RuntimeError("".join(errors for _, errors in told))
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    results = [json.loads(out) for out, _ in told]
+    return {**results[0], "seconds": max(one["seconds"] for one in results),
+            **{key: sum(one[key] for one in results) for key in ("connections", "operations", "stalled")}}
+
+
+def shares(connections: int) -> list[int]:
+    """What each of the loads has of them; each end of a connection is a descriptor of its process."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 100
+    loads = -(-connections // most)
+    return [connections // loads + (i < connections % loads) for i in range(loads)]

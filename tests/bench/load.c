@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The load of the benchmarks, over loopback:
- *   load pingpong|server|bulk|churn|stall|blocked SECONDS [CONNECTIONS]
+ *   load pingpong|server|bulk|churn|stall|blocked SECONDS [CONNECTIONS [PORT]]
  * A server and a client, each a process; both run where the caller's affinity lets them. Prints as
  * JSON how many operations (round trips, requests, bytes, connections) there were, how long they
- * took, and how many replies took as long as a delayed ACK. Says "connected" on stderr when all
- * connections stand, before it begins, and "blocked" when each of `blocked` has a tail that does
- * not fit its reader's window, which stays so for the time given.
+ * took, and how many replies took as long as a delayed ACK. With more than one connection it says
+ * "connected" on stderr when all stand, and begins when a line comes on stdin. `blocked` then
+ * writes on each what does not fit its reader's window, and leaves it so for the time given.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +24,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PORT    7000
 #define EVENTS  256
 #define REQUEST 64 /* bytes, as the next */
 #define REPLY   200
@@ -50,6 +49,7 @@ static const struct mode modes[] = {
 };
 
 static char buffer[CHUNK];
+static in_port_t port = 7000;
 
 static void die(const char *what)
 {
@@ -67,7 +67,7 @@ static uint64_t now_ns(void)
 
 static int listen_here(bool blocked)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -81,7 +81,7 @@ static int listen_here(bool blocked)
 
 static int connect_there(int i)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK + (in_addr_t)(i / PER_ADDRESS));
@@ -227,29 +227,33 @@ static void ask(const struct mode *mode, int fd)
 	request(mode, fd);
 }
 
-static uint64_t run_many(const struct mode *mode, int connections, uint64_t *began,
-			 uint64_t span_ns)
+static int connected[DESCRIPTORS];
+
+/* So many connections; returns when the word to begin came. */
+static uint64_t connect_all(int connections)
+{
+	for (int i = 0; i < connections; i++)
+		connected[i] = connect_there(i);
+	fprintf(stderr, "connected\n");
+	while (getchar() != '\n' && !feof(stdin))
+		;
+	return now_ns();
+}
+
+static uint64_t run_many(const struct mode *mode, int connections, uint64_t until)
 {
 	int epoll = epoll_create1(0);
-	int *fds = calloc((size_t)connections, sizeof(*fds));
 	uint64_t replies = 0;
 	int asked = connections;
 
-	if (!fds)
-		die("cannot remember the connections");
 	for (int i = 0; i < connections; i++) {
-		fds[i] = connect_there(i);
-		watch(epoll, fds[i]);
+		watch(epoll, connected[i]);
+		ask(mode, connected[i]);
 	}
-	fprintf(stderr, "connected\n");
-	*began = now_ns();
-	for (int i = 0; i < connections; i++)
-		ask(mode, fds[i]);
-	free(fds);
 	while (asked) { /* when the time is over, until all have their reply */
 		struct epoll_event events[EVENTS];
 		int n = epoll_wait(epoll, events, EVENTS, 10000);
-		bool over = now_ns() >= *began + span_ns;
+		bool over = now_ns() >= until;
 
 		if (n <= 0)
 			die("no reply");
@@ -271,25 +275,25 @@ static uint64_t run_many(const struct mode *mode, int connections, uint64_t *beg
 /* Each connection's reader does not read: what is written beyond its window is held. */
 static uint64_t run_blocked(int connections, uint64_t span_ns)
 {
+	const int least = 1;
 	const struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
 				      .tv_nsec = (long)(span_ns % 1000000000)};
 
 	for (int i = 0; i < connections; i++) {
-		int fd = connect_there(i), least = 1;
-
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
-		while (send(fd, buffer, CHUNK, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+		setsockopt(connected[i], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+		while (send(connected[i], buffer, CHUNK, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
 			;
 	}
-	fprintf(stderr, "blocked\n");
 	nanosleep(&span, NULL);
 	return (uint64_t)connections;
 }
 
 static void allow_descriptors(void)
 {
-	struct rlimit limit = {.rlim_cur = DESCRIPTORS, .rlim_max = DESCRIPTORS};
+	struct rlimit limit;
 
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -307,7 +311,7 @@ int main(int argc, char **argv)
 			mode = &modes[i];
 	if (!mode) {
 		fprintf(stderr, "usage: load pingpong|server|bulk|churn|stall|blocked SECONDS "
-				"[CONNECTIONS]\n");
+				"[CONNECTIONS [PORT]]\n");
 		return 2;
 	}
 	seconds = atof(argv[2]);
@@ -317,6 +321,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "load: %s connections: give 1 to %d\n", argv[3], DESCRIPTORS - 100);
 		return 2;
 	}
+	if (argc > 4)
+		port = (in_port_t)atoi(argv[4]);
 	blocked = !strcmp(mode->name, "blocked");
 	listener = listen_here(blocked);
 	server = fork();
@@ -325,7 +331,7 @@ int main(int argc, char **argv)
 	if (!server)
 		serve(mode, listener, blocked);
 	close(listener);
-	began = now_ns();
+	began = connections > 1 ? connect_all(connections) : now_ns();
 	span_ns = (uint64_t)(seconds * 1e9);
 	until = began + span_ns;
 	if (blocked)
@@ -337,7 +343,7 @@ int main(int argc, char **argv)
 	else if (connections == 1)
 		operations = run_one(mode, until);
 	else
-		operations = run_many(mode, connections, &began, span_ns);
+		operations = run_many(mode, connections, until);
 	printf("{\"mode\":\"%s\",\"connections\":%d,\"operations\":%llu,\"stalled\":%llu,"
 	       "\"seconds\":%.6f}\n",
 	       mode->name, connections, (unsigned long long)operations, (unsigned long long)stalled,

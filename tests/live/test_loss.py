@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -26,7 +27,7 @@ CAUSE = "nagle_delayed_ack"
 @pytest.mark.guest
 def test_a_full_ring_buffer_loses_records_and_counts_them() -> None:
     """While the tracer stands still there are more stalls than have room: each is told, or counted as lost."""
-    with Lab("write-write-read", "--connections", "100", "--rounds", "50", "--timeout", "60s") as lab:
+    with Lab("write-write-read", "--connections", "64", "--rounds", "70", "--timeout", "60s") as lab:
         with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2]) as tracer:
             tracer.process.send_signal(signal.SIGSTOP)
             result = lab.play()
@@ -41,24 +42,30 @@ def test_a_full_ring_buffer_loses_records_and_counts_them() -> None:
     assert tracer.records("lost")[-1]["lost"]["ring_full"] > 0, "nobody was told of it"
 
 
+def supervisor_s() -> float:
+    """CPU time of process 1: while it runs, this machine's kernel runs no BPF program in softirqs."""
+    fields = Path("/proc/1/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_fifty_thousand_connections_that_all_stall() -> None:
-    """As many stalls a second as this machine makes; told as lines, which is the slowest way to take them."""
-    with Namespace() as space:
-        with Tracer("--netns", str(space.holder.pid)) as tracer:
-            before = space.counter("TcpExtDelayedACKs")
-            told = load(space, "stall", 5, 50_000)
-            counted = space.counter("TcpExtDelayedACKs") - before
-            tracer.stop()
-    closing = tracer.closing()
+    """As many stalls a second as this machine makes, each told on a line, which is the slowest way to take them."""
+    with Namespace() as space, Tracer("--netns", str(space.holder.pid)) as tracer:
+        before, blind = space.counter("TcpExtDelayedACKs"), supervisor_s()
+        told = load(space, "stall", 5, 50_000)
+        counted, blind = space.counter("TcpExtDelayedACKs") - before, supervisor_s() - blind
+        tracer.stop()
+    lines = [line for _, line in tracer.lines.all]  # too many for the schema to look at each
+    closing = json.loads(lines[-1])
     timers, stalls = closing["totals"]["delayed_acks"]["timer"], closing["totals"]["stalls"][CAUSE]
-    assert told["operations"] >= 100_000, told
-    # on this machine a timer may expire where no BPF program is run
-    spare = counted // 1000 if blind_spot() else 0
-    assert counted - spare <= timers <= counted, (timers, counted)
-    assert stalls == len(tracer.stalls()) + closing["lost"]["ring_full"]
-    # the last reply's ACK may be put off too, and not every round waits for a timer: some ACKs are quick
-    assert timers - 50_000 <= stalls + spare <= timers + spare and stalls >= told["operations"] - 50_000 * 20
-    assert all(closing["lost"][way] == 0 for way in ("hold_map_full", "ack_map_full")), closing["lost"]
+    unseen = round(counted * blind / told["seconds"]) if blind_spot() else 0
+    print(f"{told['operations'] / told['seconds']:,.0f} rounds and {stalls / told['seconds']:,.0f} stalls a second, "
+          f"{counted} timers, {timers} seen, lost {closing['lost']}")
+    assert counted >= 50_000 * 5, "the machine is too slow for this"
+    assert counted - unseen <= timers <= counted, (timers, counted, unseen)
+    assert stalls <= timers, "each takes a timer of its own"
+    assert stalls == sum('"type":"stall"' in line for line in lines) + closing["lost"]["ring_full"]
+    assert closing["lost"]["hold_map_full"] == closing["lost"]["ack_map_full"] == 0, closing["lost"]
 
 
 @contextlib.contextmanager
