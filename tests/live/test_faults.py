@@ -142,16 +142,24 @@ def test_steps_of_the_clock_change_no_duration() -> None:
 
 @pytest.mark.guest
 @only_in_guests
-def test_the_machine_sleeps_meanwhile() -> None:
-    """Suspended to idle, woken by its clock. What CLOCK_MONOTONIC leaves out, no stall has lasted."""
-    with Lab("write-write-read", "--rounds", "40") as lab, Tracer("-p", str(lab.client)) as tracer:
+def test_the_machine_goes_to_sleep_and_wakes() -> None:
+    """As far as an emulated guest can: it has no clock that wakes it, so the kernel's own test of suspending does.
+
+    All processes are frozen for some seconds, in the midst of a round, and come back; devices stay (their console
+    does not come back here).
+    """
+    test, state = Path("/sys/power/pm_test"), Path("/sys/power/state")
+    if not test.exists() or "freeze" not in state.read_text():
+        pytest.skip("this kernel has no test of suspending")
+    with Lab("write-write-read", "--rounds", "60", "--timeout", "60s") as lab, Tracer("-p", str(lab.client)) as tracer:
         lab.go()
-        time.sleep(0.3)
-        slept = subprocess.run(["rtcwake", "-m", "freeze", "-s", "3"], capture_output=True, text=True)
-        if slept.returncode:
-            pytest.skip(f"this guest cannot be suspended: {slept.stderr.strip()}")
+        tracer.lines.wait_for('"stall"')
+        test.write_text("freezer")
+        state.write_text("freeze")
+        test.write_text("none")
         result = lab.result()
         tracer.wait()
+    assert max(r["latency_us"] for r in result["rounds"]) > 500_000, "nobody slept"
     told = [stall["duration_us"] for stall in tracer.stalls()]
-    assert len(told) >= 30 and max(told) < 2_000_000
+    assert len(told) >= 30 and max(told) < 400_000
     assert_durations_match(stalled_rounds(result), tracer.stalls())

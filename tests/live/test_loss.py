@@ -39,7 +39,6 @@ def test_a_full_ring_buffer_loses_records_and_counts_them() -> None:
     assert abs(told - RING_BYTES // RECORD_BYTES) < 10
     assert closing["totals"]["stalls"][CAUSE] == told + lost
     assert abs(told + lost - felt) <= felt // 100, (told, lost, felt)
-    assert tracer.records("lost")[-1]["lost"]["ring_full"] > 0, "nobody was told of it"
 
 
 def supervisor_s() -> float:
