@@ -388,7 +388,7 @@ static __always_inline void write_timer_starts(const struct tcp *t)
 	struct nt_tcp_state s;
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
 
-	if (!h)
+	if (!h || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
 		return;
 	tcp_read_state(&s, t, false);
 	if (gone_out(h, &s))

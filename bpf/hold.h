@@ -222,9 +222,6 @@ __noinline int hold_judge(u32 level, u32 release, u64 end_ns)
 		return 0;
 	t = tcp_of((void *)h->sk, false);
 	count_hold(h, t.sk, h->held.reason, duration_ns(h->begin_ns, end_ns), release);
-	/* most holds of a bulk transfer end here */
-	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds)
-		return 0;
 	if (release == NT_RELEASE_ACK)
 		la = hold_join(h, end_ns);
 	hold_facts(&f, h, &t, release, end_ns, la);
@@ -247,8 +244,15 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
 				     u64 end_ns)
 {
 	u32 level;
-	struct hold *ended = scratch_take(&level);
+	struct hold *ended;
 
+	/* most holds of a bulk transfer end here */
+	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds) {
+		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, end_ns), release);
+		hold_delete(t->sk);
+		return;
+	}
+	ended = scratch_take(&level);
 	if (ended) {
 		*ended = *h;
 		hold_judge(level, release, end_ns);

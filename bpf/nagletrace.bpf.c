@@ -99,13 +99,14 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 SEC("raw_tp/sock_send_length")
 int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
 {
+	const bool trusted = true;
 	struct tcp t;
 
-	if (ret <= 0 || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (ret <= 0 || READ(trusted, sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
-	t = tcp_of(sk, true);
+	t = tcp_of(sk, trusted);
 	if (t.tp)
-		write_ended(ctx, &t, true);
+		write_ended(ctx, &t, trusted);
 	return 0;
 }
 

@@ -9,14 +9,18 @@
  * TCP_DELACK_MIN. */
 #define DELACK_MIN_NS 40000000ULL
 
-struct pending_ack {
-	u64 sk;
-	u64 begin_ns;
+/* What tells later how an ACK went out. */
+struct ack_marks {
 	u32 rcv_wup; /* what had been acknowledged; moves with every ACK that goes out */
 	u32 data_segs_out;
 	u32 data_segs_in;
-	u8 why; /* enum nt_ack_why */
-	bool pingpong;
+};
+
+struct pending_ack {
+	u64 sk;
+	u64 begin_ns;
+	struct ack_marks at; /* when it began */
+	u8 pingpong;         /* as the socket counts it */
 	bool locked;
 	bool expired; /* its timer did, and nothing else was seen of it since */
 	bool sent;    /* by the timer, and counted; here until it is seen to leave */
@@ -79,33 +83,11 @@ static __always_inline void count_ack_end(const struct sock *sk, enum nt_ack_end
 		count_in(t->ack_ends, end, NT_ACK_ENDS, 1);
 }
 
-/* tcp_in_quickack_mode() said no; why? Asked before the timer's handler leaves interactive mode. */
-static __always_inline enum nt_ack_why pending_ack_why(const struct tcp *t, bool pingpong)
+static __always_inline void read_marks(struct ack_marks *m, const struct tcp *t, const bool trusted)
 {
-	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
-		return NT_WHY_DELACK_MAX;
-	if (!pingpong)
-		return NT_WHY_QUICK_EXHAUSTED;
-	/* no answer was ever sent, so it was TCP_QUICKACK 0 that entered the mode;
-	 * __tcp_sock_set_quickack() */
-	return PROBED(t->tp, data_segs_out) ? NT_WHY_PINGPONG : NT_WHY_QUICKACK_OFF;
-}
-
-static __always_inline void pending_ack_fill(struct pending_ack *p, const struct tcp *t,
-					     u64 begin_ns)
-{
-	u8 pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong);
-
-	p->sk = (u64)t->sk;
-	p->rcv_wup = PROBED(t->tp, rcv_wup);
-	p->data_segs_out = PROBED(t->tp, data_segs_out);
-	p->data_segs_in = PROBED(t->tp, data_segs_in);
-	p->pingpong = pingpong >= pingpong_thresh(t);
-	p->why = pending_ack_why(t, p->pingpong);
-	p->locked = false;
-	p->expired = false;
-	p->sent = false;
-	p->begin_ns = begin_ns;
+	m->rcv_wup = TCP(t, rcv_wup);
+	m->data_segs_out = TCP(t, data_segs_out);
+	m->data_segs_in = TCP(t, data_segs_in);
 }
 
 /*
@@ -113,21 +95,33 @@ static __always_inline void pending_ack_fill(struct pending_ack *p, const struct
  * choose; what the application read leaves no trace.
  */
 static __always_inline enum nt_ack_end pending_ack_unseen_end(const struct pending_ack *p,
-							      const struct tcp *t)
+							      const struct ack_marks *now)
 {
 	if (p->expired)
 		return NT_ACK_TIMER;
-	if (PROBED(t->tp, data_segs_out) != p->data_segs_out)
+	if (now->data_segs_out != p->at.data_segs_out)
 		return NT_ACK_PIGGYBACK;
-	if (PROBED(t->tp, data_segs_in) != p->data_segs_in)
+	if (now->data_segs_in != p->at.data_segs_in)
 		return NT_ACK_SEGMENT;
 	return NT_ACK_READ;
 }
 
-static __always_inline void count_unseen_end(const struct pending_ack *p, const struct tcp *t)
+static __always_inline void count_unseen_end(const struct pending_ack *p, const struct tcp *t,
+					     const struct ack_marks *now)
 {
 	if (!p->sent)
-		count_ack_end(t->sk, pending_ack_unseen_end(p, t));
+		count_ack_end(t->sk, pending_ack_unseen_end(p, now));
+}
+
+/* It went out unseen, and nothing is owed now. */
+static __always_inline void pending_ack_gone(struct pending_ack *p, const struct tcp *t,
+					     const bool trusted)
+{
+	struct ack_marks now;
+
+	read_marks(&now, t, trusted);
+	count_unseen_end(p, t, &now);
+	pending_ack_delete(t->sk);
 }
 
 /*
@@ -137,19 +131,28 @@ static __always_inline void count_unseen_end(const struct pending_ack *p, const 
 static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t, const bool trusted)
 {
 	struct pending_ack *p = pending_ack_find(t->sk);
+	struct ack_marks now;
 
 	if (p) {
-		if (p->rcv_wup == TCP(t, rcv_wup))
+		if (p->at.rcv_wup == TCP(t, rcv_wup))
 			return p;
-		count_unseen_end(p, t);
+		read_marks(&now, t, trusted);
+		count_unseen_end(p, t, &now);
 	} else {
 		if (!socket_wanted(t, trusted))
 			return NULL;
 		p = pending_ack_new(t->sk);
 		if (!p)
 			return NULL;
+		read_marks(&now, t, trusted);
 	}
-	pending_ack_fill(p, t, tcp_clock(t, trusted));
+	p->sk = (u64)t->sk;
+	p->at = now;
+	p->pingpong = ICSK(t, icsk_ack.pingpong);
+	p->locked = false;
+	p->expired = false;
+	p->sent = false;
+	p->begin_ns = tcp_clock(t, trusted);
 	return p;
 }
 
@@ -157,6 +160,22 @@ static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t,
 static __always_inline void pending_ack_begin(const struct tcp *t, const bool trusted)
 {
 	pending_ack_owed(t, trusted);
+}
+
+/*
+ * tcp_in_quickack_mode() said no; why? By what the socket was like then: the timer's handler leaves
+ * interactive mode.
+ */
+static __always_inline enum nt_ack_why pending_ack_why(const struct pending_ack *p,
+						       const struct tcp *t)
+{
+	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
+		return NT_WHY_DELACK_MAX;
+	if (p->pingpong < pingpong_thresh(t))
+		return NT_WHY_QUICK_EXHAUSTED;
+	/* no answer was ever sent, so it was TCP_QUICKACK 0 that entered the mode;
+	 * __tcp_sock_set_quickack() */
+	return p->at.data_segs_out ? NT_WHY_PINGPONG : NT_WHY_QUICKACK_OFF;
 }
 
 /*
@@ -179,7 +198,7 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 	if (!la)
 		return 0;
 	read_end(&la->end, &t);
-	la->end.pingpong = p->pingpong;
+	la->end.pingpong = p->pingpong >= pingpong_thresh(&t);
 	la->end.locked = p->locked;
 	tgid = bpf_map_lookup_elem(&owned, &sk);
 	if (tgid) {
@@ -187,11 +206,11 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 		la->end.target = true; /* only processes asked for are in there */
 	}
 	la->part.begin_ns = p->begin_ns;
-	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->rcv_wup;
+	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->at.rcv_wup;
 	la->part.end = end;
-	la->part.why = p->why;
+	la->part.why = pending_ack_why(p, &t);
 	la->part.end_ns = now;
-	la->lone = PROBED(t.tp, data_segs_in) == p->data_segs_in;
+	la->lone = PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
 	return 0;
 }
 
@@ -216,10 +235,11 @@ static __always_inline void pending_ack_closed(struct pending_ack *p, const stru
 {
 	bool owed = PROBED(t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
 
-	if (owed && p->rcv_wup == PROBED(t->tp, rcv_wup))
-		count_ack_end(t->sk, NT_ACK_RESET);
-	else
-		count_unseen_end(p, t);
+	if (!owed || p->at.rcv_wup != PROBED(t->tp, rcv_wup)) {
+		pending_ack_gone(p, t, false);
+		return;
+	}
+	count_ack_end(t->sk, NT_ACK_RESET);
 	pending_ack_delete(t->sk);
 }
 
@@ -260,10 +280,8 @@ static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 	if (pending_ack_due(t, false))
 		pending_ack_timer_sends(t, false);
 	p = pending_ack_find(t->sk);
-	if (p) {
-		count_unseen_end(p, t);
-		pending_ack_delete(t->sk);
-	}
+	if (p)
+		pending_ack_gone(p, t, false);
 }
 
 /*
@@ -311,10 +329,9 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 	p = pending_ack_find(t->sk);
 	if (!p)
 		return;
-	if (p->rcv_wup != TCP(t, rcv_wup)) {
+	if (p->at.rcv_wup != TCP(t, rcv_wup)) {
 		/* that one is gone unseen, and this one was not seen to be put off */
-		count_unseen_end(p, t);
-		pending_ack_delete(t->sk);
+		pending_ack_gone(p, t, trusted);
 		return;
 	}
 	if (len)

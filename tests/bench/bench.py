@@ -154,16 +154,28 @@ def added(rates: dict[str, list[float]], name: str) -> tuple[float, float, float
 # ---- what a program costs ----
 
 
+def fdinfo(pid: int, key: str) -> dict[str, dict[str, str]]:
+    """What the kernel says of the objects that a process holds, by their id; key is prog_id or map_id."""
+    found = {}
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+        fields = {name: value.strip() for name, value in fields.items()}
+        if key in fields and (key == "map_id" or "run_cnt" in fields):
+            found[fields[key]] = fields
+    return found
+
+
 def programs_of(process: subprocess.Popen[str]) -> dict[str, tuple[int, int]]:
     """Runs and ns of each BPF program that the process holds, by name; same names added up."""
     listed = subprocess.run(["bpftool", "--json", "prog", "show"], capture_output=True, text=True, check=True,
                             env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"})
+    held = fdinfo(process.pid, "prog_id")
     found: dict[str, tuple[int, int]] = {}
     for program in json.loads(listed.stdout):
-        if process.pid not in [holder["pid"] for holder in program.get("pids", [])]:
+        if not (info := held.get(str(program["id"]))):
             continue
         runs, ns = found.get(program["name"], (0, 0))
-        found[program["name"]] = runs + program.get("run_cnt", 0), ns + program.get("run_time_ns", 0)
+        found[program["name"]] = runs + int(info["run_cnt"]), ns + int(info["run_time_ns"])
     return found
 
 
@@ -178,7 +190,7 @@ def measure_programs(space: Namespace, seconds: float) -> dict[str, Any]:
                         Subject("ours", (str(NAGLETRACE),), "nagletrace: ready")):
             with subject.running(space) as process:
                 assert process
-                for mode, more in (("pingpong", ()), ("stall", ("100",))):
+                for mode, more in (("pingpong", ()), ("stall", (100,)), ("server", ()), ("bulk", ())):
                     first = programs_of(process)
                     rate(space, mode, seconds, *more)
                     after = programs_of(process)
@@ -237,14 +249,9 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
 # ---- memory by connection ----
 
 
-def map_bytes(pid: int) -> dict[str, int]:
-    """What the kernel holds for each map of a process, by kind and id."""
-    found = {}
-    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
-        if "map_id" in fields:
-            found[fields["map_id"].strip()] = int(fields["memlock"])
-    return found
+def map_bytes(pid: int) -> int:
+    """What the kernel holds for the maps of a process."""
+    return sum(int(info["memlock"]) for info in fdinfo(pid, "map_id").values())
 
 
 def measure_memory(space: Namespace, connections: int) -> dict[str, Any]:
@@ -252,11 +259,11 @@ def measure_memory(space: Namespace, connections: int) -> dict[str, Any]:
     ours = Subject("nagletrace", (str(NAGLETRACE),), "nagletrace: ready")
     with ours.running(space) as process, ThreadPoolExecutor(1) as pool:
         assert process
-        idle, resident = sum(map_bytes(process.pid).values()), resident_mb(process.pid)
+        idle, resident = map_bytes(process.pid), resident_mb(process.pid)
         run = pool.submit(load, space, "server", 3.0, connections, preexec=pinned({LOAD_CPU}))
         most, most_resident = idle, resident
         while not run.done():
-            most = max(most, sum(map_bytes(process.pid).values()))
+            most = max(most, map_bytes(process.pid))
             most_resident = max(most_resident, resident_mb(process.pid))
             time.sleep(0.1)
         told = run.result()
