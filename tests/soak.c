@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "series.h"
@@ -105,8 +106,9 @@ int main(void)
 			       nt_series_count(&series),
 			       nt_aggregate_count(&nt_window_older(&window)->stalls));
 	}
-	printf("],\"folded\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"read\":%" PRIu64 "}\n",
-	       series.folded, series.evicted, read);
+	printf("],\"folded\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"read\":%" PRIu64
+	       ",\"cpu_s\":%.3f}\n",
+	       series.folded, series.evicted, read, (double)clock() / CLOCKS_PER_SEC);
 	nt_window_clear(&window);
 	nt_series_clear(&series);
 	return 0;

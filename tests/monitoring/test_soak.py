@@ -21,3 +21,4 @@ def test_ten_million_stalls_leave_memory_flat() -> None:
         assert tenth["resident_kb"] <= first["resident_kb"] * 1.05 + 256, told
         assert (tenth["series"], tenth["connections"]) == (1000, 1024)
     assert told["folded"] > 0 and told["evicted"] >= 8000, "those that were gone made room"
+    assert told["stalls"] / told["cpu_s"] > 100_000, "it does not take a hundred thousand stalls a second"
