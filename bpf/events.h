@@ -40,22 +40,6 @@ static __always_inline void hold_end_from_state(struct hold *h, const struct tcp
 	hold_end(h, t, release, end_ns);
 }
 
-/* Nothing is unsent any more; was something held? */
-static __always_inline void no_tail_left(const struct tcp *t, struct nt_tcp_state *s,
-					 const bool trusted)
-{
-	struct hold *h;
-
-	if (!active_holds)
-		return;
-	h = hold_find(t->sk);
-	if (!h)
-		return;
-	tcp_read_state(s, t, trusted);
-	if (gone_out(h, s))
-		hold_end_from_state(h, t, s);
-}
-
 static __always_inline bool has_tail(const struct tcp *t, const bool trusted)
 {
 	return TCP(t, write_seq) != TCP(t, snd_nxt);
@@ -166,19 +150,35 @@ static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_stat
 	return reason;
 }
 
-/* A write has left a tail, looked at without the socket's lock. Sets *s to what was read. */
-static __always_inline struct hold *unlocked_tail(const struct tcp *t, struct nt_tcp_state *s,
-						  const bool trusted)
+/*
+ * A look at a socket whose attempts no hook shows. What was held may have gone out unseen: then it
+ * is over. True when there is a tail: *h is its hold, or NULL, and *s what was read.
+ */
+static __always_inline bool look_for_tail(const struct tcp *t, struct nt_tcp_state *s,
+					  struct hold **h, const bool trusted)
+{
+	bool tail = has_tail(t, trusted);
+
+	*h = NULL;
+	if (!tail && !active_holds)
+		return false;
+	*h = hold_find(t->sk);
+	if (!tail && !*h)
+		return false;
+	tcp_read_state(s, t, trusted);
+	if (*h && gone_out(*h, s)) {
+		hold_end_from_state(*h, t, s);
+		*h = NULL;
+	}
+	return tail;
+}
+
+/* A write has left a tail: why? */
+static __always_inline struct hold *write_left_tail(struct hold *h, const struct tcp *t,
+						    struct nt_tcp_state *s, const bool trusted)
 {
 	enum nt_hold_reason reason;
-	struct hold *h;
 
-	tcp_read_state(s, t, trusted);
-	h = hold_find(t->sk);
-	if (h && gone_out(h, s)) {
-		hold_end_from_state(h, t, s);
-		h = NULL;
-	}
 	reason = verdict_from_state(s, t, bpf_ktime_get_ns());
 	if (s->throttled && s->head_len < s->mss && s->head_last)
 		reason = NT_HOLD_AUTOCORK;
@@ -194,21 +194,19 @@ static __always_inline struct hold *unlocked_tail(const struct tcp *t, struct nt
  */
 static __always_inline void write_ended(void *ctx, const struct tcp *t, const bool trusted)
 {
-	const int looks = 3;
+	const int looks = 2;
 	struct tcp again = *t;
 	struct nt_tcp_state s;
-	struct hold *h = NULL;
+	struct hold *h;
 
 	count_write(t, trusted);
 	for (int i = 0; i < looks; i++) {
-		if (!has_tail(t, trusted)) {
-			no_tail_left(t, &s, trusted);
-			return;
-		}
 		/* opaque, or the compiler keeps the address of each field on the stack from look to
 		 * look */
 		barrier_var(again.tp);
-		h = unlocked_tail(&again, &s, trusted);
+		if (!look_for_tail(&again, &s, &h, trusted))
+			return;
+		h = write_left_tail(h, &again, &s, trusted);
 		if (TCP(t, snd_una) == s.snd_una && TCP(t, snd_nxt) == s.snd_nxt)
 			break;
 	}
@@ -278,18 +276,13 @@ static __always_inline void segment_meets_hold(const struct tcp *t, struct nt_tc
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
-static __always_inline void segment_meets_tail(const struct tcp *t, struct nt_tcp_state *s, u32 ack,
-					       u32 seq, bool pure, const bool trusted)
+static __always_inline void segment_meets_tail(struct hold *h, const struct tcp *t,
+					       struct nt_tcp_state *s, u32 ack, u32 seq, bool pure,
+					       const bool trusted)
 {
 	u64 now = bpf_ktime_get_ns();
-	struct hold *h = hold_find(t->sk);
 	enum nt_hold_reason reason;
 
-	tcp_read_state(s, t, trusted);
-	if (h && gone_out(h, s)) {
-		hold_end_from_state(h, t, s);
-		h = NULL;
-	}
 	reason = verdict_from_state(s, t, now);
 	if (!reason || (!h && !socket_wanted(t, trusted)))
 		return;
@@ -306,14 +299,17 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 					 const bool trusted)
 {
 	const struct tcp_skb_cb *cb = skb_cb(skb);
-	bool tail = has_tail(t, trusted);
 	/* only after the timer sent our ACK: it leaves interactive mode, and all is acknowledged */
 	bool awaiting = !ICSK(t, icsk_ack.pingpong) && TCP(t, rcv_wup) == TCP(t, rcv_nxt);
 	struct nt_tcp_state s; /* one for all that may look: the stack is small */
+	struct hold *h = NULL;
 	u32 seq, len;
+	bool tail;
 
-	if (!tail && !nt_config.functions)
-		no_tail_left(t, &s, trusted);
+	if (nt_config.functions)
+		tail = has_tail(t, trusted);
+	else
+		tail = look_for_tail(t, &s, &h, trusted);
 	if (!tail && !awaiting)
 		return;
 	seq = BPF_CORE_READ(cb, seq);
@@ -324,7 +320,7 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		if (nt_config.functions)
 			segment_meets_hold(t, &s, ack, seq, !len, trusted);
 		else
-			segment_meets_tail(t, &s, ack, seq, !len, trusted);
+			segment_meets_tail(h, t, &s, ack, seq, !len, trusted);
 	}
 	/* a FIN is never held, nor is what it came with: tcp_nagle_test() */
 	if (awaiting && len && seq == TCP(t, rcv_nxt) &&

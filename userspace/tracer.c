@@ -70,10 +70,10 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
  * of a large host: the tracepoint family does not see each ACK go. Tracing programs may do so since
  * 6.1.
  */
-static void grow_on_demand(struct bpf_map *map)
+static void grow_on_demand(struct bpf_map *map, unsigned int most)
 {
 	bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_NO_PREALLOC);
-	bpf_map__set_max_entries(map, 1 << 20);
+	bpf_map__set_max_entries(map, most); /* 16 bytes for each are taken at once, for the table */
 }
 
 /* Maps that this run does not touch are not made; those for filters shrink to nothing without the
@@ -89,8 +89,8 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
 	bpf_map__set_autocreate(skel->maps.hold_hash, !attempt->sk_storage);
 	bpf_map__set_autocreate(skel->maps.ack_hash, !attempt->sk_storage);
 	if (tracer->family == NT_HOOKS_TRACEPOINT) {
-		grow_on_demand(skel->maps.hold_hash);
-		grow_on_demand(skel->maps.ack_hash);
+		grow_on_demand(skel->maps.hold_hash, 1 << 16);
+		grow_on_demand(skel->maps.ack_hash, 1 << 18);
 	}
 	bpf_map__set_autocreate(skel->maps.stacks, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.stack_dumps, opts->stacks);

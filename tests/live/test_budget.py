@@ -12,7 +12,7 @@ from harness import run
 pytestmark = pytest.mark.guest
 
 #: The verifier gives up at a million instructions; a tenth leaves room for kernels that look more closely.
-MOST_INSTRUCTIONS = 150_000
+MOST_INSTRUCTIONS = 100_000
 #: A program and the deepest function that it calls share this many bytes, each rounded up: MAX_BPF_STACK.
 MOST_STACK, STACK_STEP = 512, 32
 LOG = re.compile(r"prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", re.DOTALL)
