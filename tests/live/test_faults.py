@@ -155,7 +155,11 @@ def test_the_machine_goes_to_sleep_and_wakes() -> None:
         lab.go()
         tracer.lines.wait_for('"stall"')
         test.write_text("freezer")
-        state.write_text("freeze")
+        for _ in range(3):  # after a CPU came back, 6.1 does not wait the first time
+            began = time.monotonic()
+            state.write_text("freeze")
+            if time.monotonic() > began + 1:
+                break
         test.write_text("none")
         result = lab.result()
         tracer.wait()
