@@ -240,9 +240,9 @@ static __always_inline bool ack_will_release(const struct hold *h, const struct 
 }
 
 /*
- * The device was to have room first, and it has: then tcp_tsq_write() has made an attempt that went
- * unseen, for a program that another one interrupts on its CPU is skipped. What holds the bytes
- * since?
+ * The device was to have room first, and it has: then tcp_tsq_write() has made an attempt, or is
+ * about to, that went unseen, for a program that another one interrupts on its CPU is skipped. What
+ * holds the bytes since?
  */
 static __always_inline void device_has_room(struct hold *h, const struct tcp *t,
 					    struct nt_tcp_state *s, const bool trusted)

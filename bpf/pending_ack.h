@@ -42,6 +42,9 @@ struct {
 
 static const struct pending_ack no_pending_ack;
 
+/* No hook shows when an ACK is put off: what came since then is not known either. */
+bool ack_begins_unseen;
+
 static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
 {
 	u64 key = (u64)sk;
@@ -163,8 +166,8 @@ static __always_inline void pending_ack_begin(const struct tcp *t, const bool tr
 }
 
 /*
- * tcp_in_quickack_mode() said no; why? By what the socket was like then: the timer's handler leaves
- * interactive mode.
+ * tcp_in_quickack_mode() said no; why? By the socket's mode then, since the timer's handler leaves
+ * the interactive one, and by the limits now.
  */
 static __always_inline enum nt_ack_why pending_ack_why(const struct pending_ack *p,
 						       const struct tcp *t)
@@ -210,7 +213,7 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 	la->part.end = end;
 	la->part.why = pending_ack_why(p, &t);
 	la->part.end_ns = now;
-	la->lone = PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
+	la->lone = !ack_begins_unseen && PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
 	return 0;
 }
 

@@ -39,7 +39,8 @@ static __always_inline void count_lost(enum nt_lost where)
 /*
  * Room for what is passed to a global function, which takes numbers only (before 5.12): a level for
  * each program under way on this CPU. One that interrupts another between looking at a level and
- * taking it has given it back before the other goes on.
+ * taking it has given it back before the other goes on; a task that takes the CPU just then, which
+ * only a preemptible kernel lets it, might not have.
  */
 #define SCRATCH_LEVELS 4 /* task, softirq, irq, nmi; or tasks that took the CPU from each other */
 

@@ -63,7 +63,11 @@ def load(space: Namespace, mode: str, seconds: float, connections: int | None = 
         if connections != 1 and mode in MANY:
             for process in processes:
                 assert process.stderr and process.stderr.readline() == "connected\n"
-        told = [process.communicate("\n", timeout=seconds * 10 + 60) for process in processes]
+            for process in processes:
+                assert process.stdin
+                process.stdin.write("\n")
+                process.stdin.flush()
+        told = [process.communicate(timeout=seconds * 10 + 60) for process in processes]
         if any(process.returncode for process in processes):
             raise RuntimeError("".join(errors for _, errors in told))
     finally:

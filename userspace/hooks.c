@@ -9,7 +9,8 @@
 
 /*
  * A new hook is one line here and its program in bpf/nagletrace.bpf.c. They attach in this order.
- * Let go are first those that run most often for what they tell, and only what nothing depends on.
+ * Let go are first those that run most often for what they tell, and only those without which
+ * nobody is accused falsely.
  */
 const struct nt_hook nt_hooks[] = {
 	/* first: it teaches the tracepoint programs the timers' functions */
@@ -22,7 +23,7 @@ const struct nt_hook nt_hooks[] = {
 	{"on_tcp_probe", "tcp_probe", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true, false,
 	 "which ACK released a hold", 0},
 	{"on_tcp_probe", "tcp_probe", NULL, NT_ATTACH_RAW_TP, FUNCTION | KPROBE, false, false,
-	 "stalls of senders on other hosts", 1},
+	 "stalls of senders on other hosts", 0},
 	{"on_inet_sock_set_state", "inet_sock_set_state", NULL, NT_ATTACH_RAW_TP, ALL, false, false,
 	 "holds ended by a reset, until the socket is closed", 0},
 
@@ -32,16 +33,16 @@ const struct nt_hook nt_hooks[] = {
 	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, KPROBE, false,
 	 false, "delayed ACKs and cork ceilings whose timer interrupts another BPF program", 1},
 	{"on_timer_start", "timer_start", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, false,
-	 "when an ACK was put off, exactly", 1},
+	 "when an ACK was put off, exactly, and stalls of senders on other hosts", 1},
 	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
-	 false, "who wrote (owners are looked up instead) and the count of writes", 2},
+	 false, "who wrote (owners are looked up instead), stacks, the count of writes", 0},
 	{"on_tcp_sendmsg_locked", "tcp_sendmsg_locked", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
 	 false, "MSG_MORE (inferred instead)", 0},
 
 	{"fexit_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_FEXIT, FUNCTION, true, false,
 	 "holds", 0},
 	{"fexit_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_FEXIT, FUNCTION,
-	 false, false, "who wrote (owners are looked up instead) and the count of writes", 2},
+	 false, false, "who wrote (owners are looked up instead), stacks, the count of writes", 1},
 	{"fentry_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_FENTRY, FUNCTION,
 	 true, false, "delayed ACKs", 0},
 	{"fentry_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_FENTRY, FUNCTION, true,
@@ -56,10 +57,10 @@ const struct nt_hook nt_hooks[] = {
 	{"kretprobe_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_KRETPROBE, KPROBE, true,
 	 false, "holds", 0},
 	{"kprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KPROBE, KPROBE,
-	 false, false, "who wrote (owners are looked up instead) and the count of writes", 2},
+	 false, false, "who wrote (owners are looked up instead), stacks, the count of writes", 2},
 	{"kretprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KRETPROBE,
-	 KPROBE, false, false, "who wrote (owners are looked up instead) and the count of writes",
-	 2},
+	 KPROBE, false, false,
+	 "who wrote (owners are looked up instead), stacks, the count of writes", 2},
 	{"kprobe_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_KPROBE, KPROBE,
 	 true, false, "delayed ACKs", 0},
 	{"kprobe_tcp_transmit_skb", "__tcp_transmit_skb", NULL, NT_ATTACH_KPROBE, KPROBE, true,

@@ -36,7 +36,7 @@ enum nt_exit nt_overhead_open(struct nt_overhead *overhead, uint64_t limit_ppm, 
 			 cause == -EPERM ? "; they need CAP_SYS_ADMIN: add it, or leave the "
 					   "option out"
 					 : "");
-		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
 	}
 	nt_overhead_close(overhead);
 	return NT_EXIT_OK;
@@ -54,6 +54,11 @@ static uint64_t begin_look(struct nt_overhead *overhead, const struct nt_tracer 
 {
 	bool on = switch_on(overhead);
 
+	if (!on && !overhead->told)
+		nt_complain("--max-overhead: the kernel's BPF statistics: %s; it looks again later",
+			    strerror(errno));
+	overhead->told = !on;
+	overhead->past &= on;
 	overhead->began_ns = nt_now_ns();
 	overhead->ran_ns = nt_tracer_run_time_ns(tracer);
 	return on ? LOOK_NS : PAUSE_NS;

@@ -20,6 +20,7 @@ struct nt_overhead {
 	uint64_t share_ppm; /* at the last look, of the same */
 	uint64_t began_ns, ran_ns;
 	bool looking;
+	bool told;           /* that the statistics cannot be had now */
 	int statistics;      /* during a look: the descriptor that keeps them on */
 	bool past;           /* the last look was past the limit; the next one decides */
 	unsigned int let_go; /* steps of nt_hook.let_go that are done */

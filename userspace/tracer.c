@@ -73,7 +73,8 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
 static void grow_on_demand(struct bpf_map *map, unsigned int most)
 {
 	bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_NO_PREALLOC);
-	bpf_map__set_max_entries(map, most); /* 16 bytes for each are taken at once, for the table */
+	bpf_map__set_max_entries(map,
+				 most); /* 16 bytes for each are taken at once, for the table */
 }
 
 /* Maps that this run does not touch are not made; those for filters shrink to nothing without the
@@ -88,7 +89,8 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
 	bpf_map__set_autocreate(skel->maps.ack_storage, attempt->sk_storage);
 	bpf_map__set_autocreate(skel->maps.hold_hash, !attempt->sk_storage);
 	bpf_map__set_autocreate(skel->maps.ack_hash, !attempt->sk_storage);
-	if (tracer->family == NT_HOOKS_TRACEPOINT) {
+	/* that tracepoint is of 6.3 */
+	if (!program_is_missing(tracer, "on_sock_send_length")) {
 		grow_on_demand(skel->maps.hold_hash, 1 << 16);
 		grow_on_demand(skel->maps.ack_hash, 1 << 18);
 	}
@@ -272,6 +274,8 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel, const stru
 			return err;
 		tracer->missing[i] = err;
 	}
+	tracer->skel->bss->ack_begins_unseen = tracer->family == NT_HOOKS_TRACEPOINT &&
+					       program_is_missing(tracer, "on_timer_start");
 	return 0;
 }
 
@@ -392,12 +396,15 @@ int nt_tracer_let_go(struct nt_tracer *tracer, unsigned int step)
 {
 	int n = 0;
 
-	for (size_t i = 0; i < nt_n_hooks; i++) {
+	/* from the end: a function's return before its entry, or returns would come without one */
+	for (size_t i = nt_n_hooks; i-- > 0;) {
 		if (!tracer->links[i] || (step && nt_hooks[i].let_go != step))
 			continue;
+		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
+			tracer->skel->bss->ack_begins_unseen = true;
 		bpf_link__destroy(tracer->links[i]);
 		tracer->links[i] = NULL;
-		tracer->missing[i] = tracer->let_go[i] = true;
+		tracer->let_go[i] = true;
 		n++;
 	}
 	return n;

@@ -15,8 +15,8 @@ struct bpf_link;
 struct nt_tracer {
 	struct nagletrace_bpf *skel;
 	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
-	bool missing[NT_MAX_HOOKS]; /* of the family's hooks, those that are not attached */
-	bool let_go[NT_MAX_HOOKS];  /* of these, those that the kernel does not lack */
+	bool missing[NT_MAX_HOOKS]; /* of the family's hooks, those that this kernel lacks */
+	bool let_go[NT_MAX_HOOKS];  /* of the others, those that are attached no more */
 	enum nt_hooks family;
 	bool typed;    /* tracepoints are BTF-typed */
 	char why[160]; /* why this family */

@@ -85,11 +85,12 @@ class NagletraceCollector(Collector):
 
     def _metrics(self, snapshot: Answer) -> Iterator[Metric]:
         yield info("nagletrace_build_info", "The daemon.", {"version": snapshot["version"]})
-        yield info("nagletrace_hooks_info", "Which hooks the daemon uses, and which of them the kernel lacks "
-                   "or --max-overhead let go.",
+        yield info("nagletrace_hooks_info", "Which hooks the daemon uses, and which of them the kernel lacks.",
                    {"hooks": snapshot["hooks"], "missing": ",".join(snapshot["missing_hooks"])})
-        yield gauge("nagletrace_hooks_missing", "How many of the hooks the kernel lacks or --max-overhead let go.",
+        yield gauge("nagletrace_hooks_missing", "How many of the hooks the kernel lacks.",
                     len(snapshot["missing_hooks"]))
+        yield gauge("nagletrace_hooks_let_go", "How many hooks --max-overhead let go of.",
+                    len(snapshot.get("hooks_let_go", [])))
         yield gauge("nagletrace_start_time_seconds", "When the daemon started, since the epoch.",
                     seconds_since_epoch(snapshot["started"]))
         yield from self._stalls(snapshot)

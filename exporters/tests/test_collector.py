@@ -82,6 +82,18 @@ def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
     assert of(samples, "nagletrace_scrape_duration_seconds") >= 0
 
 
+def test_what_a_limit_of_overhead_did_is_told(tmp_path: Path) -> None:
+    names = {name for name, _ in scraped(tmp_path, snapshot())}
+    assert "nagletrace_hooks_let_go" in names and "nagletrace_tracer_bpf_cpu_ratio" not in names
+    answer = snapshot()
+    answer["hooks_let_go"] = ["timer_start"]
+    answer["tracer"] |= {"share_ppm": 12_500, "limit_ppm": 10_000}
+    jsonschema.validate(answer, json.loads((ROOT / "userspace" / "nagletrace.schema.json").read_text()))
+    samples = scraped(tmp_path, answer)
+    assert of(samples, "nagletrace_hooks_let_go") == 1
+    assert of(samples, "nagletrace_tracer_bpf_cpu_ratio") == pytest.approx(0.0125)
+
+
 def test_known_label_values_are_there_from_the_start(tmp_path: Path) -> None:
     samples = scraped(tmp_path, snapshot())
     assert {of(samples, "nagletrace_holds_total", reason=reason) for reason in REASONS} == {0}

@@ -21,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -349,5 +350,6 @@ int main(int argc, char **argv)
 	       mode->name, connections, (unsigned long long)operations, (unsigned long long)stalled,
 	       (double)(now_ns() - began) / 1e9);
 	kill(server, SIGKILL);
+	waitpid(server, NULL, 0);
 	return 0;
 }

