@@ -24,7 +24,6 @@ RING_BYTES, RECORD_BYTES = 1 << 20, 288
 CAUSE = "nagle_delayed_ack"
 
 
-@pytest.mark.guest
 def test_a_full_ring_buffer_loses_records_and_counts_them() -> None:
     """While the tracer stands still there are more stalls than have room: each is told, or counted as lost."""
     with Lab("write-write-read", "--connections", "64", "--rounds", "70", "--timeout", "60s") as lab:

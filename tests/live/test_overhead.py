@@ -23,8 +23,6 @@ STEPS = {
     "tracepoint": [{"timer_start"}],
 }
 
-pytestmark = pytest.mark.guest
-
 
 @contextlib.contextmanager
 def traffic() -> Iterator[None]:
@@ -62,6 +60,7 @@ def programs_of(pid: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.guest
 def test_past_the_limit_hooks_are_let_go_in_order_and_all_in_the_end() -> None:
     with traffic(), Tracer(*ABSURD) as tracer:
         assert tracer.process.wait(PATIENCE) == 1, tracer.errors.text()
