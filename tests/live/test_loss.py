@@ -61,7 +61,7 @@ def test_fifty_thousand_connections_that_all_stall() -> None:
     unseen = round(counted * (blind + tick) / told["seconds"]) if blind_spot() else 0
     print(f"{told['operations'] / told['seconds']:,.0f} rounds and {stalls / told['seconds']:,.0f} stalls a second, "
           f"{counted} timers, {timers} seen, lost {closing['lost']}")
-    if counted < 50_000 * 3:
+    if counted < 50_000:
         pytest.skip(f"a machine that is too slow for this: {counted} timers")
     assert counted - unseen <= timers <= counted + late, (timers, counted, unseen, late)
     assert stalls <= timers, "each takes a timer of its own"

@@ -108,11 +108,8 @@ def test_the_daemon_lets_go_stays_and_says_so() -> None:
 
 
 def test_without_the_privilege_for_the_statistics_it_says_which() -> None:
-    if Tracer.hooks == "kprobe":
-        pytest.skip("perf_event_paranoid asks for more than these two first")
-    # 5.10 counts maps as locked memory
-    both = ("prlimit", "--memlock=unlimited", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-            "--inh-caps=-all,+bpf,+perfmon", "--ambient-caps=-all,+bpf,+perfmon", "--bounding-set=-all,+bpf,+perfmon")
+    both = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf,+perfmon",
+            "--ambient-caps=-all,+bpf,+perfmon", "--bounding-set=-all,+bpf,+perfmon")
     done = run("--max-overhead", "1", "-d", "1s", "--hooks", Tracer.hooks, prefix=both)
     assert done.returncode == 4 and done.stdout == ""
     assert "--max-overhead 1" in done.stderr and "CAP_SYS_ADMIN" in done.stderr
