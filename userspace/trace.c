@@ -125,30 +125,29 @@ static int watch(struct trace *trace, int fd, uint64_t wake)
 	return epoll_ctl(trace->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static int watch_timer(struct trace *trace, int *fd, uint64_t ns, bool repeat, uint64_t wake)
+/* A timer that goes off ns from now, once or again and again. */
+static int set_timer(int fd, uint64_t ns, bool repeat)
 {
 	struct itimerspec when = {
 		.it_value = {.tv_sec = ns / NT_SECOND_NS, .tv_nsec = ns % NT_SECOND_NS},
 	};
+
+	if (repeat)
+		when.it_interval = when.it_value;
+	return timerfd_settime(fd, 0, &when, NULL) ? -errno : 0;
+}
+
+static int watch_timer(struct trace *trace, int *fd, uint64_t ns, bool repeat, uint64_t wake)
+{
+	int err;
 
 	if (!ns)
 		return 0;
-	if (repeat)
-		when.it_interval = when.it_value;
 	*fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (*fd < 0 || timerfd_settime(*fd, 0, &when, NULL))
+	if (*fd < 0)
 		return -errno;
-	return watch(trace, *fd, wake);
-}
-
-/* A timer that goes off once, ns from now. */
-static int set_timer(int fd, uint64_t ns)
-{
-	struct itimerspec when = {
-		.it_value = {.tv_sec = ns / NT_SECOND_NS, .tv_nsec = ns % NT_SECOND_NS},
-	};
-
-	return timerfd_settime(fd, 0, &when, NULL) ? -errno : 0;
+	err = set_timer(*fd, ns, repeat);
+	return err ? err : watch(trace, *fd, wake);
 }
 
 static int watch_signals(struct trace *trace)
@@ -232,7 +231,7 @@ static void watch_overhead(struct trace *trace)
 	if (read(trace->overhead, &times, sizeof(times)) < 0)
 		return;
 	news = nt_overhead_turn(&session->overhead, &session->tracer, &again_ns);
-	set_timer(trace->overhead, again_ns);
+	set_timer(trace->overhead, again_ns, false);
 	if (news && trace->opts->output == NT_OUTPUT_JSON)
 		note_output(trace, nt_json_overhead(stdout, &session->overhead, &session->tracer));
 	if (news == NT_OVERHEAD_ENDED)
