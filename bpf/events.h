@@ -10,19 +10,6 @@
 #include "hold.h"
 #include "pending_ack.h"
 
-/* Bytes written with MSG_MORE, where only a tracepoint shows it: how far, and snd_una then. */
-struct more {
-	u32 end_seq;
-	u32 una;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, u64);
-	__type(value, struct more);
-} more_hash SEC(".maps");
-
 static __always_inline bool gone_out(const struct hold *h, const struct nt_tcp_state *s)
 {
 	return nt_after(s->snd_nxt, h->held.seq);
@@ -30,13 +17,13 @@ static __always_inline bool gone_out(const struct hold *h, const struct nt_tcp_s
 
 /* The held bytes turn out to be gone: the last attempt took them, whose time the socket keeps. */
 static __always_inline void hold_end_from_state(struct hold *h, const struct tcp *t,
-						const struct nt_tcp_state *s)
+						const struct nt_tcp_state *s, const bool trusted)
 {
 	enum nt_release release = nt_release_from_state(&h->held, s);
 	u64 end_ns = s->clock_ns;
 
 	if (release == NT_RELEASE_ACK)
-		end_ns = hold_ack_released(h, t, s);
+		end_ns = hold_ack_released(h, t, s, trusted);
 	hold_end(h, t, release, end_ns);
 }
 
@@ -68,13 +55,13 @@ static __always_inline void attempt_ended(const struct tcp *t, u32 mss, u8 nonag
 		u64 end_ns = s.clock_ns;
 
 		if (release == NT_RELEASE_ACK)
-			end_ns = hold_ack_released(h, t, &s);
+			end_ns = hold_ack_released(h, t, &s, trusted);
 		hold_end(h, t, release, end_ns);
 		h = NULL;
 	}
 	reason = nt_verdict(&s);
 	if (reason && (h || socket_wanted(t, trusted)))
-		hold_note(h, t, &s, reason);
+		hold_note(h, t, &s, reason, trusted);
 }
 
 static __always_inline void count_write(const struct tcp *t, const bool trusted)
@@ -94,60 +81,34 @@ static __always_inline void count_write(const struct tcp *t, const bool trusted)
 }
 
 /*
- * tcp_sendmsg_locked() has returned; the socket is locked. What tcp_write_xmit() has not looked at
- * since the last write was put off before: tcp_should_autocork().
- */
-static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, const bool trusted)
-{
-	struct nt_tcp_state s;
-	struct hold *h;
-
-	count_write(t, trusted);
-	if (!has_tail(t, trusted))
-		return;
-	h = hold_find(t->sk);
-	if (!h) {
-		if (!socket_wanted(t, trusted))
-			return;
-		tcp_read_state(&s, t, trusted);
-		if (!s.has_head)
-			return; /* a reset has thrown it away */
-		s.clock_ns = bpf_ktime_get_ns();
-		h = hold_note(NULL, t, &s, NT_HOLD_AUTOCORK);
-		if (!h)
-			return;
-	}
-	h->end_seq = TCP(t, write_seq);
-	hold_note_writer(h, ctx);
-}
-
-/*
- * The verdict where no hook shows attempts and their arguments: tcp_push() passes CORK for
- * MSG_MORE, and when pacing's time was up its timer made another attempt, tcp_pace_kick().
+ * The verdict where no hook shows attempts and their arguments. A write with MSG_MORE asks for no
+ * push of its last segment and passes CORK, tcp_push(); that binds its own attempt only, so not
+ * once an ACK has made another. And when pacing's time was up its timer made an attempt,
+ * tcp_pace_kick().
  */
 static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_state *s,
-							      const struct tcp *t, u64 now)
+							      bool last_was_write, u64 now)
 {
-	u64 key = (u64)t->sk;
 	enum nt_hold_reason reason;
 	bool paced = false;
-	struct more *more;
 
 	if (s->pacing && s->wstamp_ns > s->clock_ns && s->wstamp_ns <= now) {
 		s->clock_ns = s->wstamp_ns;
 		paced = true;
 	}
-	if (!(s->nonagle & NT_NAGLE_CORK)) {
-		more = bpf_map_lookup_elem(&more_hash, &key);
-		if (more && more->end_seq == s->write_seq && more->una == s->snd_una)
-			s->nonagle_arg |= NT_NAGLE_CORK;
-	}
+	if (last_was_write && s->unpushed)
+		s->nonagle_arg |= NT_NAGLE_CORK;
 	reason = nt_verdict(s);
 	if (reason == NT_HOLD_UNKNOWN && paced)
 		return NT_HOLD_PACING; /* its timer is about to make the attempt */
-	if (reason == NT_HOLD_UNKNOWN && nt_config.guess_msg_more && s->head_last)
-		return NT_HOLD_MSG_MORE;
 	return reason;
+}
+
+/* Has no ACK been processed since a look at this hold? Without one, since the write that began it.
+ */
+static __always_inline bool no_ack_since(const struct hold *h, const struct nt_tcp_state *s)
+{
+	return !h || h->held.una == s->snd_una;
 }
 
 /*
@@ -167,24 +128,116 @@ static __always_inline bool look_for_tail(const struct tcp *t, struct nt_tcp_sta
 		return false;
 	tcp_read_state(s, t, trusted);
 	if (*h && gone_out(*h, s)) {
-		hold_end_from_state(*h, t, s);
+		hold_end_from_state(*h, t, s, trusted);
 		*h = NULL;
 	}
 	return tail;
 }
 
-/* A write has left a tail: why? */
-static __always_inline struct hold *write_left_tail(struct hold *h, const struct tcp *t,
-						    struct nt_tcp_state *s, const bool trusted)
+/* Is this hold Nagle's or a cork's, with nothing since that could have ended it? */
+static __always_inline bool holds_on(const struct hold *h, const struct nt_tcp_state *s)
 {
+	return h && (h->held.reason == NT_HOLD_NAGLE || h->held.reason == NT_HOLD_CORK) &&
+	       no_ack_since(h, s);
+}
+
+/*
+ * Why is there a tail? Where the device is busy no attempt was made for what was just written:
+ * tcp_should_autocork().
+ */
+static __always_inline enum nt_hold_reason tail_reason(const struct hold *h, struct nt_tcp_state *s,
+						       bool written)
+{
+	u64 now = bpf_ktime_get_ns();
 	enum nt_hold_reason reason;
 
-	reason = verdict_from_state(s, t, bpf_ktime_get_ns());
-	if (s->throttled && s->head_len < s->mss && s->head_last)
-		reason = NT_HOLD_AUTOCORK;
-	if (!reason || (!h && !socket_wanted(t, trusted)))
-		return NULL;
-	return hold_note(h, t, s, reason);
+	reason = verdict_from_state(s, written || no_ack_since(h, s), now);
+	if (written && s->throttled && s->head_len < s->mss && s->head_last && !holds_on(h, s)) {
+		s->clock_ns = now;
+		return NT_HOLD_AUTOCORK;
+	}
+	return reason;
+}
+
+/*
+ * A look at a tail where something may have gone unseen: its hold, which hold_find() has then,
+ * begins, goes on or changes. One whose bytes are gone is left to the next look. written: a write
+ * has just returned. A global function, for the verifier's sake (see hold_judge).
+ */
+__noinline int tail_look_at(u64 sk, u32 written)
+{
+	struct tcp t = tcp_of((void *)sk, false);
+	struct hold *h = hold_find(t.sk);
+	enum nt_hold_reason reason;
+	struct nt_tcp_state s;
+
+	if (!has_tail(&t, false))
+		return 0;
+	/* opaque, or the compiler keeps the address of each field on the small stack */
+	barrier_var(t.tp);
+	tcp_read_state(&s, &t, false);
+	if (h && gone_out(h, &s))
+		return 0;
+	barrier_var(t.tp);
+	reason = tail_reason(h, &s, written);
+	if (!reason || (reason == NT_HOLD_UNKNOWN && !written))
+		return 0;
+	if (!h && !socket_wanted(&t, false))
+		return 0;
+	if (h && s.clock_ns < h->begin_ns)
+		s.clock_ns = h->begin_ns;
+	hold_note(h, &t, &s, reason, false);
+	return 0;
+}
+
+/* A hold whose bytes went out unseen ends. A global function too. */
+__noinline int hold_look_at(u64 sk)
+{
+	struct tcp t = tcp_of((void *)sk, false);
+	struct hold *h = hold_find(t.sk);
+	struct nt_tcp_state s;
+
+	if (!h)
+		return 0;
+	tcp_read_sent(&s, &t, false);
+	if (gone_out(h, &s))
+		hold_end_from_state(h, &t, &s, false);
+	return 0;
+}
+
+/* A socket as a number, which is what a global function takes. */
+static __always_inline u64 socket_number(const struct tcp *t)
+{
+	struct sock *sk = t->sk;
+	u64 number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number), &sk);
+	return number;
+}
+
+/*
+ * tcp_sendmsg_locked() has returned; the socket is locked. Mostly its attempt to send was seen
+ * already. Else none was made, tcp_should_autocork(), or it went unseen, for a program that another
+ * one interrupts on its CPU is skipped.
+ */
+static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, const bool trusted)
+{
+	struct hold *h;
+	u64 number;
+
+	count_write(t, trusted);
+	if (!has_tail(t, trusted))
+		return;
+	h = hold_find(t->sk);
+	if (!h || h->end_seq != TCP(t, write_seq)) {
+		number = socket_number(t);
+		if (h)
+			hold_look_at(number);
+		tail_look_at(number, true);
+		h = hold_find(t->sk);
+	}
+	if (h)
+		hold_note_writer(h, ctx);
 }
 
 /*
@@ -194,37 +247,24 @@ static __always_inline struct hold *write_left_tail(struct hold *h, const struct
  */
 static __always_inline void write_ended(void *ctx, const struct tcp *t, const bool trusted)
 {
-	const int looks = 2;
-	struct tcp again = *t;
+	enum nt_hold_reason reason;
 	struct nt_tcp_state s;
 	struct hold *h;
 
 	count_write(t, trusted);
-	for (int i = 0; i < looks; i++) {
-		/* opaque, or the compiler keeps the address of each field on the stack from look to
-		 * look */
-		barrier_var(again.tp);
-		if (!look_for_tail(&again, &s, &h, trusted))
-			return;
-		h = write_left_tail(h, &again, &s, trusted);
-		if (TCP(t, snd_una) == s.snd_una && TCP(t, snd_nxt) == s.snd_nxt)
-			break;
+	if (!look_for_tail(t, &s, &h, trusted))
+		return;
+	reason = tail_reason(h, &s, true);
+	if (reason && (h || socket_wanted(t, trusted)))
+		h = hold_note(h, t, &s, reason, trusted);
+	else
+		h = NULL;
+	if (TCP(t, snd_una) != s.snd_una || TCP(t, snd_nxt) != s.snd_nxt) {
+		tail_look_at(socket_number(t), true);
+		h = hold_find(t->sk);
 	}
 	if (h)
 		hold_note_writer(h, ctx);
-}
-
-/* The part of a write with MSG_MORE that is still to be queued belongs to it: tcp_sendmsg_locked.
- */
-static __always_inline void write_with_more(const struct tcp *t, u32 left, const bool trusted)
-{
-	struct more more = {
-		.end_seq = TCP(t, write_seq) + left,
-		.una = TCP(t, snd_una),
-	};
-	u64 key = (u64)t->sk;
-
-	bpf_map_update_elem(&more_hash, &key, &more, BPF_ANY);
 }
 
 /* Will this ACK let the held segment go? tcp_data_snd_check() is about to ask the verdict's
@@ -240,39 +280,47 @@ static __always_inline bool ack_will_release(const struct hold *h, const struct 
 }
 
 /*
- * The device was to have room first, and it has: then tcp_tsq_write() has made an attempt, or is
- * about to, that went unseen, for a program that another one interrupts on its CPU is skipped. What
- * holds the bytes since?
+ * May an attempt to send have gone unseen, for a program that another one interrupts on its CPU is
+ * skipped? Asked where Nagle or a cork may hold the tail by now, which is small then, and the hold
+ * says something else; a device that has no room yet was not attempted again.
  */
-static __always_inline void device_has_room(struct hold *h, const struct tcp *t,
-					    struct nt_tcp_state *s, const bool trusted)
+static __always_inline bool attempt_unseen(const struct hold *h, const struct tcp *t,
+					   const bool trusted)
 {
-	enum nt_hold_reason reason;
-
-	if (h->held.reason != NT_HOLD_AUTOCORK && h->held.reason != NT_HOLD_TSQ)
-		return;
-	if (SK(t, sk_tsq_flags) & (NT_TSQ_THROTTLED | NT_TSQ_RESUMING))
-		return;
-	tcp_read_state(s, t, trusted);
-	reason = nt_verdict(s);
-	if (!reason || reason == NT_HOLD_UNKNOWN)
-		return;
-	if (s->clock_ns < h->begin_ns)
-		s->clock_ns = h->begin_ns;
-	hold_note(h, t, s, reason);
+	if (TCP(t, write_seq) - TCP(t, snd_nxt) >= TCP(t, mss_cache))
+		return false;
+	if (!h)
+		return true;
+	switch (h->held.reason) {
+	case NT_HOLD_NAGLE:
+	case NT_HOLD_CORK:
+	case NT_HOLD_MSG_MORE:
+		return false;
+	case NT_HOLD_AUTOCORK:
+	case NT_HOLD_TSQ:
+		return !(SK(t, sk_tsq_flags) & (NT_TSQ_THROTTLED | NT_TSQ_RESUMING));
+	default:
+		return true;
+	}
 }
 
 /* A segment meets an unsent tail; attempt_ended() will tell what it releases. */
-static __always_inline void segment_meets_hold(const struct tcp *t, struct nt_tcp_state *s, u32 ack,
-					       u32 seq, bool pure, const bool trusted)
+static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq, bool pure,
+					       const bool trusted)
 {
 	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
 
-	/* gone out unseen, it is not this segment's to release */
-	if (!h || nt_after(TCP(t, snd_nxt), h->held.seq) || !nt_after(ack, TCP(t, snd_una)))
+	if (!nt_after(ack, TCP(t, snd_una)))
 		return;
-	device_has_room(h, t, s, trusted);
-	hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
+	/* gone out unseen, it is not this segment's to release */
+	if (h && nt_after(TCP(t, snd_nxt), h->held.seq))
+		return;
+	if (attempt_unseen(h, t, trusted)) {
+		tail_look_at(socket_number(t), false);
+		h = hold_find(t->sk);
+	}
+	if (h)
+		hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
@@ -283,10 +331,10 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 	u64 now = bpf_ktime_get_ns();
 	enum nt_hold_reason reason;
 
-	reason = verdict_from_state(s, t, now);
+	reason = verdict_from_state(s, no_ack_since(h, s), now);
 	if (!reason || (!h && !socket_wanted(t, trusted)))
 		return;
-	h = hold_note(h, t, s, reason);
+	h = hold_note(h, t, s, reason, trusted);
 	if (!h || !nt_after(ack, s->snd_una) || nt_after(ack, s->snd_nxt))
 		return;
 	hold_note_ack(h, ack, seq, pure, now);
@@ -298,13 +346,13 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 static __always_inline void segment_came(const struct tcp *t, const struct sk_buff *skb,
 					 const bool trusted)
 {
-	const struct tcp_skb_cb *cb = skb_cb(skb);
 	/* only after the timer sent our ACK: it leaves interactive mode, and all is acknowledged */
 	bool awaiting = !ICSK(t, icsk_ack.pingpong) && TCP(t, rcv_wup) == TCP(t, rcv_nxt);
-	struct nt_tcp_state s; /* one for all that may look: the stack is small */
+	struct nt_tcp_state s;
 	struct hold *h = NULL;
-	u32 seq, len;
+	struct segment seg;
 	bool tail;
+	u32 len;
 
 	if (nt_config.functions)
 		tail = has_tail(t, trusted);
@@ -312,45 +360,47 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		tail = look_for_tail(t, &s, &h, trusted);
 	if (!tail && !awaiting)
 		return;
-	seq = BPF_CORE_READ(cb, seq);
-	len = BPF_CORE_READ(cb, end_seq) - seq;
-	if (tail) {
-		u32 ack = BPF_CORE_READ(cb, ack_seq);
-
-		if (nt_config.functions)
-			segment_meets_hold(t, &s, ack, seq, !len, trusted);
-		else
-			segment_meets_tail(h, t, &s, ack, seq, !len, trusted);
-	}
+	read_segment(&seg, skb);
+	len = seg.end_seq - seg.seq;
+	if (tail && nt_config.functions)
+		segment_meets_hold(t, seg.ack, seg.seq, !len, trusted);
+	else if (tail)
+		segment_meets_tail(h, t, &s, seg.ack, seg.seq, !len, trusted);
 	/* a FIN is never held, nor is what it came with: tcp_nagle_test() */
-	if (awaiting && len && seq == TCP(t, rcv_nxt) &&
-	    !(BPF_CORE_READ(cb, tcp_flags) & TCPHDR_FIN))
-		pending_ack_data_came(t, skb, seq, len, bpf_ktime_get_ns());
+	if (awaiting && len && seg.seq == TCP(t, rcv_nxt) && !seg.fin)
+		pending_ack_data_came(t, skb, seg.seq, len, bpf_ktime_get_ns());
 }
 
 /* The probe timer is about to send what is unsent, or to put that off: tcp_write_wakeup(). */
 static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_release release,
 					      bool put_off)
 {
-	struct nt_tcp_state s;
-	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
 	u64 now = bpf_ktime_get_ns();
 	enum nt_hold_reason reason;
+	struct nt_tcp_state s;
+	struct hold *h;
 
+	if (!active_holds && !has_tail(t, false))
+		return;
+	h = hold_find(t->sk);
+	if (!h) {
+		tail_look_at(socket_number(t), false);
+		h = hold_find(t->sk);
+	}
 	if (!h)
 		return;
 	tcp_read_state(&s, t, false);
 	if (gone_out(h, &s)) {
-		hold_end_from_state(h, t, &s);
+		hold_end_from_state(h, t, &s, false);
 		return;
 	}
 	/* with the window closed it probes without sending any of it */
 	if (!s.has_head || !nt_after(s.snd_una + s.snd_wnd, s.head_seq))
 		return;
 	if (!nt_config.functions) {
-		reason = verdict_from_state(&s, t, now);
+		reason = verdict_from_state(&s, no_ack_since(h, &s), now);
 		if (reason && reason != h->held.reason)
-			hold_switch(h, t, &s, reason);
+			hold_switch(h, t, &s, reason, false);
 	}
 	if (put_off)
 		h->held.timer_seen = release;
@@ -365,8 +415,6 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 	bool owned;
 	u8 pending;
 
-	if (!active_holds)
-		return;
 	if (bpf_core_field_exists(icsk->icsk_timeout) &&
 	    (long)(bpf_jiffies64() - BPF_CORE_READ(icsk, icsk_timeout)) < 0)
 		return; /* goes back to sleep */
@@ -386,9 +434,9 @@ static __always_inline void write_timer_starts(const struct tcp *t)
 
 	if (!h || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
 		return;
-	tcp_read_state(&s, t, false);
+	tcp_read_sent(&s, t, false);
 	if (gone_out(h, &s))
-		hold_end_from_state(h, t, &s);
+		hold_end_from_state(h, t, &s, false);
 }
 
 /* The connection is over: what is held will never go. */
@@ -401,7 +449,7 @@ static __always_inline void socket_closed(const struct tcp *t, const bool truste
 	if (h) {
 		tcp_read_state(&s, t, trusted);
 		if (gone_out(h, &s))
-			hold_end_from_state(h, t, &s);
+			hold_end_from_state(h, t, &s, trusted);
 		else
 			hold_end(h, t, NT_RELEASE_RESET, bpf_ktime_get_ns());
 	}

@@ -268,7 +268,8 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
  * one. Pacing was over when its timer let it be, whenever we came to see that.
  */
 static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
-					const struct nt_tcp_state *s, enum nt_hold_reason reason)
+					const struct nt_tcp_state *s, enum nt_hold_reason reason,
+					const bool trusted)
 {
 	u64 since = s->clock_ns;
 
@@ -278,20 +279,21 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	h->held.reason = reason;
 	h->begin_ns = h->ack_ns = since;
 	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
-	h->total_retrans = PROBED(t->tp, total_retrans);
+	h->total_retrans = TCP(t, total_retrans);
 }
 
 static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
-				       const struct nt_tcp_state *s, enum nt_hold_reason reason)
+				       const struct nt_tcp_state *s, enum nt_hold_reason reason,
+				       const bool trusted)
 {
 	h->held.seq = s->snd_nxt;
 	h->held.mss = s->mss;
 	h->held.reason = reason;
 	h->held.timer_seen = NT_RELEASE_INVALID;
 	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
-	h->total_retrans = PROBED(t->tp, total_retrans);
-	h->rcv_nxt = PROBED(t->tp, rcv_nxt);
-	h->segments_before = PROBED(t->tp, data_segs_out);
+	h->total_retrans = TCP(t, total_retrans);
+	h->rcv_nxt = TCP(t, rcv_nxt);
+	h->segments_before = TCP(t, data_segs_out);
 	h->stack.id = NT_NO_STACK;
 	h->begin_ns = h->ack_ns = s->clock_ns;
 }
@@ -299,15 +301,15 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 /* An attempt has left a tail behind for this reason: the hold begins, goes on, or changes. */
 static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *t,
 					      const struct nt_tcp_state *s,
-					      enum nt_hold_reason reason)
+					      enum nt_hold_reason reason, const bool trusted)
 {
 	if (!h) {
 		h = hold_new(t->sk);
 		if (!h)
 			return NULL;
-		hold_begin(h, t, s, reason);
+		hold_begin(h, t, s, reason, trusted);
 	} else if (h->held.reason != reason) {
-		hold_switch(h, t, s, reason);
+		hold_switch(h, t, s, reason, trusted);
 	}
 	h->held.sml = s->snd_sml;
 	h->held.una = s->snd_una;
@@ -350,9 +352,9 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool
  * a pure one if no data has come since the hold began.
  */
 static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
-					     const struct nt_tcp_state *s)
+					     const struct nt_tcp_state *s, const bool trusted)
 {
-	u32 rcv_nxt = PROBED(t->tp, rcv_nxt);
+	u32 rcv_nxt = TCP(t, rcv_nxt);
 
 	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
 		return h->ack_ns;

@@ -17,7 +17,6 @@ typedef __u64 u64;
 #define AF_INET     2
 #define AF_INET6    10
 #define IPPROTO_TCP 6
-#define MSG_MORE    0x8000
 #define TCPHDR_FIN  0x01
 
 /* enum inet_csk_ack_state_t, include/net/inet_connection_sock.h */
@@ -126,6 +125,7 @@ struct inet_connection_sock {
 		__u8 pending;
 		__u8 quick;
 		__u8 pingpong;
+		__u32 lrcvtime; /* jiffies: when data came last */
 	} icsk_ack;
 };
 
@@ -174,6 +174,7 @@ struct tcp_sock {
 	u32 snd_up;
 	u32 snd_cwnd;
 	u32 write_seq;
+	u32 pushed_seq; /* write_seq when a push was asked for last; tcp_mark_push() */
 	u32 lost_out;
 	u32 sacked_out;
 	u32 total_retrans;
@@ -194,14 +195,7 @@ struct tcp_skb_cb {
 	__u32 ack_seq;
 };
 
-struct iov_iter {
-	unsigned long count;
-};
-
-struct msghdr {
-	struct iov_iter msg_iter;
-	unsigned int msg_flags;
-};
+struct msghdr;
 
 struct task_struct {
 	u32 pid;

@@ -110,27 +110,13 @@ int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
 	return 0;
 }
 
-SEC("raw_tp/tcp_sendmsg_locked")
-int BPF_PROG(on_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg)
-{
-	const bool trusted = true;
-	struct tcp t;
-
-	if (!(READ(trusted, msg, msg_flags) & MSG_MORE))
-		return 0;
-	t = tcp_of(sk, trusted);
-	if (t.tp)
-		write_with_more(&t, BPF_CORE_READ(msg, msg_iter.count), trusted);
-	return 0;
-}
-
 enum timer_kind {
 	TIMER_OTHER,
 	TIMER_DELACK,
 	TIMER_WRITE,
 };
 
-/* Whose timer is it? Sets *t where it is a TCP socket's that matters now; most timers are not. */
+/* Whose timer is it? Sets *t where it is a TCP socket's; most timers are not. */
 static __always_inline enum timer_kind timer_kind(struct timer_list *timer, struct tcp *t)
 {
 	const bool trusted = true;
@@ -142,7 +128,7 @@ static __always_inline enum timer_kind timer_kind(struct timer_list *timer, stru
 		*t = tcp_of((void *)timer - delack_timer_offset(), false);
 		return TIMER_DELACK;
 	}
-	if (function == write_timer_function && active_holds) {
+	if (function == write_timer_function) {
 		*t = tcp_of((void *)timer - write_timer_offset(), false);
 		return TIMER_WRITE;
 	}

@@ -233,9 +233,8 @@ struct nt_config {
 	__u8 direct;            /* plain loads from BTF pointers are allowed in these programs */
 	__u8 functions; /* attempts to send are hooked; else they are told from the state they leave
 			 */
-	__u8 guess_msg_more; /* no hook shows MSG_MORE: what nothing else explains is it */
-	__u8 sk_storage;     /* state lives in socket storage, not in a hash */
-	__u8 reserved[3];
+	__u8 sk_storage; /* state lives in socket storage, not in a hash */
+	__u8 reserved[4];
 };
 
 /* Who owns a socket, from the task_file iterator: one for each process holding a descriptor of it.

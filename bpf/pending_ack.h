@@ -128,10 +128,24 @@ static __always_inline void pending_ack_gone(struct pending_ack *p, const struct
 }
 
 /*
+ * When an ACK was put off, asked when its timer has expired and its begin went unseen: as the last
+ * data came, to a jiffy. The socket's clock tells better, but what it tried to send since moves it.
+ */
+static __always_inline u64 pending_ack_began(const struct tcp *t, const bool trusted)
+{
+	u32 jiffies = (u32)bpf_jiffies64() - ICSK(t, icsk_ack.lrcvtime);
+	u64 came_ns = bpf_ktime_get_ns() - jiffies * nt_config.tick_ns;
+	u64 clock_ns = tcp_clock(t, trusted);
+
+	return clock_ns > came_ns + nt_config.tick_ns ? came_ns : clock_ns;
+}
+
+/*
  * The ACK that is owed now: one that is still owed goes on, what went out unseen gives way. NULL:
  * nobody asked for the socket, or there is no room.
  */
-static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t, const bool trusted)
+static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t, bool expired,
+							    const bool trusted)
 {
 	struct pending_ack *p = pending_ack_find(t->sk);
 	struct ack_marks now;
@@ -155,14 +169,14 @@ static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t,
 	p->locked = false;
 	p->expired = false;
 	p->sent = false;
-	p->begin_ns = tcp_clock(t, trusted);
+	p->begin_ns = expired ? pending_ack_began(t, trusted) : tcp_clock(t, trusted);
 	return p;
 }
 
 /* The ACK is put off from now on: tcp_send_delayed_ack(). */
 static __always_inline void pending_ack_begin(const struct tcp *t, const bool trusted)
 {
-	pending_ack_owed(t, trusted);
+	pending_ack_owed(t, false, trusted);
 }
 
 /*
@@ -253,7 +267,7 @@ static __always_inline void pending_ack_closed(struct pending_ack *p, const stru
  */
 static __always_inline void pending_ack_timer_sends(const struct tcp *t, const bool trusted)
 {
-	struct pending_ack *p = pending_ack_owed(t, trusted);
+	struct pending_ack *p = pending_ack_owed(t, true, trusted);
 
 	if (!p || p->sent)
 		return;
@@ -298,7 +312,7 @@ static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
 
 	if (PROBED(t->sk, sk_lock.owned) || !pending_ack_due(t, false))
 		return;
-	p = pending_ack_owed(t, false);
+	p = pending_ack_owed(t, true, false);
 	if (!p || p->sent)
 		return;
 	p->expired = true;

@@ -118,9 +118,26 @@ static __always_inline u64 tcp_delack_limit_ns(const struct tcp *t)
 	return limit * nt_config.tick_ns;
 }
 
-static __always_inline const struct tcp_skb_cb *skb_cb(const struct sk_buff *skb)
+struct segment {
+	u32 seq;
+	u32 end_seq;
+	u32 ack;
+	bool fin;
+};
+
+#define CB_FIELD(cb, type, field) \
+	(*(const type *)((cb) + bpf_core_field_offset(struct tcp_skb_cb, field)))
+
+/* What TCP knows of a segment, TCP_SKB_CB(), by one read. */
+static __always_inline void read_segment(struct segment *seg, const struct sk_buff *skb)
 {
-	return (const void *)&skb->cb; /* TCP_SKB_CB() */
+	u8 cb[48] __attribute__((aligned(8))); /* sizeof(skb->cb) */
+
+	bpf_probe_read_kernel(cb, sizeof(cb), &skb->cb);
+	seg->seq = CB_FIELD(cb, u32, seq);
+	seg->end_seq = CB_FIELD(cb, u32, end_seq);
+	seg->ack = CB_FIELD(cb, u32, ack_seq);
+	seg->fin = CB_FIELD(cb, u8, tcp_flags) & TCPHDR_FIN;
 }
 
 /* The first unsent segment, tcp_send_head(). */
@@ -128,17 +145,34 @@ static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct t
 					  const bool trusted)
 {
 	u64 queue = (u64)t->tp + bpf_core_field_offset(struct sock, sk_write_queue);
-	const struct sk_buff *head = SK(t, sk_write_queue.next);
-	const struct tcp_skb_cb *cb = skb_cb(head);
+	struct sk_buff *head = SK(t, sk_write_queue.next);
+	struct segment seg;
 
 	s->has_head = head && (u64)head != queue;
 	if (!s->has_head)
 		return;
-	s->head_len = BPF_CORE_READ(head, len);
-	s->head_seq = BPF_CORE_READ(cb, seq);
-	s->head_end_seq = BPF_CORE_READ(cb, end_seq);
-	s->head_fin = BPF_CORE_READ(cb, tcp_flags) & TCPHDR_FIN;
-	s->head_last = (u64)BPF_CORE_READ(head, next) == queue;
+	read_segment(&seg, head);
+	s->head_len = READ(trusted, head, len);
+	s->head_seq = seg.seq;
+	s->head_end_seq = seg.end_seq;
+	s->head_fin = seg.fin;
+	s->head_last = (u64)READ(trusted, head, next) == queue;
+}
+
+/*
+ * What tells how held bytes went out: all that nt_release_from_state() looks at. Not a part of
+ * tcp_read_state(): the verifier would follow twice as many ways through what comes after.
+ */
+static __always_inline void tcp_read_sent(struct nt_tcp_state *s, const struct tcp *t,
+					  const bool trusted)
+{
+	__builtin_memset(s, 0, sizeof(*s));
+	s->clock_ns = TCP(t, tcp_clock_cache);
+	s->snd_una = TCP(t, snd_una);
+	s->snd_nxt = TCP(t, snd_nxt);
+	s->snd_wnd = TCP(t, snd_wnd);
+	s->tcp_state = SK(t, __sk_common.skc_state);
+	s->nonagle = READ_BITS(trusted, t->tp, nonagle);
 }
 
 /*
@@ -165,12 +199,13 @@ static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct 
 	s->lost_out = TCP(t, lost_out);
 	s->retrans_out = TCP(t, retrans_out);
 	s->mss = TCP(t, mss_cache);
+	s->unpushed = TCP(t, pushed_seq) != s->write_seq;
 	s->pacing = SK(t, sk_pacing_status) == NT_SK_PACING_NEEDED;
 	s->throttled = tsq & NT_TSQ_THROTTLED;
 	s->resuming = tsq & NT_TSQ_RESUMING;
 	s->queued_below = SK(t, sk_wmem_alloc.refs.counter) > NT_SK_WMEM_BIAS ||
 			  (TCP(t, high_seq) == s->snd_nxt &&
-			   PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) == NT_CA_CWR);
+			   READ_BITS(trusted, &t->tp->inet_conn, icsk_ca_state) == NT_CA_CWR);
 	s->nonagle = READ_BITS(trusted, t->tp, nonagle);
 	s->nonagle_arg = s->nonagle;
 	s->push_one = NT_PUSH_ALL;

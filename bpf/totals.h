@@ -42,7 +42,7 @@ static __always_inline void count_lost(enum nt_lost where)
  * taking it has given it back before the other goes on; a task that takes the CPU just then, which
  * only a preemptible kernel lets it, might not have.
  */
-#define SCRATCH_LEVELS 4 /* task, softirq, irq, nmi; or tasks that took the CPU from each other */
+#define SCRATCH_LEVELS 8 /* each of our programs runs once at a time on a CPU */
 
 #define SCRATCH_BYTES  192
 

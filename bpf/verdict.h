@@ -51,6 +51,7 @@ struct nt_tcp_state {
 	bool pacing;       /* sk_pacing_status == SK_PACING_NEEDED */
 	bool throttled;    /* TSQ_THROTTLED is set */
 	bool resuming;     /* it was, and the device has made room on another CPU since */
+	bool unpushed;     /* tp->pushed_seq is not write_seq: the last write was with MSG_MORE */
 	bool queued_below; /* the device still has segments of ours, or has just dropped one */
 	__u8 nonagle;      /* tp->nonagle */
 	__u8 nonagle_arg;  /* of the attempt */

@@ -36,8 +36,6 @@ const struct nt_hook nt_hooks[] = {
 	 "when an ACK was put off, exactly, and stalls of senders on other hosts", 1},
 	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
 	 false, "who wrote (owners are looked up instead), stacks, the count of writes", 0},
-	{"on_tcp_sendmsg_locked", "tcp_sendmsg_locked", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
-	 false, "MSG_MORE (inferred instead)", 0},
 
 	{"fexit_tcp_write_xmit", "tcp_write_xmit", NULL, NT_ATTACH_FEXIT, FUNCTION, true, false,
 	 "holds", 0},

@@ -59,8 +59,6 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
 	config->all_holds = opts->all_holds;
 	config->stacks = opts->stacks;
 	config->functions = tracer->family != NT_HOOKS_TRACEPOINT;
-	config->guess_msg_more = tracer->family == NT_HOOKS_TRACEPOINT &&
-				 program_is_missing(tracer, "on_tcp_sendmsg_locked");
 	config->direct = attempt->direct;
 	config->sk_storage = attempt->sk_storage;
 }
@@ -97,7 +95,6 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
 	bpf_map__set_autocreate(skel->maps.stacks, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.stack_dumps, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.calls, tracer->family == NT_HOOKS_KPROBE);
-	bpf_map__set_autocreate(skel->maps.more_hash, tracer->family == NT_HOOKS_TRACEPOINT);
 	if (!filtered)
 		bpf_map__set_max_entries(skel->maps.owned, 64);
 	if (!opts->n_pids)

@@ -226,6 +226,11 @@ def of_lab(lab: Lab, records: list[Record]) -> list[Record]:
     return [r for r in records if {r["local"], r["remote"]} in connections and r["netns"] in spaces]
 
 
+def lost(record: Record) -> Record:
+    """What was lost, by place. Not what was skipped for another program on its CPU: that is made up for."""
+    return {place: count for place, count in record["lost"].items() if count and place != "recursion"}
+
+
 def stalled_rounds(result: Record) -> list[Record]:
     """The rounds in which the application felt a stall; what a retransmission explains is none."""
     retransmitted = any(result[end]["counters"]["TcpRetransSegs"] for end in ("client", "server"))

@@ -314,7 +314,7 @@ def test_hooks_that_the_kernel_refuses_are_exit_code_3() -> None:
         assert_one_line(run("--hooks", family, "-d", "1s"), 3, f"--hooks {family}", "nagletrace check")
 
 
-OPTIONAL = {"tracepoint": ["tcp_sendmsg_locked", "timer_start", "sock_send_length", "inet_sock_set_state"],
+OPTIONAL = {"tracepoint": ["timer_start", "sock_send_length", "inet_sock_set_state"],
             "function": ["tcp_sendmsg_locked", "tcp_delack_timer_handler", "tcp_probe", "tcp_write_wakeup"],
             "kprobe": ["tcp_sendmsg_locked", "tcp_delack_timer_handler", "tcp_probe", "tcp_write_wakeup"]}
 
@@ -330,7 +330,7 @@ def test_a_missing_hook_costs_its_part_and_is_said(hooks: str) -> None:
                 result = lab.play()
                 tracer.stop()
         said = tracer.records("start")[0]["missing_hooks"]
-        if hook == "tcp_sendmsg_locked" and family != "tracepoint":
+        if hook == "tcp_sendmsg_locked":
             assert said == []  # tcp_sendmsg takes its place
         else:
             assert hook in said and f"{hook} is missing" in tracer.errors.text()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon, Reader
-from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, of_lab, stalled_rounds
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, lost, of_lab, stalled_rounds
 
 VETH = ("--over", "veth")
 #: who has no privilege at all, and the group 65534
@@ -66,7 +66,7 @@ def test_a_snapshot_has_what_the_application_felt_and_what_a_trace_beside_it_say
     [connection] = [c for c in snapshot["connections"] if c["comm"] == "lab-client"]
     assert connection["stalls"] == felt and connection["pattern"] == "write_write_read"
     assert snapshot["totals"]["holds"]["nagle"] >= felt
-    assert not any(snapshot["lost"].values())
+    assert not lost(snapshot)
 
 
 def test_the_report_needs_no_privilege_but_the_group() -> None:

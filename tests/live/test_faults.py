@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Tracer, assert_durations_match, stalled_rounds
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Tracer, assert_durations_match, lost, stalled_rounds
 
 only_in_guests = pytest.mark.skipif(not IN_GUEST, reason="it would do that to this machine; guests do it to themselves")
 
@@ -100,7 +100,7 @@ def test_stopped_for_a_minute_it_goes_on_where_it_was() -> None:
         tracer.process.send_signal(signal.SIGCONT)
         tracer.wait()
     assert_durations_match(stalled_rounds(result), tracer.stalls())
-    assert tracer.closing()["totals"]["writes"] == 60 and not any(tracer.closing()["lost"].values())
+    assert tracer.closing()["totals"]["writes"] == 60 and not lost(tracer.closing())
     assert other.stalls()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import IN_GUEST, Lab, Tracer, stalled_rounds
+from harness import IN_GUEST, Lab, Tracer, lost, stalled_rounds
 from witnesses import MS, TOLERANCE, Run, witness
 
 pytestmark = pytest.mark.guest
@@ -296,7 +296,7 @@ def test_thousands_of_connections_that_come_and_go_leave_nothing_behind(
         assert churn.process.poll() is not None or IN_GUEST, "the connections did not all come and go meanwhile"
         churn.result()
     check(run, 50, record_property)
-    assert not any(run.closing["lost"].values())
+    assert not lost(run.closing)
 
 
 def test_hardly_any_hold_is_of_unknown_reason() -> None:
