@@ -82,9 +82,9 @@ static __always_inline void count_write(const struct tcp *t, const bool trusted)
 
 /*
  * The verdict where no hook shows attempts and their arguments. A write with MSG_MORE asks for no
- * push of its last segment and passes CORK, tcp_push(); that binds its own attempt only, so not
- * once an ACK has made another. And when pacing's time was up its timer made an attempt,
- * tcp_pace_kick().
+ * push of its last segment and passes CORK, tcp_push() (but for one of more than half the window,
+ * forced_push()); that binds its own attempt only, so not once an ACK has made another. And when
+ * pacing's time was up its timer made an attempt, tcp_pace_kick().
  */
 static __always_inline enum nt_hold_reason verdict_from_state(struct nt_tcp_state *s,
 							      bool last_was_write, u64 now)
@@ -160,9 +160,30 @@ static __always_inline enum nt_hold_reason tail_reason(const struct hold *h, str
 }
 
 /*
- * A look at a tail where something may have gone unseen: its hold, which hold_find() has then,
- * begins, goes on or changes. One whose bytes are gone is left to the next look. written: a write
- * has just returned. A global function, for the verifier's sake (see hold_judge).
+ * A look at a tail where something may have gone unseen, for a program that another one interrupts
+ * on its CPU is skipped: its hold begins, goes on or changes. written: a write has just returned.
+ */
+static __always_inline struct hold *tail_look(const struct tcp *t, bool written, const bool trusted)
+{
+	enum nt_hold_reason reason;
+	struct nt_tcp_state s;
+	struct hold *h;
+
+	if (!look_for_tail(t, &s, &h, trusted))
+		return NULL;
+	reason = tail_reason(h, &s, written);
+	if (!reason || (reason == NT_HOLD_UNKNOWN && !written))
+		return h;
+	if (!h && !socket_wanted(t, trusted))
+		return NULL;
+	if (h && s.clock_ns < h->begin_ns)
+		s.clock_ns = h->begin_ns;
+	return hold_note(h, t, &s, reason, trusted);
+}
+
+/*
+ * The same by a socket's number; hold_find() has the hold then. A global function, for the
+ * verifier's sake (see hold_judge), so only where holds are found by number.
  */
 __noinline int tail_look_at(u64 sk, u32 written)
 {
@@ -173,12 +194,9 @@ __noinline int tail_look_at(u64 sk, u32 written)
 
 	if (!has_tail(&t, false))
 		return 0;
-	/* opaque, or the compiler keeps the address of each field on the small stack */
-	barrier_var(t.tp);
 	tcp_read_state(&s, &t, false);
 	if (h && gone_out(h, &s))
-		return 0;
-	barrier_var(t.tp);
+		return 0; /* the next look ends it */
 	reason = tail_reason(h, &s, written);
 	if (!reason || (reason == NT_HOLD_UNKNOWN && !written))
 		return 0;
@@ -187,21 +205,6 @@ __noinline int tail_look_at(u64 sk, u32 written)
 	if (h && s.clock_ns < h->begin_ns)
 		s.clock_ns = h->begin_ns;
 	hold_note(h, &t, &s, reason, false);
-	return 0;
-}
-
-/* A hold whose bytes went out unseen ends. A global function too. */
-__noinline int hold_look_at(u64 sk)
-{
-	struct tcp t = tcp_of((void *)sk, false);
-	struct hold *h = hold_find(t.sk);
-	struct nt_tcp_state s;
-
-	if (!h)
-		return 0;
-	tcp_read_sent(&s, &t, false);
-	if (gone_out(h, &s))
-		hold_end_from_state(h, &t, &s, false);
 	return 0;
 }
 
@@ -217,25 +220,18 @@ static __always_inline u64 socket_number(const struct tcp *t)
 
 /*
  * tcp_sendmsg_locked() has returned; the socket is locked. Mostly its attempt to send was seen
- * already. Else none was made, tcp_should_autocork(), or it went unseen, for a program that another
- * one interrupts on its CPU is skipped.
+ * already. Else none was made, tcp_should_autocork(), or it went unseen.
  */
 static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, const bool trusted)
 {
 	struct hold *h;
-	u64 number;
 
 	count_write(t, trusted);
 	if (!has_tail(t, trusted))
 		return;
 	h = hold_find(t->sk);
-	if (!h || h->end_seq != TCP(t, write_seq)) {
-		number = socket_number(t);
-		if (h)
-			hold_look_at(number);
-		tail_look_at(number, true);
-		h = hold_find(t->sk);
-	}
+	if (!h || h->end_seq != TCP(t, write_seq))
+		h = tail_look(t, true, trusted);
 	if (h)
 		hold_note_writer(h, ctx);
 }
@@ -287,6 +283,9 @@ static __always_inline bool ack_will_release(const struct hold *h, const struct 
 static __always_inline bool attempt_unseen(const struct hold *h, const struct tcp *t,
 					   const bool trusted)
 {
+	/* gone out, it is not this segment's to release */
+	if (h && nt_after(TCP(t, snd_nxt), h->held.seq))
+		return true;
 	if (TCP(t, write_seq) - TCP(t, snd_nxt) >= TCP(t, mss_cache))
 		return false;
 	if (!h)
@@ -312,13 +311,8 @@ static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32
 
 	if (!nt_after(ack, TCP(t, snd_una)))
 		return;
-	/* gone out unseen, it is not this segment's to release */
-	if (h && nt_after(TCP(t, snd_nxt), h->held.seq))
-		return;
-	if (attempt_unseen(h, t, trusted)) {
-		tail_look_at(socket_number(t), false);
-		h = hold_find(t->sk);
-	}
+	if (attempt_unseen(h, t, trusted))
+		h = tail_look(t, false, trusted);
 	if (h)
 		hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
 }
@@ -342,9 +336,10 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 		hold_end(h, t, NT_RELEASE_ACK, now);
 }
 
-/* A segment has come to an established connection and is not yet processed: tcp_probe. */
+/* A segment has come to an established connection and is not yet processed: tcp_probe. functions:
+ * another hook shows attempts to send. */
 static __always_inline void segment_came(const struct tcp *t, const struct sk_buff *skb,
-					 const bool trusted)
+					 const bool functions, const bool trusted)
 {
 	/* only after the timer sent our ACK: it leaves interactive mode, and all is acknowledged */
 	bool awaiting = !ICSK(t, icsk_ack.pingpong) && TCP(t, rcv_wup) == TCP(t, rcv_nxt);
@@ -354,7 +349,7 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 	bool tail;
 	u32 len;
 
-	if (nt_config.functions)
+	if (functions)
 		tail = has_tail(t, trusted);
 	else
 		tail = look_for_tail(t, &s, &h, trusted);
@@ -362,7 +357,7 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		return;
 	read_segment(&seg, skb);
 	len = seg.end_seq - seg.seq;
-	if (tail && nt_config.functions)
+	if (tail && functions)
 		segment_meets_hold(t, seg.ack, seg.seq, !len, trusted);
 	else if (tail)
 		segment_meets_tail(h, t, &s, seg.ack, seg.seq, !len, trusted);
@@ -371,7 +366,10 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		pending_ack_data_came(t, skb, seg.seq, len, bpf_ktime_get_ns());
 }
 
-/* The probe timer is about to send what is unsent, or to put that off: tcp_write_wakeup(). */
+/*
+ * The probe timer is about to send what is unsent, tcp_write_wakeup(), or to put that off while the
+ * application has the socket.
+ */
 static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_release release,
 					      bool put_off)
 {
@@ -380,13 +378,7 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	if (!active_holds && !has_tail(t, false))
-		return;
-	h = hold_find(t->sk);
-	if (!h) {
-		tail_look_at(socket_number(t), false);
-		h = hold_find(t->sk);
-	}
+	h = active_holds ? hold_find(t->sk) : NULL;
 	if (!h)
 		return;
 	tcp_read_state(&s, t, false);
@@ -420,6 +412,9 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 		return; /* goes back to sleep */
 	pending = PROBED(t->tp, inet_conn.icsk_pending);
 	owned = PROBED(t->sk, sk_lock.owned); /* put off until the application lets go */
+	/* a hold whose begin went unseen; the handler is about to move the socket's clock */
+	if (!owned && has_tail(t, false) && !hold_find(t->sk))
+		tail_look_at(socket_number(t), false);
 	if (pending == ICSK_TIME_PROBE0)
 		probe_timer_sends(t, NT_RELEASE_TIMER, owned);
 	else if (pending == ICSK_TIME_LOSS_PROBE)

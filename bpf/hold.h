@@ -78,8 +78,11 @@ static __always_inline struct hold *hold_new(struct sock *sk)
 	struct hold *h = hold_entry(sk);
 	u64 key = (u64)sk;
 
-	if (h)
+	if (h) {
+		if (h->sk != (u64)sk)
+			__builtin_memset(h, 0, sizeof(*h));
 		return h;
+	}
 	if (nt_config.sk_storage)
 		h = bpf_sk_storage_get(&hold_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	else if (!bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST))
@@ -349,7 +352,8 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool
  * An ACK released the bytes: when? Mostly as this attempt began. But the attempt that it made may
  * have gone unseen, for a program that another one interrupts on its CPU is skipped; then the ACK
  * itself tells. One that no hook saw come either (tcp_probe stands in tcp_rcv_established only) was
- * a pure one if no data has come since the hold began.
+ * a pure one if no data has come since the hold began. Where the bytes are acknowledged themselves
+ * it is too late to tell when they went: nobody is accused.
  */
 static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)
@@ -359,7 +363,9 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
 		return h->ack_ns;
 	if (!h->ack_seen || h->ack != s->snd_una)
-		hold_note_ack(h, s->snd_una, rcv_nxt, rcv_nxt == h->rcv_nxt, s->clock_ns);
+		hold_note_ack(h, s->snd_una, rcv_nxt,
+			      rcv_nxt == h->rcv_nxt && !nt_after(s->snd_una, h->held.seq),
+			      s->clock_ns);
 	return s->clock_ns;
 }
 
