@@ -159,26 +159,32 @@ static __always_inline enum nt_hold_reason tail_reason(const struct hold *h, str
 	return reason;
 }
 
-/*
- * A look at a tail where something may have gone unseen, for a program that another one interrupts
- * on its CPU is skipped: its hold begins, goes on or changes. written: a write has just returned.
- */
-static __always_inline struct hold *tail_look(const struct tcp *t, bool written, const bool trusted)
+/* A tail that was looked at: its hold begins, goes on or changes. */
+static __always_inline struct hold *tail_note(struct hold *h, const struct tcp *t,
+					      struct nt_tcp_state *s, bool written,
+					      const bool trusted)
 {
-	enum nt_hold_reason reason;
-	struct nt_tcp_state s;
-	struct hold *h;
+	enum nt_hold_reason reason = tail_reason(h, s, written);
 
-	if (!look_for_tail(t, &s, &h, trusted))
-		return NULL;
-	reason = tail_reason(h, &s, written);
 	if (!reason || (reason == NT_HOLD_UNKNOWN && !written))
 		return h;
 	if (!h && !socket_wanted(t, trusted))
 		return NULL;
-	if (h && s.clock_ns < h->begin_ns)
-		s.clock_ns = h->begin_ns;
-	return hold_note(h, t, &s, reason, trusted);
+	if (h && s->clock_ns < h->begin_ns)
+		s->clock_ns = h->begin_ns;
+	return hold_note(h, t, s, reason, trusted);
+}
+
+/*
+ * A look at a tail where something may have gone unseen, for a program that another one interrupts
+ * on its CPU is skipped. written: a write has just returned.
+ */
+static __always_inline struct hold *tail_look(const struct tcp *t, bool written, const bool trusted)
+{
+	struct nt_tcp_state s;
+	struct hold *h;
+
+	return look_for_tail(t, &s, &h, trusted) ? tail_note(h, t, &s, written, trusted) : NULL;
 }
 
 /*
@@ -189,22 +195,13 @@ __noinline int tail_look_at(u64 sk, u32 written)
 {
 	struct tcp t = tcp_of((void *)sk, false);
 	struct hold *h = hold_find(t.sk);
-	enum nt_hold_reason reason;
 	struct nt_tcp_state s;
 
 	if (!has_tail(&t, false))
 		return 0;
 	tcp_read_state(&s, &t, false);
-	if (h && gone_out(h, &s))
-		return 0; /* the next look ends it */
-	reason = tail_reason(h, &s, written);
-	if (!reason || (reason == NT_HOLD_UNKNOWN && !written))
-		return 0;
-	if (!h && !socket_wanted(&t, false))
-		return 0;
-	if (h && s.clock_ns < h->begin_ns)
-		s.clock_ns = h->begin_ns;
-	hold_note(h, &t, &s, reason, false);
+	if (!h || !gone_out(h, &s)) /* else the next look ends it */
+		tail_note(h, &t, &s, written, false);
 	return 0;
 }
 

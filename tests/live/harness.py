@@ -227,8 +227,9 @@ def of_lab(lab: Lab, records: list[Record]) -> list[Record]:
 
 
 def lost(record: Record) -> Record:
-    """What was lost, by place. Not what was skipped for another program on its CPU: that is made up for."""
-    return {place: count for place, count in record["lost"].items() if count and place != "recursion"}
+    """What was lost, by place. In a guest not what was skipped for another program on its CPU: that is made up for."""
+    return {place: count for place, count in record["lost"].items()
+            if count and not (IN_GUEST and place == "recursion")}
 
 
 def stalled_rounds(result: Record) -> list[Record]:
