@@ -50,6 +50,17 @@ class Namespace:
         raise KeyError(name)
 
 
+def fdinfo(pid: int, key: str) -> dict[str, dict[str, str]]:
+    """What the kernel says of the BPF objects that a process holds, by their id; key is prog_id or map_id."""
+    found = {}
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+        fields = {name: value.strip() for name, value in fields.items()}
+        if key in fields and (key == "map_id" or "run_cnt" in fields):
+            found[fields[key]] = fields
+    return found
+
+
 def load(space: Namespace, mode: str, seconds: float, connections: int | None = None,
          preexec: Callable[[], None] | None = None) -> Counts:
     """What build/bench/load counted; as many of them as their descriptors ask for, which begin together."""

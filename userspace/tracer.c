@@ -389,6 +389,33 @@ void nt_tracer_close(struct nt_tracer *tracer)
 	tracer->skel = NULL;
 }
 
+/*
+ * How often a kprobe was hit and its program not run: bpf_perf_link_fill_kprobe(),
+ * kernel/bpf/syscall.c. 0 for other links, and where the kernel does not tell.
+ */
+static uint64_t probe_missed(const struct bpf_link *link)
+{
+	enum {
+		PERF_EVENT_LINK = 7,
+		KPROBE = 3,
+		KRETPROBE = 4
+	};
+	/* of struct bpf_link_info; libbpf's own headers may be older than it */
+	struct {
+		__u32 type, id, prog_id, pad;
+		__u32 event, pad_event;
+		__u64 name;
+		__u32 name_size, offset;
+		__u64 addr, missed;
+	} info = {};
+	__u32 size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(bpf_link__fd(link), &info, &size) ||
+	    info.type != PERF_EVENT_LINK || (info.event != KPROBE && info.event != KRETPROBE))
+		return 0;
+	return info.missed;
+}
+
 int nt_tracer_let_go(struct nt_tracer *tracer, unsigned int step)
 {
 	int n = 0;
@@ -399,6 +426,7 @@ int nt_tracer_let_go(struct nt_tracer *tracer, unsigned int step)
 			continue;
 		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
 			tracer->skel->bss->ack_begins_unseen = true;
+		tracer->missed_let_go += probe_missed(tracer->links[i]);
 		bpf_link__destroy(tracer->links[i]);
 		tracer->links[i] = NULL;
 		tracer->let_go[i] = true;
@@ -456,7 +484,10 @@ int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts)
 	memset(counts, 0, sizeof(*counts));
 	err = sum_totals(tracer, &counts->totals);
 	sum_info(tracer, &info);
-	counts->recursion_misses = info.recursion_misses;
+	counts->recursion_misses = info.recursion_misses + tracer->missed_let_go;
+	for (size_t i = 0; i < nt_n_hooks; i++)
+		if (tracer->links[i])
+			counts->recursion_misses += probe_missed(tracer->links[i]);
 	return err;
 }
 

@@ -17,6 +17,7 @@ struct nt_tracer {
 	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
 	bool missing[NT_MAX_HOOKS]; /* of the family's hooks, those that this kernel lacks */
 	bool let_go[NT_MAX_HOOKS];  /* of the others, those that are attached no more */
+	uint64_t missed_let_go;     /* by those, while they were */
 	enum nt_hooks family;
 	bool typed;    /* tracepoints are BTF-typed */
 	char why[160]; /* why this family */
@@ -32,8 +33,9 @@ void nt_tracer_close(struct nt_tracer *tracer);
 
 /*
  * What the kernel side counted on all CPUs since it was attached, and how often one of its programs
- * was not run because it ran already on that CPU (5.12 and newer tell). 0, or -errno with *counts
- * zero.
+ * was not run because it ran already on that CPU (5.12 and newer tell), or a kprobe was not because
+ * another one ran there, or a return because too many calls were under way (6.7 and newer). 0, or
+ * -errno with *counts zero.
  */
 int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts);
 

@@ -6,8 +6,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import signal
+import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,3 +107,41 @@ def test_maps_that_cannot_grow_lose_holds_and_count_them() -> None:
     closing = tracer.closing()
     held, lost = closing["totals"]["holds"]["rwnd"], closing["lost"]["hold_map_full"]
     assert 0 < held < blocked and lost > 0 and held + lost >= blocked, closing
+
+
+@contextlib.contextmanager
+def blocked_writers(count: int) -> Iterator[None]:
+    """Threads that each wait in a write to a connection whose reader does not read."""
+
+    def write(writer: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            writer.sendall(bytes(1 << 25))
+
+    with contextlib.ExitStack() as ends:
+        listener = ends.enter_context(socket.create_server(("127.0.0.1", 0), backlog=count))
+        for _ in range(count):
+            writer = ends.enter_context(socket.create_connection(listener.getsockname()))
+            ends.enter_context(listener.accept()[0])
+            thread = threading.Thread(target=write, args=[writer])
+            thread.start()
+            ends.callback(thread.join)
+            ends.callback(writer.shutdown, socket.SHUT_RDWR)  # before the join
+        yield
+
+
+@pytest.mark.guest
+def test_returns_that_the_kernel_does_not_show_are_counted_and_hide_no_stall(hooks: str) -> None:
+    """More writes that wait than a kretprobe follows at once, max(10, 2 * CPUs)."""
+    if hooks != "kprobe":
+        pytest.skip("a kretprobe's limit")
+    writers = 64
+    with Lab("write-write-read") as lab:
+        with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2]) as tracer:
+            with blocked_writers(writers):
+                time.sleep(1)
+                result = lab.play()
+            tracer.stop()
+    assert len(tracer.stalls()) == len(stalled_rounds(result)) > 0
+    lost, release = tracer.closing()["lost"]["recursion"], platform.release().split(".")
+    if (int(release[0]), int(release[1])) >= (6, 7):  # older kernels do not tell
+        assert lost >= writers - max(10, 2 * (os.cpu_count() or 1))

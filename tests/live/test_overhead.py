@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from harness import PATIENCE, Lab, Tracer, run, trace
+from harness import PATIENCE, ROOT, Lab, Tracer, run, trace
+
+sys.path.insert(0, str(ROOT / "tests"))
+from spaces import fdinfo  # noqa: E402
 
 #: No host that has any traffic keeps below this.
 ABSURD = ("--max-overhead", "0.0001")
@@ -50,14 +53,9 @@ def traffic() -> Iterator[None]:
             thread.join(PATIENCE)
 
 
-def programs_of(pid: int) -> dict[str, int]:
+def runs_of(pid: int) -> dict[str, int]:
     """How often each BPF program of a process ran, as far as the kernel kept statistics, by the program's id."""
-    found = {}
-    for link in Path(f"/proc/{pid}/fdinfo").iterdir():
-        fields = dict(line.split(":", 1) for line in link.read_text().splitlines() if ":" in line)
-        if "run_cnt" in fields:
-            found[fields["prog_id"].strip()] = int(fields["run_cnt"])
-    return found
+    return {program: int(fields["run_cnt"]) for program, fields in fdinfo(pid, "prog_id").items()}
 
 
 @pytest.mark.guest
@@ -83,10 +81,10 @@ def test_past_the_limit_hooks_are_let_go_in_order_and_all_in_the_end() -> None:
 def test_within_the_limit_nothing_changes_and_the_statistics_are_off_between_looks() -> None:
     with traffic(), Tracer("--max-overhead", "100") as tracer:
         time.sleep(1)  # a look takes 0.2 s; the next one begins 5 s later
-        before = programs_of(tracer.process.pid)
+        before = runs_of(tracer.process.pid)
         time.sleep(1)
         assert any(before.values()), "the kernel kept no statistics: nothing was looked at"
-        assert programs_of(tracer.process.pid) == before
+        assert runs_of(tracer.process.pid) == before
         tracer.stop()
     assert not tracer.records("overhead") and tracer.closing()["hooks_let_go"] == []
     with Lab("write-write-read") as lab:
