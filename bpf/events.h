@@ -10,9 +10,20 @@
 #include "hold.h"
 #include "pending_ack.h"
 
+/* A hold that no stall can be goes on as long as there is a tail; see hold.h. */
 static __always_inline bool gone_out(const struct hold *h, const struct nt_tcp_state *s)
 {
-	return nt_after(s->snd_nxt, h->held.seq);
+	return nt_after(s->snd_nxt, h->held.seq) &&
+	       (nt_may_stall(h->held.reason) || s->snd_nxt == s->write_seq);
+}
+
+/* A large tail, held for a reason that no stall can have, which was looked at just now. */
+static __always_inline bool large_tail_goes_on(const struct hold *h, const struct tcp *t,
+					       const bool trusted)
+{
+	return h && !nt_may_stall(h->held.reason) &&
+	       TCP(t, write_seq) - TCP(t, snd_nxt) >= TCP(t, mss_cache) &&
+	       duration_ns(h->looked_ns, tcp_clock(t, trusted)) < LARGE_TAIL_NS;
 }
 
 /* The held bytes turn out to be gone: the last attempt took them, whose time the socket keeps. */
@@ -41,10 +52,8 @@ static __always_inline void attempt_ended(const struct tcp *t, u32 mss, u8 nonag
 	enum nt_hold_reason reason;
 	struct hold *h;
 
-	if (!tail && !active_holds)
-		return;
-	h = hold_find(t->sk);
-	if (!tail && !h)
+	h = hold_find(t, trusted);
+	if ((!tail && !h) || large_tail_goes_on(h, t, trusted))
 		return;
 	tcp_read_state(&s, t, trusted);
 	s.mss = mss;
@@ -60,20 +69,20 @@ static __always_inline void attempt_ended(const struct tcp *t, u32 mss, u8 nonag
 		h = NULL;
 	}
 	reason = nt_verdict(&s);
-	if (reason && (h || socket_wanted(t, trusted)))
+	if (reason && (h || socket_wanted(t->sk, trusted)))
 		hold_note(h, t, &s, reason, trusted);
 }
 
-static __always_inline void count_write(const struct tcp *t, const bool trusted)
+static __always_inline void count_write(struct sock *sk, const bool trusted)
 {
 	struct nt_totals *totals;
 
-	if (!socket_wanted(t, trusted))
+	if (!socket_wanted(sk, trusted))
 		return;
 	if (nt_config.target != NT_TARGET_ALL) {
 		if (!current_is_target())
 			return;
-		mark_owned(t->sk);
+		mark_owned(sk);
 	}
 	totals = totals_here();
 	if (totals)
@@ -113,24 +122,24 @@ static __always_inline bool no_ack_since(const struct hold *h, const struct nt_t
 
 /*
  * A look at a socket whose attempts no hook shows. What was held may have gone out unseen: then it
- * is over. True when there is a tail: *h is its hold, or NULL, and *s what was read.
+ * is over. True when there is a tail to be noted: *h is its hold, or NULL, and *s what was read.
+ * Else *h is the hold that goes on as it was, or NULL.
  */
 static __always_inline bool look_for_tail(const struct tcp *t, struct nt_tcp_state *s,
 					  struct hold **h, const bool trusted)
 {
 	bool tail = has_tail(t, trusted);
 
-	*h = NULL;
-	if (!tail && !active_holds)
-		return false;
-	*h = hold_find(t->sk);
-	if (!tail && !*h)
+	*h = hold_find(t, trusted);
+	if ((!tail && !*h) || large_tail_goes_on(*h, t, trusted))
 		return false;
 	tcp_read_state(s, t, trusted);
 	if (*h && gone_out(*h, s)) {
 		hold_end_from_state(*h, t, s, trusted);
 		*h = NULL;
 	}
+	if (!tail)
+		*h = NULL;
 	return tail;
 }
 
@@ -168,7 +177,7 @@ static __always_inline struct hold *tail_note(struct hold *h, const struct tcp *
 
 	if (!reason || (reason == NT_HOLD_UNKNOWN && !written))
 		return h;
-	if (!h && !socket_wanted(t, trusted))
+	if (!h && !socket_wanted(t->sk, trusted))
 		return NULL;
 	if (h && s->clock_ns < h->begin_ns)
 		s->clock_ns = h->begin_ns;
@@ -184,7 +193,7 @@ static __always_inline struct hold *tail_look(const struct tcp *t, bool written,
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	return look_for_tail(t, &s, &h, trusted) ? tail_note(h, t, &s, written, trusted) : NULL;
+	return look_for_tail(t, &s, &h, trusted) ? tail_note(h, t, &s, written, trusted) : h;
 }
 
 /*
@@ -194,7 +203,7 @@ static __always_inline struct hold *tail_look(const struct tcp *t, bool written,
 __noinline int tail_look_at(u64 sk, u32 written)
 {
 	struct tcp t = tcp_of((void *)sk, false);
-	struct hold *h = hold_find(t.sk);
+	struct hold *h = hold_find(&t, false);
 	struct nt_tcp_state s;
 
 	if (!has_tail(&t, false))
@@ -223,10 +232,9 @@ static __always_inline void locked_write_ended(void *ctx, const struct tcp *t, c
 {
 	struct hold *h;
 
-	count_write(t, trusted);
 	if (!has_tail(t, trusted))
 		return;
-	h = hold_find(t->sk);
+	h = hold_find(t, trusted);
 	if (!h || h->end_seq != TCP(t, write_seq))
 		h = tail_look(t, true, trusted);
 	if (h)
@@ -244,17 +252,16 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	count_write(t, trusted);
-	if (!look_for_tail(t, &s, &h, trusted))
-		return;
-	reason = tail_reason(h, &s, true);
-	if (reason && (h || socket_wanted(t, trusted)))
-		h = hold_note(h, t, &s, reason, trusted);
-	else
-		h = NULL;
-	if (TCP(t, snd_una) != s.snd_una || TCP(t, snd_nxt) != s.snd_nxt) {
-		tail_look_at(socket_number(t), true);
-		h = hold_find(t->sk);
+	if (look_for_tail(t, &s, &h, trusted)) {
+		reason = tail_reason(h, &s, true);
+		if (reason && (h || socket_wanted(t->sk, trusted)))
+			h = hold_note(h, t, &s, reason, trusted);
+		else
+			h = NULL;
+		if (TCP(t, snd_una) != s.snd_una || TCP(t, snd_nxt) != s.snd_nxt) {
+			tail_look_at(socket_number(t), true);
+			h = hold_find(t, trusted);
+		}
 	}
 	if (h)
 		hold_note_writer(h, ctx);
@@ -304,9 +311,9 @@ static __always_inline bool attempt_unseen(const struct hold *h, const struct tc
 static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq, bool pure,
 					       const bool trusted)
 {
-	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+	struct hold *h = hold_find(t, trusted);
 
-	if (!nt_after(ack, TCP(t, snd_una)))
+	if (!nt_after(ack, TCP(t, snd_una)) || large_tail_goes_on(h, t, trusted))
 		return;
 	if (attempt_unseen(h, t, trusted))
 		h = tail_look(t, false, trusted);
@@ -323,7 +330,7 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 	enum nt_hold_reason reason;
 
 	reason = verdict_from_state(s, no_ack_since(h, s), now);
-	if (!reason || (!h && !socket_wanted(t, trusted)))
+	if (!reason || (!h && !socket_wanted(t->sk, trusted)))
 		return;
 	h = hold_note(h, t, s, reason, trusted);
 	if (!h || !nt_after(ack, s->snd_una) || nt_after(ack, s->snd_nxt))
@@ -333,13 +340,22 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 		hold_end(h, t, NT_RELEASE_ACK, now);
 }
 
+/*
+ * May our delayed-ACK timer have sent the last ACK? It leaves interactive mode, all is acknowledged
+ * then, and the last data came (or the connection began) in a jiffy before this one.
+ */
+static __always_inline bool timer_may_have_sent(const struct tcp *t, const bool trusted)
+{
+	return !ICSK(t, icsk_ack.pingpong) && TCP(t, rcv_wup) == TCP(t, rcv_nxt) &&
+	       ICSK(t, icsk_ack.lrcvtime) != (u32)bpf_jiffies64();
+}
+
 /* A segment has come to an established connection and is not yet processed: tcp_probe. functions:
  * another hook shows attempts to send. */
 static __always_inline void segment_came(const struct tcp *t, const struct sk_buff *skb,
 					 const bool functions, const bool trusted)
 {
-	/* only after the timer sent our ACK: it leaves interactive mode, and all is acknowledged */
-	bool awaiting = !ICSK(t, icsk_ack.pingpong) && TCP(t, rcv_wup) == TCP(t, rcv_nxt);
+	bool awaiting = timer_may_have_sent(t, trusted);
 	struct nt_tcp_state s;
 	struct hold *h = NULL;
 	struct segment seg;
@@ -375,7 +391,7 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	h = active_holds ? hold_find(t->sk) : NULL;
+	h = hold_find(t, false);
 	if (!h)
 		return;
 	tcp_read_state(&s, t, false);
@@ -410,7 +426,7 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 	pending = PROBED(t->tp, inet_conn.icsk_pending);
 	owned = PROBED(t->sk, sk_lock.owned); /* put off until the application lets go */
 	/* a hold whose begin went unseen; the handler is about to move the socket's clock */
-	if (!owned && has_tail(t, false) && !hold_find(t->sk))
+	if (!owned && has_tail(t, false) && !hold_find(t, false))
 		tail_look_at(socket_number(t), false);
 	if (pending == ICSK_TIME_PROBE0)
 		probe_timer_sends(t, NT_RELEASE_TIMER, owned);
@@ -422,9 +438,9 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 static __always_inline void write_timer_starts(const struct tcp *t)
 {
 	struct nt_tcp_state s;
-	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+	struct hold *h = hold_find(t, false);
 
-	if (!h || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
+	if (!h || !nt_may_stall(h->held.reason) || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
 		return;
 	tcp_read_sent(&s, t, false);
 	if (gone_out(h, &s))
@@ -434,7 +450,7 @@ static __always_inline void write_timer_starts(const struct tcp *t)
 /* The connection is over: what is held will never go. */
 static __always_inline void socket_closed(const struct tcp *t, const bool trusted)
 {
-	struct hold *h = active_holds ? hold_find(t->sk) : NULL;
+	struct hold *h = hold_find(t, trusted);
 	struct pending_ack *p = pending_ack_find(t->sk);
 	struct nt_tcp_state s;
 

@@ -50,10 +50,9 @@ struct writer {
 	bool target;
 };
 
-static __always_inline bool family_wanted(const struct tcp *t, const bool trusted)
+static __always_inline bool family_wanted(struct sock *sk, const bool trusted)
 {
-	u16 family = SK(t, __sk_common.skc_family);
-	const struct sock *sk = t->sk;
+	u16 family = READ(trusted, sk, __sk_common.skc_family);
 	struct in6_addr addr;
 
 	if (family == AF_INET6) {
@@ -69,20 +68,20 @@ static __always_inline bool netns_wanted(const struct sock *sk)
 	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) == nt_config.netns;
 }
 
-static __always_inline bool socket_wanted(const struct tcp *t, const bool trusted)
+static __always_inline bool socket_wanted(struct sock *sk, const bool trusted)
 {
 	u16 port;
 
-	if (nt_config.netns && !netns_wanted(t->sk))
+	if (nt_config.netns && !netns_wanted(sk))
 		return false;
-	if (nt_config.family && !family_wanted(t, trusted))
+	if (nt_config.family && !family_wanted(sk, trusted))
 		return false;
 	if (!nt_config.ports)
 		return true;
-	port = SK(t, __sk_common.skc_num);
+	port = READ(trusted, sk, __sk_common.skc_num);
 	if (bpf_map_lookup_elem(&ports, &port))
 		return true;
-	port = bpf_ntohs(SK(t, __sk_common.skc_dport));
+	port = bpf_ntohs(READ(trusted, sk, __sk_common.skc_dport));
 	return bpf_map_lookup_elem(&ports, &port);
 }
 

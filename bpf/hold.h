@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The sender's state machine: a hold begins when an attempt leaves a tail, grows, ends when it goes
- * out. */
+ * out.
+ *
+ * Bytes that are held for a reason that no stall can have (the windows, pacing, the device) are
+ * mostly a bulk transfer's, whose every ACK lets some of them go and leaves others. That is one
+ * hold as long as there is a tail; while it is a large one, it is looked at once in LARGE_TAIL_NS.
+ */
 #ifndef NT_HOLD_H
 #define NT_HOLD_H
 
+#include "bucket.h"
 #include "correlate.h"
 #include "release.h"
 #include "stack.h"
@@ -19,12 +25,14 @@ struct hold {
 	u32 writes;
 	struct nt_stack_key stack;
 	u64 begin_ns;
+	u64 looked_ns;
 	u64 ack_ns;       /* when the last ACK that moved the window came, or the begin */
 	u64 silent_ns;    /* between the ACK before it, or the begin, and it */
 	u32 silent_bytes; /* in flight then */
 	u32 flight_bytes; /* in flight after it, or at the begin */
 	u32 ack;          /* what it acknowledged, its sequence number */
 	u32 ack_seq;
+	u16 bucket;
 	bool ack_pure;
 	bool ack_seen;
 	struct writer writer; /* tgid 0: nobody was seen writing yet */
@@ -48,8 +56,7 @@ struct {
 
 static const struct hold no_hold;
 
-/* How many sockets have a hold: while there is none, most hooks need not look for one. */
-__u64 active_holds;
+#define LARGE_TAIL_NS 1000000ULL
 
 static __always_inline struct hold *hold_entry(struct sock *sk)
 {
@@ -60,42 +67,66 @@ static __always_inline struct hold *hold_entry(struct sock *sk)
 	return bpf_map_lookup_elem(&hold_hash, &key);
 }
 
-static __always_inline struct hold *hold_find(struct sock *sk)
+static __always_inline struct hold *hold_find(const struct tcp *t, const bool trusted)
 {
-	struct hold *h = hold_entry(sk);
+	u32 bucket = bucket_index(t->sk, trusted);
+	struct hold *h = NULL;
 
-	if (h && h->sk != (u64)sk)
+	if (buckets[bucket].holds)
+		h = hold_entry(t->sk);
+	/* another bucket: left by a connection that was dissolved, connect(2) with AF_UNSPEC */
+	if (h && (h->sk != (u64)t->sk || h->bucket != bucket))
 		h = NULL;
 	/* callers are to ask the pointer itself, which is what the verifier follows */
 	barrier_var(h);
 	return h;
 }
 
-/* An entry for a hold that is about to begin; maybe the one that a program interrupted here was
- * about to fill. */
-static __always_inline struct hold *hold_new(struct sock *sk)
+/*
+ * An entry for a hold that is about to begin; maybe the one that a program on another CPU, or that
+ * was interrupted here, is about to fill. It is counted before it is there: that one may end it
+ * first.
+ */
+static __always_inline struct hold *hold_new(const struct tcp *t, const bool trusted)
 {
+	u32 bucket = bucket_index(t->sk, trusted);
+	struct sock *sk = t->sk;
 	struct hold *h = hold_entry(sk);
 	u64 key = (u64)sk;
+	bool full;
 
 	if (h) {
-		if (h->sk != (u64)sk)
-			__builtin_memset(h, 0, sizeof(*h));
+		if (h->sk == (u64)sk && h->bucket == bucket)
+			return h;
+		if (h->sk == (u64)sk) {
+			__sync_fetch_and_add(&buckets[h->bucket % BUCKETS].holds, -1);
+			__sync_fetch_and_add(&buckets[bucket].holds, 1);
+		}
+		__builtin_memset(h, 0, sizeof(*h));
+		h->bucket = bucket;
 		return h;
 	}
-	if (nt_config.sk_storage)
+	__sync_fetch_and_add(&buckets[bucket].holds, 1);
+	if (nt_config.sk_storage) {
 		h = bpf_sk_storage_get(&hold_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	else if (!bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST))
-		h = bpf_map_lookup_elem(&hold_hash, &key);
-	if (h)
-		__sync_fetch_and_add(&active_holds, 1);
-	else
+		full = !h;
+	} else {
+		full = bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST);
+		if (!full)
+			h = bpf_map_lookup_elem(&hold_hash, &key);
+	}
+	if (full) {
+		__sync_fetch_and_add(&buckets[bucket].holds, -1);
 		count_lost(NT_LOST_HOLD_MAP);
+	}
+	if (h)
+		h->bucket = bucket;
 	return h;
 }
 
 static __always_inline void hold_delete(struct sock *sk)
 {
+	u32 bucket = bucket_index(sk, false);
 	u64 key = (u64)sk;
 	long err;
 
@@ -104,7 +135,7 @@ static __always_inline void hold_delete(struct sock *sk)
 	else
 		err = bpf_map_delete_elem(&hold_hash, &key);
 	if (!err)
-		__sync_fetch_and_add(&active_holds, -1);
+		__sync_fetch_and_add(&buckets[bucket].holds, -1);
 }
 
 static __always_inline void count_hold(const struct hold *h, const struct sock *sk, u8 reason,
@@ -266,9 +297,23 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
 	hold_delete(t->sk);
 }
 
+static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
+				       const struct nt_tcp_state *s, enum nt_hold_reason reason,
+				       u64 since_ns, const bool trusted)
+{
+	h->held.mss = s->mss;
+	h->held.reason = reason;
+	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
+	h->total_retrans = TCP(t, total_retrans);
+	h->rcv_nxt = TCP(t, rcv_nxt);
+	h->segments_before = TCP(t, data_segs_out);
+	h->begin_ns = h->ack_ns = since_ns;
+}
+
 /*
- * The bytes are held for another reason than before: what was held so far is counted under the old
- * one. Pacing was over when its timer let it be, whenever we came to see that.
+ * The bytes are held for another reason than before, or others are: what was held so far is counted
+ * under the old one. Pacing of the same bytes was over when its timer let it be, whenever we came
+ * to see that.
  */
 static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 					const struct nt_tcp_state *s, enum nt_hold_reason reason,
@@ -276,29 +321,11 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 {
 	u64 since = s->clock_ns;
 
-	if (h->held.reason == NT_HOLD_PACING && s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
+	if (h->held.reason == NT_HOLD_PACING && h->held.seq == s->snd_nxt &&
+	    s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
 		since = s->wstamp_ns;
 	count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, since), NT_RELEASE_INVALID);
-	h->held.reason = reason;
-	h->begin_ns = h->ack_ns = since;
-	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
-	h->total_retrans = TCP(t, total_retrans);
-}
-
-static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
-				       const struct nt_tcp_state *s, enum nt_hold_reason reason,
-				       const bool trusted)
-{
-	h->held.seq = s->snd_nxt;
-	h->held.mss = s->mss;
-	h->held.reason = reason;
-	h->held.timer_seen = NT_RELEASE_INVALID;
-	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
-	h->total_retrans = TCP(t, total_retrans);
-	h->rcv_nxt = TCP(t, rcv_nxt);
-	h->segments_before = TCP(t, data_segs_out);
-	h->stack.id = NT_NO_STACK;
-	h->begin_ns = h->ack_ns = s->clock_ns;
+	hold_begin(h, t, s, reason, since, trusted);
 }
 
 /* An attempt has left a tail behind for this reason: the hold begins, goes on, or changes. */
@@ -307,17 +334,24 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 					      enum nt_hold_reason reason, const bool trusted)
 {
 	if (!h) {
-		h = hold_new(t->sk);
+		h = hold_new(t, trusted);
 		if (!h)
 			return NULL;
-		hold_begin(h, t, s, reason, trusted);
+		h->stack.id = NT_NO_STACK;
+		hold_begin(h, t, s, reason, s->clock_ns, trusted);
 	} else if (h->held.reason != reason) {
 		hold_switch(h, t, s, reason, trusted);
+	}
+	if (h->held.seq != s->snd_nxt) { /* these are other bytes */
+		h->held.seq = s->snd_nxt;
+		h->held.timer_seen = NT_RELEASE_INVALID;
+		h->writes = 0;
 	}
 	h->held.sml = s->snd_sml;
 	h->held.una = s->snd_una;
 	h->held.wnd = s->snd_wnd;
 	h->end_seq = s->write_seq;
+	h->looked_ns = s->clock_ns;
 	barrier();
 	h->sk = (u64)t->sk;
 	return h;
@@ -326,8 +360,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 /* A system call wrote bytes that are held now; current is who did it. */
 static __always_inline void hold_note_writer(struct hold *h, void *ctx)
 {
-	h->writes++;
-	if (h->writer.tgid)
+	if (h->writes++)
 		return;
 	read_writer(&h->writer);
 	h->writer.target = nt_config.target != NT_TARGET_ALL && current_is_target();

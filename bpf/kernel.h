@@ -65,6 +65,7 @@ struct in6_addr {
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
+	unsigned int skc_hash;
 	__be16 skc_dport;
 	u16 skc_num;
 	unsigned short skc_family;
@@ -83,6 +84,7 @@ struct sk_buff {
 
 struct sk_buff_head {
 	struct sk_buff *next;
+	__u32 qlen;
 };
 
 typedef struct {

@@ -60,8 +60,11 @@ static __always_inline void learn_timers(const struct sock *sk)
 SEC("raw_tp/tcp_probe")
 int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
-	struct tcp t = tcp_of(sk, true);
+	struct tcp t;
 
+	if (!segment_may_matter(sk, true))
+		return 0;
+	t = tcp_of(sk, true);
 	if (t.tp)
 		segment_came(&t, skb, false, true);
 	return 0;
@@ -71,21 +74,21 @@ int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
 SEC("raw_tp/tcp_probe")
 int BPF_PROG(on_tcp_probe_too, struct sock *sk, struct sk_buff *skb)
 {
-	struct tcp t = tcp_of(sk, true);
+	struct tcp t;
 
+	if (!segment_may_matter(sk, true))
+		return 0;
+	t = tcp_of(sk, true);
 	if (t.tp)
 		segment_came(&t, skb, true, true);
 	return 0;
 }
 
-SEC("raw_tp/inet_sock_set_state")
-int BPF_PROG(on_inet_sock_set_state, struct sock *sk, int oldstate, int newstate)
+SEC("raw_tp/tcp_receive_reset")
+int BPF_PROG(on_tcp_receive_reset, struct sock *sk)
 {
-	struct tcp t;
+	struct tcp t = tcp_of(sk, true);
 
-	if (newstate != NT_TCP_CLOSE || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
-		return 0;
-	t = tcp_of(sk, true);
 	if (t.tp)
 		socket_closed(&t, true);
 	return 0;
@@ -114,6 +117,9 @@ int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
 	struct tcp t;
 
 	if (ret <= 0 || READ(trusted, sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	count_write(sk, trusted);
+	if (!socket_may_hold(sk, trusted))
 		return 0;
 	t = tcp_of(sk, trusted);
 	if (t.tp)
@@ -181,8 +187,11 @@ int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 SEC("fexit/tcp_write_xmit")
 int BPF_PROG(fexit_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagle, int push_one)
 {
-	struct tcp t = tcp_of(sk, true);
+	struct tcp t;
 
+	if (!socket_may_hold(sk, true))
+		return 0;
+	t = tcp_of(sk, true);
 	if (t.tp)
 		attempt_ended(&t, mss, nonagle, push_one, true);
 	return 0;
@@ -195,6 +204,9 @@ int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg, unsi
 	struct tcp t;
 
 	if (ret <= 0)
+		return 0;
+	count_write(sk, true);
+	if (!socket_may_hold(sk, true))
 		return 0;
 	t = tcp_of(sk, true);
 	if (t.tp)
@@ -308,6 +320,8 @@ int kretprobe_tcp_write_xmit(struct pt_regs *ctx)
 
 	if (!call_returned(ctx, &call))
 		return 0;
+	if (!socket_may_hold(call.sk, false))
+		return 0;
 	t = tcp_of(call.sk, false);
 	attempt_ended(&t, call.mss, call.nonagle, call.push_one, false);
 	return 0;
@@ -329,6 +343,9 @@ int kretprobe_tcp_sendmsg_locked(struct pt_regs *ctx)
 	struct tcp t;
 
 	if (!call_returned(ctx, &call) || (int)PT_REGS_RC(ctx) <= 0)
+		return 0;
+	count_write(call.sk, false);
+	if (!socket_may_hold(call.sk, false))
 		return 0;
 	t = tcp_of(call.sk, false);
 	locked_write_ended(ctx, &t, false);

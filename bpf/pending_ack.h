@@ -3,6 +3,7 @@
 #ifndef NT_PENDING_ACK_H
 #define NT_PENDING_ACK_H
 
+#include "bucket.h"
 #include "correlate.h"
 
 /* Without a 40 ms minimum: the limit of the socket or the route is what set the delay;
@@ -45,13 +46,22 @@ static const struct pending_ack no_pending_ack;
 /* No hook shows when an ACK is put off: what came since then is not known either. */
 bool ack_begins_unseen;
 
+/*
+ * What a socket's storage holds stays until the socket goes: to make it anew for each ACK, twice in
+ * every exchange of small requests, costs more than all else here. sk 0: no ACK is owed.
+ */
 static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
 {
+	struct pending_ack *p;
 	u64 key = (u64)sk;
 
-	if (nt_config.sk_storage)
-		return bpf_sk_storage_get(&ack_storage, sk, NULL, 0);
-	return bpf_map_lookup_elem(&ack_hash, &key);
+	if (!nt_config.sk_storage)
+		return bpf_map_lookup_elem(&ack_hash, &key);
+	p = bpf_sk_storage_get(&ack_storage, sk, NULL, 0);
+	if (p && !p->sk)
+		p = NULL;
+	barrier_var(p); /* see hold_find() */
+	return p;
 }
 
 static __always_inline struct pending_ack *pending_ack_new(struct sock *sk)
@@ -68,12 +78,12 @@ static __always_inline struct pending_ack *pending_ack_new(struct sock *sk)
 	return p;
 }
 
-static __always_inline void pending_ack_delete(struct sock *sk)
+static __always_inline void pending_ack_delete(struct pending_ack *p, struct sock *sk)
 {
 	u64 key = (u64)sk;
 
 	if (nt_config.sk_storage)
-		bpf_sk_storage_delete(&ack_storage, sk);
+		p->sk = 0;
 	else
 		bpf_map_delete_elem(&ack_hash, &key);
 }
@@ -124,7 +134,7 @@ static __always_inline void pending_ack_gone(struct pending_ack *p, const struct
 
 	read_marks(&now, t, trusted);
 	count_unseen_end(p, t, &now);
-	pending_ack_delete(t->sk);
+	pending_ack_delete(p, t->sk);
 }
 
 /*
@@ -150,26 +160,27 @@ static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t,
 	struct pending_ack *p = pending_ack_find(t->sk);
 	struct ack_marks now;
 
-	if (p) {
-		if (p->at.rcv_wup == TCP(t, rcv_wup))
-			return p;
-		read_marks(&now, t, trusted);
-		count_unseen_end(p, t, &now);
-	} else {
-		if (!socket_wanted(t, trusted))
+	if (!p) {
+		if (!socket_wanted(t->sk, trusted))
 			return NULL;
 		p = pending_ack_new(t->sk);
 		if (!p)
 			return NULL;
 		read_marks(&now, t, trusted);
+	} else {
+		read_marks(&now, t, trusted);
+		if (p->at.rcv_wup == now.rcv_wup)
+			return p;
+		count_unseen_end(p, t, &now);
 	}
-	p->sk = (u64)t->sk;
 	p->at = now;
 	p->pingpong = ICSK(t, icsk_ack.pingpong);
 	p->locked = false;
 	p->expired = false;
 	p->sent = false;
 	p->begin_ns = expired ? pending_ack_began(t, trusted) : tcp_clock(t, trusted);
+	barrier();
+	p->sk = (u64)t->sk;
 	return p;
 }
 
@@ -227,6 +238,8 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 	la->part.end = end;
 	la->part.why = pending_ack_why(p, &t);
 	la->part.end_ns = now;
+	if (end == NT_ACK_TIMER)
+		buckets[bucket_index(t.sk, false)].late_jiffies = (u32)bpf_jiffies64();
 	la->lone = !ack_begins_unseen && PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
 	return 0;
 }
@@ -257,7 +270,7 @@ static __always_inline void pending_ack_closed(struct pending_ack *p, const stru
 		return;
 	}
 	count_ack_end(t->sk, NT_ACK_RESET);
-	pending_ack_delete(t->sk);
+	pending_ack_delete(p, t->sk);
 }
 
 /*
@@ -367,7 +380,7 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 		    (end != NT_ACK_PIGGYBACK && now >= p->begin_ns + LATE_ACK_NS))
 			pending_ack_remember(p, end, now);
 	}
-	pending_ack_delete(t->sk);
+	pending_ack_delete(p, t->sk);
 }
 
 /* TSval of what we sent at a time, before the connection's own offset: tcp_skb_timestamp_ts(). */

@@ -11,7 +11,6 @@
 
 /* include/net/tcp_states.h */
 #define NT_TCP_FIN_WAIT1 4
-#define NT_TCP_CLOSE     7
 #define NT_TCP_LAST_ACK  9
 #define NT_TCP_CLOSING   11
 

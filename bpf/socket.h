@@ -51,7 +51,7 @@ struct tcp {
 
 #define TCP(t, field)  READ(trusted, (t)->tp, field)
 #define ICSK(t, field) READ(trusted, (t)->tp, inet_conn.field)
-#define SK(t, field)   READ(trusted, (t)->tp, inet_conn.icsk_inet.sk.field)
+#define SK(t, field)   READ(trusted, (t)->sk, field)
 
 static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
 {

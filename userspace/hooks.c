@@ -24,7 +24,7 @@ const struct nt_hook nt_hooks[] = {
 	 "which ACK released a hold", 0},
 	{"on_tcp_probe_too", "tcp_probe", NULL, NT_ATTACH_RAW_TP, FUNCTION | KPROBE, false, false,
 	 "stalls of senders on other hosts", 0},
-	{"on_inet_sock_set_state", "inet_sock_set_state", NULL, NT_ATTACH_RAW_TP, ALL, false, false,
+	{"on_tcp_receive_reset", "tcp_receive_reset", NULL, NT_ATTACH_RAW_TP, ALL, false, false,
 	 "holds ended by a reset, until the socket is closed", 0},
 
 	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true,
