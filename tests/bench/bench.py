@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """What tracing costs, measured side by side: docs/performance.md and build/bench/results.json.
 
-Each cycle runs every load under every subject once, in an order of its own, pinned; a figure is the median over the
-cycles of the ratio to the bare run of the same cycle, with the quartiles beside it. `bench.py programs` measures what
-each program costs by itself (in a guest too), `bench.py` all of it.
+Each cycle runs every load under every subject once, in an order of its own, pinned, and bare between them; a figure is
+the median over the cycles of the ratio to the bare runs before and after, with the quartiles beside it.
+`bench.py programs` measures what each program costs by itself (in a guest too), `bench.py` all of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from spaces import Namespace, load  # noqa: E402
+from spaces import Namespace, fdinfo, load  # noqa: E402
 
 BUILD = Path(os.environ.get("NAGLETRACE_BUILD", ROOT / "build"))
 NAGLETRACE, EMPTY = BUILD / "nagletrace", BUILD / "bench" / "empty"
@@ -50,15 +50,12 @@ class Subject:
     """What runs beside the load; ready when it says so on stdout or stderr."""
 
     name: str
-    command: tuple[str, ...] = ()
-    ready: str = ""
+    command: tuple[str, ...]
+    ready: str
     inside: bool = False  # in the load's network namespace
 
     @contextlib.contextmanager
-    def running(self, space: Namespace) -> Iterator[subprocess.Popen[str] | None]:
-        if not self.command:
-            yield None
-            return
+    def running(self, space: Namespace) -> Iterator[subprocess.Popen[str]]:
         command = space.enter(*self.command) if self.inside else list(self.command)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                    stderr=subprocess.STDOUT, preexec_fn=pinned({TRACER_CPU}))
@@ -103,7 +100,6 @@ def family() -> str:
 def subjects(sleeper: int) -> list[Subject]:
     ours, ready = str(NAGLETRACE), "nagletrace: ready"
     return [
-        Subject("bare"),
         Subject("empty programs on the same hooks", (str(EMPTY), family()), "empty: ready"),
         Subject("nagletrace -p (another process)", (ours, "-p", str(sleeper)), ready),
         Subject("nagletrace", (ours,), ready),
@@ -128,42 +124,39 @@ def rate(space: Namespace, mode: str, seconds: float, *more: object) -> float:
 
 
 def measure_loads(space: Namespace, all_subjects: list[Subject], cycles: int, seconds: float) -> dict[str, Any]:
-    """Operations a second by load and subject, one for each cycle; and the subjects that do not run here."""
-    rates: dict[str, dict[str, list[float]]] = {mode: defaultdict(list) for mode in LOADS}
+    """By load and subject, one for each cycle: operations a second, and bare before and after, between which it ran.
+
+    And the subjects that do not run here.
+    """
+    rates: dict[str, dict[str, list[list[float]]]] = {mode: defaultdict(list) for mode in LOADS}
     missing: dict[str, str] = {}
     for cycle in range(cycles):
         order = [s for s in all_subjects if s.name not in missing]
         random.Random(cycle).shuffle(order)
+        before = {mode: rate(space, mode, seconds) for mode in LOADS}
         for subject in order:
             try:
                 with subject.running(space):
-                    for mode in LOADS:
-                        rates[mode][subject.name].append(rate(space, mode, seconds))
+                    with_it = {mode: rate(space, mode, seconds) for mode in LOADS}
             except (Missing, FileNotFoundError) as error:
                 missing[subject.name] = str(error)[:200]
+                continue
+            after = {mode: rate(space, mode, seconds) for mode in LOADS}
+            for mode in LOADS:
+                rates[mode][subject.name].append([before[mode], with_it[mode], after[mode]])
+            before = after
         print(f"bench: cycle {cycle + 1} of {cycles}", file=sys.stderr)
     return {"rates": rates, "missing": missing}
 
 
-def added(rates: dict[str, list[float]], name: str) -> tuple[float, float, float]:
+def added(measured: list[list[float]]) -> tuple[float, float, float]:
     """Time that an operation takes more than bare, in %: the median over cycles, and the quartiles."""
-    more = [(bare / with_it - 1) * 100 for bare, with_it in zip(rates["bare"], rates[name])]
+    more = [((before + after) / 2 / with_it - 1) * 100 for before, with_it, after in measured]
     low, _, high = statistics.quantiles(more, n=4) if len(more) > 1 else (more[0],) * 3
     return statistics.median(more), low, high
 
 
 # ---- what a program costs ----
-
-
-def fdinfo(pid: int, key: str) -> dict[str, dict[str, str]]:
-    """What the kernel says of the objects that a process holds, by their id; key is prog_id or map_id."""
-    found = {}
-    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
-        fields = {name: value.strip() for name, value in fields.items()}
-        if key in fields and (key == "map_id" or "run_cnt" in fields):
-            found[fields[key]] = fields
-    return found
 
 
 def programs_of(process: subprocess.Popen[str]) -> dict[str, tuple[int, int]]:
@@ -190,7 +183,6 @@ def measure_programs(space: Namespace, seconds: float) -> dict[str, Any]:
         for subject in (Subject("empty", (str(EMPTY), family()), "empty: ready"),
                         Subject("ours", (str(NAGLETRACE),), "nagletrace: ready")):
             with subject.running(space) as process:
-                assert process
                 for mode, more in (("pingpong", ()), ("stall", (100,)), ("server", ()), ("bulk", ())):
                     first = programs_of(process)
                     rate(space, mode, seconds, *more)
@@ -220,8 +212,6 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
     """Start, memory, CPU while idle and while 1,000 connections stall, and the size of the program."""
     measured: dict[str, Any] = {}
     for subject in all_subjects:
-        if not subject.command:
-            continue
         starts = []
         try:
             for _ in range(5):
@@ -229,7 +219,6 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
                 with subject.running(space):
                     starts.append(time.monotonic() - began)
             with subject.running(space) as process:
-                assert process
                 pid = process.pid
                 idle = cpu_seconds(pid)
                 time.sleep(seconds)
@@ -259,7 +248,6 @@ def measure_memory(space: Namespace, connections: int) -> dict[str, Any]:
     """Bytes in the kernel for each connection that has exchanged data and is open, and the process's own."""
     ours = Subject("nagletrace", (str(NAGLETRACE),), "nagletrace: ready")
     with ours.running(space) as process, ThreadPoolExecutor(1) as pool:
-        assert process
         idle, resident = map_bytes(process.pid), resident_mb(process.pid)
         run = pool.submit(load, space, "server", 3.0, connections, preexec=pinned({LOAD_CPU}))
         most, most_resident = idle, resident
@@ -284,11 +272,10 @@ def page(results: dict[str, Any]) -> str:
              "are on one CPU, so that all of the cost is in the time; the tracer is on another.", "",
              "| | " + " | ".join(LOADS) + " |", "|---|" + "---|" * len(LOADS)]
     rates = results["loads"]["rates"]
+    bare = [statistics.median(r[0] for runs in rates[mode].values() for r in runs) for mode in LOADS]
+    lines.append("| bare | " + " | ".join(f"{each:,.0f} /s" for each in bare) + " |")
     for name in rates["pingpong"]:
-        if name == "bare":
-            cells = [f"{statistics.median(rates[mode][name]):,.0f} /s" for mode in LOADS]
-        else:
-            cells = ["{:+.1f} % [{:+.1f}, {:+.1f}]".format(*added(rates[mode], name)) for mode in LOADS]
+        cells = ["{:+.1f} % [{:+.1f}, {:+.1f}]".format(*added(rates[mode][name])) for mode in LOADS]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines += [f"\nNot run here: {name} ({why})." for name, why in results["loads"]["missing"].items()]
     for measured in results["programs"]:
