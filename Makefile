@@ -40,7 +40,7 @@ LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml prometheus \
                   prometheus-alertmanager iproute2
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
-                  python3-pytest python3-jsonschema procps strace nginx-light memcached python3-pymemcache socat \
+                  python3-pytest python3-jsonschema libclang-rt-dev procps strace nginx-light memcached python3-pymemcache socat \
                   libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static kmod systemd
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3

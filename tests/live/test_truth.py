@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from harness import IN_GUEST, Lab, Tracer, lost, stalled_rounds
+from rerun import timers_in_the_blind_spot
 from witnesses import MS, TOLERANCE, Run, witness
 
 pytestmark = pytest.mark.guest
@@ -241,13 +242,15 @@ def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
 def test_acks_sent_by_the_timer_are_as_many_as_the_kernel_counts(scenario: str) -> None:
     """The server's namespace traced whole: timer-ended pending ACKs equal the change of its TcpExtDelayedACKs."""
     more = ("--seconds", "5", "--connections", "10") if scenario == "mix" else ()
-    with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab:
+    with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab, timers_in_the_blind_spot() as unseen:
         with Tracer("--netns", str(lab.server)) as tracer:
             result = lab.play()
             tracer.stop()
-    counted = result["server"]["counters"]["TcpExtDelayedACKs"]
+        counted = result["server"]["counters"]["TcpExtDelayedACKs"]
+        allowed = unseen(counted)
     assert counted or scenario == "one-way"
-    assert tracer.closing()["totals"]["delayed_acks"]["timer"] == counted
+    told = tracer.closing()["totals"]["delayed_acks"]["timer"]
+    assert counted - allowed <= told <= counted
 
 
 def test_connections_of_the_same_addresses_in_other_namespaces_are_told_apart() -> None:
