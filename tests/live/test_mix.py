@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
+from blind_spot import timers_in_the_blind_spot
 from harness import IN_GUEST
 from witnesses import witness
 
@@ -38,12 +39,15 @@ def one_busy_core() -> Iterator[None]:
 @pytest.mark.guest
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_a_mixture_under_load(seed: int, record_property: Callable[[str, object], None]) -> None:
-    run = witness("mix", "--over", "veth", "--seed", str(seed), *SIZE,
-                  around=None if IN_GUEST else one_busy_core())
+    with timers_in_the_blind_spot() as unseen:
+        run = witness("mix", "--over", "veth", "--seed", str(seed), *SIZE,
+                      around=None if IN_GUEST else one_busy_core())
+        hidden = unseen(run.score.wire)
     made = run.score
-    skipped = run.closing["lost"]["recursion"]
-    record_property("score", f"{made.line()}  rounds {len(run.result['rounds'])}  skipped {skipped}")
-    if len(made.missed) + len(made.false) > (skipped // SKIPPED_FOR_A_VERDICT if IN_GUEST else 0):
+    skipped = run.closing["lost"]["recursion"] // SKIPPED_FOR_A_VERDICT if IN_GUEST else 0
+    record_property("score", f"{made.line()}  rounds {len(run.result['rounds'])}  "
+                             f"allowed to be wrong {skipped}, to be missed {hidden:.0f}")
+    if max(0, len(made.missed) - hidden) + len(made.false) > skipped:
         pytest.fail(run.wrong(), pytrace=False)
     assert len(run.result["rounds"]) >= ROUNDS
     assert made.matched >= ROUNDS // 10, "hardly anything stalled: nothing was shown"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blind_spot import timers_in_the_blind_spot
 from harness import IN_GUEST, Lab, Tracer, lost, stalled_rounds
-from rerun import timers_in_the_blind_spot
 from witnesses import MS, TOLERANCE, Run, witness
 
 pytestmark = pytest.mark.guest
