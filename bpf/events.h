@@ -214,16 +214,6 @@ __noinline int tail_look_at(u64 sk, u32 written)
 	return 0;
 }
 
-/* A socket as a number, which is what a global function takes. */
-static __always_inline u64 socket_number(const struct tcp *t)
-{
-	struct sock *sk = t->sk;
-	u64 number = 0;
-
-	bpf_probe_read_kernel(&number, sizeof(number), &sk);
-	return number;
-}
-
 /*
  * tcp_sendmsg_locked() has returned; the socket is locked. Mostly its attempt to send was seen
  * already. Else none was made, tcp_should_autocork(), or it went unseen.
@@ -259,7 +249,7 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 		else
 			h = NULL;
 		if (TCP(t, snd_una) != s.snd_una || TCP(t, snd_nxt) != s.snd_nxt) {
-			tail_look_at(socket_number(t), true);
+			tail_look_at(socket_number(t->sk), true);
 			h = hold_find(t, trusted);
 		}
 	}
@@ -427,7 +417,7 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 	owned = PROBED(t->sk, sk_lock.owned); /* put off until the application lets go */
 	/* a hold whose begin went unseen; the handler is about to move the socket's clock */
 	if (!owned && has_tail(t, false) && !hold_find(t, false))
-		tail_look_at(socket_number(t), false);
+		tail_look_at(socket_number(t->sk), false);
 	if (pending == ICSK_TIME_PROBE0)
 		probe_timer_sends(t, NT_RELEASE_TIMER, owned);
 	else if (pending == ICSK_TIME_LOSS_PROBE)

@@ -85,6 +85,19 @@ static __always_inline bool socket_wanted(struct sock *sk, const bool trusted)
 	return bpf_map_lookup_elem(&ports, &port);
 }
 
+/* The same by addresses, which stay when the socket has given its port back. */
+static __always_inline bool tuple_wanted(const struct nt_tuple *tuple)
+{
+	u16 local = tuple->local_port, remote = tuple->remote_port;
+
+	if (nt_config.netns && tuple->netns != nt_config.netns)
+		return false;
+	if (nt_config.family && tuple->family != nt_config.family)
+		return false;
+	return !nt_config.ports || bpf_map_lookup_elem(&ports, &local) ||
+	       bpf_map_lookup_elem(&ports, &remote);
+}
+
 static __always_inline void read_leader_comm(char comm[NT_COMM_LEN])
 {
 	struct task_struct *task = (void *)bpf_get_current_task();

@@ -13,6 +13,7 @@
 #include "correlate.h"
 #include "release.h"
 #include "stack.h"
+#include "timeline.h"
 
 struct hold {
 	u64 sk; /* set last when it begins: until then an interrupt finds no hold */
@@ -280,6 +281,8 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
 	u32 level;
 	struct hold *ended;
 
+	event_hold_end(t->sk, end_ns, h->held.reason, release, h->held.seq,
+		       h->end_seq - h->held.seq, duration_ns(h->begin_ns, end_ns));
 	/* most holds of a bulk transfer end here */
 	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds) {
 		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, end_ns), release);
@@ -333,6 +336,8 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 					      const struct nt_tcp_state *s,
 					      enum nt_hold_reason reason, const bool trusted)
 {
+	bool begins = !h || h->held.reason != reason;
+
 	if (!h) {
 		h = hold_new(t, trusted);
 		if (!h)
@@ -354,6 +359,9 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	h->looked_ns = s->clock_ns;
 	barrier();
 	h->sk = (u64)t->sk;
+	if (begins)
+		event_hold_begin(t->sk, reason, s->snd_nxt, s->write_seq - s->snd_nxt,
+				 s->snd_nxt - s->snd_una);
 	return h;
 }
 

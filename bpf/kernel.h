@@ -19,6 +19,17 @@ typedef __u64 u64;
 #define IPPROTO_TCP 6
 #define TCPHDR_FIN  0x01
 
+/* The TCP header as it is on the wire. */
+struct tcphdr {
+	__be16 source;
+	__be16 dest;
+	__be32 seq;
+	__be32 ack_seq;
+	u8 doff; /* in its upper half, words */
+	u8 flags;
+	__be16 window;
+};
+
 /* enum inet_csk_ack_state_t, include/net/inet_connection_sock.h */
 #define ICSK_ACK_SCHED 1
 #define ICSK_ACK_TIMER 2
@@ -47,7 +58,10 @@ struct net {
 	struct netns_ipv4 ipv4;
 };
 
+struct net_device;
+
 struct dst_entry {
+	struct net_device *dev;
 	unsigned long _metrics;
 };
 
@@ -75,10 +89,16 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+struct sock;
+
 struct sk_buff {
 	struct sk_buff *next;
+	struct net_device *dev;
+	struct sock *sk;
 	unsigned int len;
 	char cb[48];
+	u16 transport_header;
+	unsigned char *head;
 	unsigned char *data;
 };
 

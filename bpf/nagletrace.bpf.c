@@ -55,6 +55,27 @@ static __always_inline void learn_timers(const struct sock *sk)
 	delack_timer_function = timer_function(sk, delack_timer_offset());
 }
 
+static __always_inline void ack_delayed(const struct tcp *t, const bool trusted)
+{
+	event_plain(t->sk, NT_EVENT_ACK_DELAYED);
+	pending_ack_begin(t, trusted);
+}
+
+static __always_inline void timer_handler(const struct tcp *t, const bool trusted)
+{
+	if (pending_ack_timer_handler(t, trusted))
+		event_plain(t->sk, NT_EVENT_ACK_TIMER);
+}
+
+/* An ACK or data is about to leave: __tcp_transmit_skb(). It may be a probe's, of old numbers. */
+static __always_inline void transmits(const struct tcp *t, struct sk_buff *skb, u32 rcv_nxt,
+				      const bool trusted)
+{
+	event_transmit(t->sk, skb, rcv_nxt);
+	if (TCP(t, rcv_nxt) == rcv_nxt)
+		pending_ack_transmit(t, READ(trusted, skb, len), trusted);
+}
+
 /* ---- tracepoints of both families ---- */
 
 SEC("raw_tp/tcp_probe")
@@ -62,6 +83,7 @@ int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp t;
 
+	event_received(sk, skb);
 	if (!segment_may_matter(sk, true))
 		return 0;
 	t = tcp_of(sk, true);
@@ -76,6 +98,7 @@ int BPF_PROG(on_tcp_probe_too, struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp t;
 
+	event_received(sk, skb);
 	if (!segment_may_matter(sk, true))
 		return 0;
 	t = tcp_of(sk, true);
@@ -108,6 +131,31 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 	return 0;
 }
 
+/* ---- what only --timeline needs ---- */
+
+SEC("raw_tp/tcp_rcv_space_adjust")
+int BPF_PROG(on_tcp_rcv_space_adjust, struct sock *sk)
+{
+	event_read(sk);
+	return 0;
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int BPF_PROG(on_inet_sock_set_state, struct sock *sk, int oldstate, int newstate)
+{
+	if ((newstate == NT_TCP_ESTABLISHED || newstate == NT_TCP_CLOSE) &&
+	    PROBED(sk, sk_protocol) == IPPROTO_TCP)
+		event_state(sk, newstate);
+	return 0;
+}
+
+SEC("raw_tp/net_dev_queue")
+int BPF_PROG(on_net_dev_queue, struct sk_buff *skb)
+{
+	event_queued(skb);
+	return 0;
+}
+
 /* ---- the tracepoint family; its timers serve kprobes too ---- */
 
 SEC("raw_tp/sock_send_length")
@@ -118,6 +166,7 @@ int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
 
 	if (ret <= 0 || READ(trusted, sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
+	event_write(sk, ret);
 	count_write(sk, trusted);
 	if (!socket_may_hold(sk, trusted))
 		return 0;
@@ -160,7 +209,7 @@ int BPF_PROG(on_timer_start, struct timer_list *timer)
 
 	kind = timer_kind(timer, &t);
 	if (kind == TIMER_DELACK)
-		pending_ack_begin(&t, false);
+		ack_delayed(&t, false);
 	else if (kind == TIMER_WRITE)
 		write_timer_starts(&t);
 	return 0;
@@ -173,6 +222,8 @@ int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 	struct tcp t;
 
 	kind = timer_kind(timer, &t);
+	if (kind == TIMER_DELACK && !nt_config.functions && pending_ack_due(&t, false))
+		event_plain(t.sk, NT_EVENT_ACK_TIMER);
 	if (kind == TIMER_DELACK && nt_config.functions)
 		pending_ack_timer_alerts(&t);
 	else if (kind == TIMER_DELACK)
@@ -205,6 +256,7 @@ int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg, unsi
 
 	if (ret <= 0)
 		return 0;
+	event_write(sk, ret);
 	count_write(sk, true);
 	if (!socket_may_hold(sk, true))
 		return 0;
@@ -220,7 +272,7 @@ int BPF_PROG(fentry_tcp_send_delayed_ack, struct sock *sk)
 	struct tcp t = tcp_of(sk, true);
 
 	if (t.tp)
-		pending_ack_begin(&t, true);
+		ack_delayed(&t, true);
 	return 0;
 }
 
@@ -230,7 +282,7 @@ int BPF_PROG(fentry_tcp_delack_timer_handler, struct sock *sk)
 	struct tcp t = tcp_of(sk, true);
 
 	if (t.tp)
-		pending_ack_timer_handler(&t, true);
+		timer_handler(&t, true);
 	return 0;
 }
 
@@ -238,11 +290,10 @@ SEC("fentry/__tcp_transmit_skb")
 int BPF_PROG(fentry_tcp_transmit_skb, struct sock *sk, struct sk_buff *skb, int clone_it, int gfp,
 	     u32 rcv_nxt)
 {
-	const bool trusted = true;
-	struct tcp t = tcp_of(sk, trusted);
+	struct tcp t = tcp_of(sk, true);
 
-	if (t.tp && TCP(&t, rcv_nxt) == rcv_nxt)
-		pending_ack_transmit(&t, READ(trusted, skb, len), trusted);
+	if (t.tp)
+		transmits(&t, skb, rcv_nxt, true);
 	return 0;
 }
 
@@ -344,6 +395,7 @@ int kretprobe_tcp_sendmsg_locked(struct pt_regs *ctx)
 
 	if (!call_returned(ctx, &call) || (int)PT_REGS_RC(ctx) <= 0)
 		return 0;
+	event_write(call.sk, PT_REGS_RC(ctx));
 	count_write(call.sk, false);
 	if (!socket_may_hold(call.sk, false))
 		return 0;
@@ -357,7 +409,7 @@ int BPF_KPROBE(kprobe_tcp_send_delayed_ack, struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, false);
 
-	pending_ack_begin(&t, false);
+	ack_delayed(&t, false);
 	return 0;
 }
 
@@ -366,7 +418,7 @@ int BPF_KPROBE(kprobe_tcp_delack_timer_handler, struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, false);
 
-	pending_ack_timer_handler(&t, false);
+	timer_handler(&t, false);
 	return 0;
 }
 
@@ -374,11 +426,9 @@ SEC("kprobe/__tcp_transmit_skb")
 int BPF_KPROBE(kprobe_tcp_transmit_skb, struct sock *sk, struct sk_buff *skb, int clone_it, int gfp,
 	       u32 rcv_nxt)
 {
-	const bool trusted = false;
-	struct tcp t = tcp_of(sk, trusted);
+	struct tcp t = tcp_of(sk, false);
 
-	if (TCP(&t, rcv_nxt) == rcv_nxt)
-		pending_ack_transmit(&t, READ(trusted, skb, len), trusted);
+	transmits(&t, skb, rcv_nxt, false);
 	return 0;
 }
 

@@ -102,6 +102,21 @@ enum nt_record_kind {
 	NT_RECORD_HOLD = 2,
 };
 
+/* What happens on a connection, for --timeline. */
+enum nt_event_kind {
+	NT_EVENT_INVALID = 0,
+	NT_EVENT_WRITE = 1,
+	NT_EVENT_READ = 2,
+	NT_EVENT_SENT = 3,
+	NT_EVENT_RECEIVED = 4,
+	NT_EVENT_HOLD_BEGIN = 5,
+	NT_EVENT_HOLD_END = 6,
+	NT_EVENT_ACK_DELAYED = 7,
+	NT_EVENT_ACK_TIMER = 8,
+	NT_EVENT_STATE = 9,
+	NT_EVENT_KINDS = 10,
+};
+
 /* Which process's sockets are asked for; the kernel narrows, user space decides. */
 enum nt_target {
 	NT_TARGET_ALL = 0,
@@ -208,6 +223,55 @@ struct nt_record {
 	struct nt_ack_part ack;
 };
 
+/* States of the kernel's sockets that an event tells of; include/net/tcp_states.h. */
+#define NT_TCP_ESTABLISHED 1
+#define NT_TCP_CLOSE       7
+
+/* Of --timeline; sequence numbers as they are on the wire. */
+struct nt_event {
+	__u32 size; /* of this event, first in every version */
+	__u8 kind;  /* enum nt_event_kind */
+	__u8 reason;
+	__u8 release;
+	__u8 flags; /* SENT, RECEIVED: of the TCP header; STATE: the new one */
+	__u64 time_ns;
+	__u64 sk;
+	struct nt_tuple tuple;
+	__u32 tgid; /* of WRITE and READ, as the next two */
+	__u32 tid;
+	__u32 seq; /* of the first byte; READ: after the last byte taken; STATE: the first to send
+		    */
+	char comm[NT_COMM_LEN];
+	__u32 bytes;
+	__u32 ack; /* SENT, RECEIVED; STATE: the first byte to come */
+	__u32 in_flight_bytes;
+	__u8 nodelay; /* as the socket is now, to `drained` */
+	__u8 cork;
+	__u8 pingpong;
+	__u8 quick;
+	__u64 duration_ns;
+	__u64 lost;   /* events that found no room, so far */
+	__u8 drained; /* the application has taken all that came */
+	__u8 reserved[7];
+};
+
+/*
+ * The same number for both ends of a connection, in whatever namespaces; other connections hardly
+ * ever have it too.
+ */
+static inline __u64 nt_connection_key(const struct nt_tuple *tuple)
+{
+	const __u32 *local = (const void *)tuple->local_addr;
+	const __u32 *remote = (const void *)tuple->remote_addr;
+	__u32 a = tuple->local_port * 0x9e3779b1U, b = tuple->remote_port * 0x9e3779b1U;
+
+	for (int i = 0; i < 4; i++) {
+		a = (a ^ local[i]) * 0x85ebca6bU;
+		b = (b ^ remote[i]) * 0x85ebca6bU;
+	}
+	return (__u64)(a ^ b) << 32 | (__u32)(a + b);
+}
+
 /* Kept per CPU by the kernel side: right even when the ring buffer overflowed. */
 struct nt_totals {
 	__u64 writes;
@@ -234,7 +298,8 @@ struct nt_config {
 	__u8 functions; /* attempts to send are hooked; else they are told from the state they leave
 			 */
 	__u8 sk_storage; /* state lives in socket storage, not in a hash */
-	__u8 reserved[4];
+	__u8 timeline;   /* tell of every event */
+	__u8 reserved[3];
 };
 
 /* Who owns a socket, from the task_file iterator: one for each process holding a descriptor of it.
@@ -250,6 +315,7 @@ _Static_assert(sizeof(struct nt_end) == 96, "nt_end has no padding");
 _Static_assert(sizeof(struct nt_hold_part) == 48, "nt_hold_part has no padding");
 _Static_assert(sizeof(struct nt_ack_part) == 24, "nt_ack_part has no padding");
 _Static_assert(sizeof(struct nt_record) == 16 + 2 * 96 + 48 + 24, "nt_record has no padding");
+_Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
 _Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
 _Static_assert(sizeof(struct nt_owner) == 56, "nt_owner has no padding");
 

@@ -334,16 +334,17 @@ static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
 
 /*
  * tcp_delack_timer_handler() is entered; also by tcp_release_cb(), when the application held the
- * socket as the timer fired, and for ACKs that went out long ago.
+ * socket as the timer fired, and for ACKs that went out long ago. True: it sends the ACK.
  */
-static __always_inline void pending_ack_timer_handler(const struct tcp *t, const bool trusted)
+static __always_inline bool pending_ack_timer_handler(const struct tcp *t, const bool trusted)
 {
 	if (!pending_ack_due(t, trusted))
-		return;
+		return false;
 	/* put off until the application let go of the socket, it may meet the next ACK's time */
 	if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)
-		return;
+		return false;
 	pending_ack_timer_sends(t, trusted);
+	return true;
 }
 
 /* An ACK (len bytes of data with it) is about to go out: __tcp_transmit_skb() with the current

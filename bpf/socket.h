@@ -64,6 +64,15 @@ static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
 	return t;
 }
 
+/* A socket as a number, which is what a global function takes. */
+static __always_inline u64 socket_number(struct sock *sk)
+{
+	u64 number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number), &sk);
+	return number;
+}
+
 /* Time of the last attempt to send, or of the last segment that came: tcp_mstamp_refresh(). */
 static __always_inline u64 tcp_clock(const struct tcp *t, const bool trusted)
 {
@@ -122,6 +131,7 @@ struct segment {
 	u32 seq;
 	u32 end_seq;
 	u32 ack;
+	u8 flags;
 	bool fin;
 };
 
@@ -137,7 +147,8 @@ static __always_inline void read_segment(struct segment *seg, const struct sk_bu
 	seg->seq = CB_FIELD(cb, u32, seq);
 	seg->end_seq = CB_FIELD(cb, u32, end_seq);
 	seg->ack = CB_FIELD(cb, u32, ack_seq);
-	seg->fin = CB_FIELD(cb, u8, tcp_flags) & TCPHDR_FIN;
+	seg->flags = CB_FIELD(cb, u8, tcp_flags);
+	seg->fin = seg->flags & TCPHDR_FIN;
 }
 
 /* The first unsent segment, tcp_send_head(). */

@@ -21,14 +21,21 @@ enum nt_attach {
 #define NT_FAMILY_TRACEPOINT NT_FAMILY(NT_HOOKS_TRACEPOINT)
 #define NT_FAMILY_ALL        (NT_FAMILY_FUNCTION | NT_FAMILY_KPROBE | NT_FAMILY_TRACEPOINT)
 
+/* Which traces need a hook. */
+enum nt_hook_need {
+	NT_ALWAYS,
+	NT_FOR_PIDS, /* those with -p */
+	NT_FOR_TIMELINE,
+};
+
 struct nt_hook {
 	const char *program;
 	const char *target;      /* the kernel's name of the function or tracepoint */
 	const char *alternative; /* used where target is missing, or NULL */
 	enum nt_attach how;
 	unsigned int families;
-	bool required;    /* without it the family says nothing true */
-	bool only_pids;   /* needed for -p only */
+	bool required; /* without it the family says nothing true */
+	enum nt_hook_need need;
 	const char *part; /* what is lost without it */
 	/* --max-overhead: when it is let go, from 1 on; 0: kept until all are let go at once */
 	unsigned int let_go;

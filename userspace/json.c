@@ -11,16 +11,9 @@
 
 #define SCHEMA 1
 
-/* The live state of a socket. */
 static void add_options(struct json_object *o, const struct nt_end *end)
 {
-	struct json_object *options = json_object_new_object();
-
-	nt_json_flag(options, "nodelay", end->nodelay);
-	nt_json_flag(options, "cork", end->cork);
-	nt_json_flag(options, "pingpong", end->pingpong);
-	nt_json_flag(options, "quickack", end->quick && !end->pingpong);
-	json_object_object_add(o, "options", options);
+	nt_json_options(o, end->nodelay, end->cork, end->pingpong, end->quick);
 }
 
 static void add_hold(struct json_object *o, const struct nt_hold_part *hold)
@@ -76,7 +69,7 @@ static void add_pending_ack(struct json_object *o, const struct nt_ack_part *ack
 	json_object_object_add(o, "pending_ack", p);
 }
 
-int nt_json_start(FILE *out, const struct nt_tracer *tracer)
+int nt_json_start(FILE *out, const struct nt_tracer *tracer, const char *timeline_cost)
 {
 	struct json_object *o = nt_json_new("start");
 	struct utsname name;
@@ -90,6 +83,7 @@ int nt_json_start(FILE *out, const struct nt_tracer *tracer)
 		nt_json_string(o, "hooks_because", tracer->why);
 	nt_json_string(o, "clock", "CLOCK_REALTIME");
 	nt_json_hooks(o, "missing_hooks", tracer->missing);
+	nt_json_string(o, "timeline_cost", timeline_cost);
 	return nt_json_write(out, o);
 }
 

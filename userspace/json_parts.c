@@ -87,6 +87,17 @@ void nt_json_process(struct json_object *o, const struct nt_process *process, ui
 		nt_json_foreign(o, "cgroup", process->cgroup, sizeof(process->cgroup));
 }
 
+void nt_json_options(struct json_object *o, bool nodelay, bool cork, bool pingpong, bool quick)
+{
+	struct json_object *options = json_object_new_object();
+
+	nt_json_flag(options, "nodelay", nodelay);
+	nt_json_flag(options, "cork", cork);
+	nt_json_flag(options, "pingpong", pingpong);
+	nt_json_flag(options, "quickack", quick && !pingpong);
+	json_object_object_add(o, "options", options);
+}
+
 void nt_json_tuple(struct json_object *o, const struct nt_tuple *tuple)
 {
 	char address[NT_ADDRESS_LEN];

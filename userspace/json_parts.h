@@ -34,6 +34,9 @@ void nt_json_time_now(struct json_object *o);
 
 /* pid, tid (0: left out), comm and cgroup; nothing where the process is not known. */
 void nt_json_process(struct json_object *o, const struct nt_process *process, uint32_t tid);
+
+/* The live state of a socket, under `options`. */
+void nt_json_options(struct json_object *o, bool nodelay, bool cork, bool pingpong, bool quick);
 void nt_json_tuple(struct json_object *o, const struct nt_tuple *tuple);
 
 /* Where the held write was made; nothing without --stacks. */

@@ -63,7 +63,7 @@ struct nt_options {
 	uint64_t interval_ns; /* 0: no reports at intervals */
 	uint64_t duration_ns; /* 0: until interrupted */
 	uint64_t count;       /* 0: without limit */
-	bool all_holds, stacks, wide, quiet;
+	bool all_holds, stacks, timeline, progress, wide, quiet;
 	int verbose;
 	enum nt_output output;
 	enum nt_hooks hooks;

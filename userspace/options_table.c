@@ -379,6 +379,10 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	 TRACE},
 	{'U', "stacks", NULL, "where in the program the held write was made", NULL, FLAG(stacks),
 	 false, TRACE | DAEMON},
+	{NT_OPT_TIMELINE, "timeline", NULL,
+	 "every write, read, segment, hold and put-off ACK, in\n"
+	 "order; choose few connections, by -p or -P",
+	 NULL, FLAG(timeline), false, TRACE},
 	{0, NULL, NULL, "How", NULL, 0, false, 0},
 	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, 0, false,
 	 TRACE | CHECK | REPORT},
@@ -394,6 +398,8 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	 "let go of hooks rather than take more of the CPUs'\n"
 	 "time than this, as sampled now and then",
 	 set_max_overhead, 0, false, TRACE | DAEMON},
+	{NT_OPT_PROGRESS, "progress", NULL, "how far it is, on stderr while that is a terminal",
+	 NULL, FLAG(progress), false, TRACE},
 	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false,
 	 TRACE | DAEMON},
 	{'v', "verbose", NULL, "what libbpf and the verifier say; twice: all of it", set_verbose, 0,

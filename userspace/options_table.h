@@ -10,6 +10,8 @@
 /* Numbers of options that have no short form; getopt_long's val. */
 enum {
 	NT_OPT_COUNT = 256,
+	NT_OPT_TIMELINE,
+	NT_OPT_PROGRESS,
 	NT_OPT_NETNS,
 	NT_OPT_HOOKS,
 	NT_OPT_BTF,
@@ -46,7 +48,7 @@ struct nt_option_row {
 
 #define NT_ON(command)   (1U << (command))
 
-#define NT_N_OPTION_ROWS 37
+#define NT_N_OPTION_ROWS 39
 extern const struct nt_option_row
 	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
 

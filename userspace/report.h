@@ -28,7 +28,8 @@ int nt_text_stall(FILE *out, const struct nt_options *opts, const struct nt_stal
 int nt_text_report(FILE *out, const struct nt_report *report);
 
 /* JSON Lines, flushed. Return 0 or -errno. */
-int nt_json_start(FILE *out, const struct nt_tracer *tracer);
+/* timeline_cost: what --timeline costs, in words, or NULL without it. */
+int nt_json_start(FILE *out, const struct nt_tracer *tracer, const char *timeline_cost);
 int nt_json_stall(FILE *out, const struct nt_stall *stall, struct nt_stacks *stacks);
 int nt_json_report(FILE *out, const struct nt_report *report);
 int nt_json_lost(FILE *out, const struct nt_counts *counts);

@@ -48,18 +48,38 @@ static int on_record(void *context, void *data, size_t size)
 	return nt_now_ns() > session->pause_ns ? -EINTR : 0;
 }
 
+static int on_event(void *context, void *data, size_t size)
+{
+	struct nt_session *session = context;
+	const struct nt_event *event = data;
+
+	if (size < sizeof(*event) || event->size != sizeof(*event))
+		return 0;
+	nt_timeline_add(session->timeline, event);
+	session->event_ns = event->time_ns;
+	return nt_now_ns() > session->pause_ns ? -EINTR : 0;
+}
+
 /* The kernel side counts for processes asked for by the sockets it knows them to hold. */
 static void mark_open_sockets(struct nt_session *session)
 {
-	int map = bpf_map__fd(session->tracer.skel->maps.owned);
+	const struct nagletrace_bpf *skel = session->tracer.skel;
+	int owned = bpf_map__fd(skel->maps.owned), watched = bpf_map__fd(skel->maps.watched);
 
 	if (!nt_targets_any(&session->targets) || nt_owners_scan(&session->owners))
 		return;
 	for (size_t i = 0; i < session->owners.count; i++) {
 		const struct nt_owner *owner = &session->owners.list[i];
 
-		if (nt_targets_match(&session->targets, owner->tgid))
-			bpf_map_update_elem(map, &owner->sk, &owner->tgid, BPF_ANY);
+		if (!nt_targets_match(&session->targets, owner->tgid))
+			continue;
+		bpf_map_update_elem(owned, &owner->sk, &owner->tgid, BPF_ANY);
+		if (session->opts->timeline) {
+			__u64 key = nt_connection_key(&owner->tuple);
+			__u8 one = 1;
+
+			bpf_map_update_elem(watched, &key, &one, BPF_ANY);
+		}
 	}
 }
 
@@ -94,6 +114,13 @@ static int prepare(struct nt_session *session)
 		session->stacks = nt_stacks_new(&session->tracer, session->opts->max_connections);
 		if (!session->stacks)
 			return -ENOMEM;
+	}
+	if (session->opts->timeline) {
+		session->timeline = nt_timeline_new(session->opts, &session->owners, stdout);
+		session->events = ring_buffer__new(bpf_map__fd(session->tracer.skel->maps.events),
+						   on_event, session, NULL);
+		if (!session->timeline || !session->events)
+			return session->timeline ? -errno : -ENOMEM;
 	}
 	session->records = ring_buffer__new(bpf_map__fd(session->tracer.skel->maps.records),
 					    on_record, session, NULL);
@@ -132,6 +159,8 @@ enum nt_exit nt_session_open(struct nt_session *session, const struct nt_options
 void nt_session_close(struct nt_session *session)
 {
 	ring_buffer__free(session->records);
+	ring_buffer__free(session->events);
+	nt_timeline_free(session->timeline);
 	nt_overhead_close(&session->overhead);
 	nt_stacks_free(session->stacks);
 	nt_owners_close(&session->owners);
@@ -158,6 +187,21 @@ void nt_session_drain(struct nt_session *session)
 
 	while (nt_session_consume(session) && nt_now_ns() < give_up)
 		;
+}
+
+int nt_session_write_timeline(struct nt_session *session, uint64_t until_ns)
+{
+	uint64_t give_up = nt_now_ns() + (until_ns == UINT64_MAX ? DRAIN_NS : 0);
+	bool more;
+
+	do {
+		session->pause_ns = nt_now_ns() + SLICE_NS;
+		more = ring_buffer__consume(session->events) == -EINTR;
+	} while (more && nt_now_ns() < give_up);
+	if (more && until_ns > session->event_ns)
+		until_ns = session->event_ns;
+	return nt_timeline_write(session->timeline, until_ns,
+				 nt_tracer_events_lost(&session->tracer));
 }
 
 void nt_session_counts(struct nt_session *session, struct nt_counts *counts)

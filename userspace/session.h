@@ -12,6 +12,7 @@
 #include "processes.h"
 #include "stacks.h"
 #include "stall.h"
+#include "timeline.h"
 #include "tracer.h"
 
 struct ring_buffer;
@@ -22,7 +23,10 @@ struct nt_session {
 	struct nt_tracer tracer;
 	struct nt_owners owners;
 	struct nt_overhead overhead;
-	struct nt_stacks *stacks; /* NULL without --stacks */
+	struct nt_stacks *stacks;     /* NULL without --stacks */
+	struct nt_timeline *timeline; /* NULL without --timeline, as the next */
+	struct ring_buffer *events;
+	uint64_t event_ns; /* when the newest event happened */
 	struct ring_buffer *records;
 	void (*on_stall)(void *context, const struct nt_stall *stall);
 	void *context;
@@ -49,6 +53,12 @@ int nt_session_fd(const struct nt_session *session);
 /* Takes records for some 20 ms at most: true when there may be more. drain: all, in 2 s at most. */
 bool nt_session_consume(struct nt_session *session);
 void nt_session_drain(struct nt_session *session);
+
+/*
+ * Writes the timeline of what happened before until_ns (CLOCK_MONOTONIC), UINT64_MAX: of all, as
+ * far as its events are there. 0, or -errno of writing.
+ */
+int nt_session_write_timeline(struct nt_session *session, uint64_t until_ns);
 
 /* What the kernel side has counted; as it was read last where that cannot be read, which is told
  * once. */

@@ -2,6 +2,7 @@
 #include "trace.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "clock.h"
 #include "report.h"
 #include "session.h"
+#include "text.h"
 
 /* What epoll wakes for; pidfds come after these. */
 enum wake {
@@ -21,6 +23,8 @@ enum wake {
 	WAKE_INTERVAL,
 	WAKE_DURATION,
 	WAKE_OVERHEAD,
+	WAKE_TIMELINE,
+	WAKE_PROGRESS,
 	WAKE_PID,
 };
 
@@ -33,10 +37,19 @@ struct trace {
 	uint64_t started_ns, reported_ns;
 	uint64_t reports;
 	unsigned int pids_left;
-	int epoll, signals, interval, duration, overhead;
+	int epoll, signals, interval, duration, overhead, timeline, progress;
 	int out_err; /* -errno with which writing failed */
 	bool heading_done, stop, ended;
+	bool progress_shown; /* on the terminal's last line */
 };
+
+/* Events of several CPUs are in order once all of so long ago are there; looked for as often. */
+#define TIMELINE_NS (50 * 1000000ULL)
+
+/* Measured by `make bench`: docs/performance.md. */
+#define TIMELINE_COST                                                                          \
+	"every write, read, segment, hold and put-off ACK is an event; each costs the traced " \
+	"host about 1 us"
 
 /* Nobody reads any more: the trace ends, without a word where it is only a closed pipe. */
 static void note_output(struct trace *trace, int err)
@@ -47,12 +60,59 @@ static void note_output(struct trace *trace, int err)
 	trace->stop = true;
 }
 
+static void clear_progress(struct trace *trace)
+{
+	if (!trace->progress_shown)
+		return;
+	fputs("\r\033[K", stderr);
+	trace->progress_shown = false;
+}
+
+/* Only on a terminal, and over itself. */
+static void show_progress(struct trace *trace)
+{
+	struct nt_counts counts;
+	char elapsed[16];
+	uint64_t times;
+
+	if (read(trace->progress, &times, sizeof(times)) < 0)
+		return;
+	nt_session_counts(&trace->session, &counts);
+	nt_format_duration(nt_now_ns() - trace->started_ns, elapsed, sizeof(elapsed));
+	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " %s, %llu lost", elapsed,
+		trace->all.stalls, trace->all.stalls == 1 ? "stall" : "stalls",
+		nt_counts_lost(&counts));
+	fflush(stderr);
+	trace->progress_shown = true;
+}
+
+static void write_timeline(struct trace *trace, uint64_t until_ns)
+{
+	clear_progress(trace);
+	note_output(trace, nt_session_write_timeline(&trace->session, until_ns));
+}
+
+static void timeline_due(struct trace *trace)
+{
+	uint64_t times;
+
+	if (read(trace->timeline, &times, sizeof(times)) > 0)
+		write_timeline(trace, nt_now_ns() - TIMELINE_NS);
+}
+
 static void print_stall(struct trace *trace, const struct nt_stall *stall)
 {
 	const struct nt_options *opts = trace->opts;
 
+	clear_progress(trace);
+	if (opts->timeline) /* what led to it comes before it */
+		write_timeline(trace, stall->record.time_ns + 1);
 	if (opts->output == NT_OUTPUT_JSON) {
 		note_output(trace, nt_json_stall(stdout, stall, trace->session.stacks));
+		return;
+	}
+	if (opts->timeline) {
+		note_output(trace, nt_text_timeline_stall(stdout, stall));
 		return;
 	}
 	if (opts->interval_ns)
@@ -88,6 +148,9 @@ static void write_report(struct trace *trace, bool closing)
 		.closing = closing,
 	};
 
+	clear_progress(trace);
+	if (trace->opts->timeline)
+		write_timeline(trace, closing ? UINT64_MAX : now - TIMELINE_NS);
 	nt_session_counts(&trace->session, &report.counts);
 	if (!closing) {
 		struct nt_counts counts = report.counts;
@@ -111,6 +174,7 @@ static void tell_losses(struct trace *trace)
 
 	if (!nt_session_lost_more(&trace->session, &counts))
 		return;
+	clear_progress(trace);
 	if (trace->opts->output == NT_OUTPUT_JSON)
 		note_output(trace, nt_json_lost(stdout, &counts));
 	else
@@ -191,6 +255,10 @@ static int prepare(struct trace *trace)
 	if (!err)
 		err = watch_timer(trace, &trace->duration, trace->opts->duration_ns, false,
 				  WAKE_DURATION);
+	if (!err && trace->opts->timeline)
+		err = watch_timer(trace, &trace->timeline, TIMELINE_NS, true, WAKE_TIMELINE);
+	if (!err && trace->opts->progress && isatty(STDERR_FILENO))
+		err = watch_timer(trace, &trace->progress, NT_SECOND_NS, true, WAKE_PROGRESS);
 	if (!err && trace->opts->max_overhead_ppm)
 		err = watch_timer(trace, &trace->overhead, 1, false, WAKE_OVERHEAD);
 	return err;
@@ -255,6 +323,12 @@ static void handle(struct trace *trace, uint64_t wake)
 	case WAKE_OVERHEAD:
 		watch_overhead(trace);
 		break;
+	case WAKE_TIMELINE:
+		timeline_due(trace);
+		break;
+	case WAKE_PROGRESS:
+		show_progress(trace);
+		break;
 	default:
 		pid_ended(trace, wake - WAKE_PID);
 	}
@@ -308,16 +382,24 @@ static enum nt_exit start_and_run(struct trace *trace)
 	}
 	if (!trace->opts->quiet)
 		nt_session_print_hooks(&trace->session);
+	if (!trace->opts->quiet && trace->opts->timeline)
+		nt_complain("timeline: %s", TIMELINE_COST);
 	if (trace->opts->output == NT_OUTPUT_JSON)
-		note_output(trace, nt_json_start(stdout, &trace->session.tracer));
+		note_output(trace, nt_json_start(stdout, &trace->session.tracer,
+						 trace->opts->timeline ? TIMELINE_COST : NULL));
 	fputs("nagletrace: ready\n", stderr);
 	return run(trace);
 }
 
 enum nt_exit nt_trace(const struct nt_options *opts)
 {
-	struct trace trace = {
-		.opts = opts, .signals = -1, .interval = -1, .duration = -1, .overhead = -1};
+	struct trace trace = {.opts = opts,
+			      .signals = -1,
+			      .interval = -1,
+			      .duration = -1,
+			      .overhead = -1,
+			      .timeline = -1,
+			      .progress = -1};
 	enum nt_exit code = NT_EXIT_FAILED;
 
 	nt_aggregate_init(&trace.all, NT_MAX_CONNECTIONS);
@@ -330,12 +412,10 @@ enum nt_exit nt_trace(const struct nt_options *opts)
 	nt_session_close(&trace.session);
 	nt_aggregate_clear(&trace.all);
 	nt_aggregate_clear(&trace.recent);
-	for (size_t i = 0; i < 5; i++) {
-		int fds[] = {trace.signals, trace.interval, trace.duration, trace.overhead,
-			     trace.epoll};
-
+	const int fds[] = {trace.signals,  trace.interval, trace.duration, trace.overhead,
+			   trace.timeline, trace.progress, trace.epoll};
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	}
 	return code;
 }

@@ -23,7 +23,11 @@ struct attempt {
 static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 			   const struct nt_options *opts)
 {
-	return hook->families & NT_FAMILY(family) && (!hook->only_pids || opts->n_pids);
+	if (!(hook->families & NT_FAMILY(family)))
+		return false;
+	if (hook->need == NT_FOR_PIDS)
+		return opts->n_pids;
+	return hook->need == NT_FOR_TIMELINE ? opts->timeline : true;
 }
 
 static bool program_is_missing(const struct nt_tracer *tracer, const char *program)
@@ -58,6 +62,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
 	config->ports = opts->ports.count || opts->local_ports.count || opts->remote_ports.count;
 	config->all_holds = opts->all_holds;
 	config->stacks = opts->stacks;
+	config->timeline = opts->timeline;
 	config->functions = tracer->family != NT_HOOKS_TRACEPOINT;
 	config->direct = attempt->direct;
 	config->sk_storage = attempt->sk_storage;
@@ -92,6 +97,8 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_options *opts,
 		grow_on_demand(skel->maps.hold_hash, 1 << 16);
 		grow_on_demand(skel->maps.ack_hash, 1 << 18);
 	}
+	bpf_map__set_autocreate(skel->maps.events, opts->timeline);
+	bpf_map__set_autocreate(skel->maps.watched, opts->timeline && filtered);
 	bpf_map__set_autocreate(skel->maps.stacks, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.stack_dumps, opts->stacks);
 	bpf_map__set_autocreate(skel->maps.calls, tracer->family == NT_HOOKS_KPROBE);
@@ -497,4 +504,9 @@ uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer)
 
 	sum_info(tracer, &info);
 	return info.run_time_ns;
+}
+
+uint64_t nt_tracer_events_lost(const struct nt_tracer *tracer)
+{
+	return tracer->skel->bss->events_lost;
 }

@@ -39,6 +39,9 @@ void nt_tracer_close(struct nt_tracer *tracer);
  */
 int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts);
 
+/* Events of --timeline that found no room. */
+uint64_t nt_tracer_events_lost(const struct nt_tracer *tracer);
+
 /* How long the programs have run on all CPUs, as far as the kernel keeps statistics of that
  * (kernel.bpf_stats_enabled); else 0. */
 uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer);

@@ -53,12 +53,14 @@ class Subject:
     command: tuple[str, ...]
     ready: str
     inside: bool = False  # in the load's network namespace
+    output: int = subprocess.PIPE  # or DEVNULL, where it is more than a pipe holds; then it is ready on stderr
 
     @contextlib.contextmanager
     def running(self, space: Namespace) -> Iterator[subprocess.Popen[str]]:
         command = space.enter(*self.command) if self.inside else list(self.command)
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                                   stderr=subprocess.STDOUT, preexec_fn=pinned({TRACER_CPU}))
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output, text=True,
+                                   stderr=subprocess.STDOUT if self.output == subprocess.PIPE else subprocess.PIPE,
+                                   preexec_fn=pinned({TRACER_CPU}))
         try:
             said = wait_for(process, self.ready)
             if said is not None:
@@ -79,9 +81,10 @@ class Missing(Exception):
 
 def wait_for(process: subprocess.Popen[str], ready: str) -> str | None:
     """None once it has said so; else its last line."""
-    assert process.stdout
+    says = process.stdout or process.stderr
+    assert says
     last = "said nothing"
-    for line in process.stdout:
+    for line in says:
         last = line.strip() or last
         if ready in line:
             return None
@@ -104,6 +107,7 @@ def subjects(sleeper: int) -> list[Subject]:
         Subject("nagletrace -p (another process)", (ours, "-p", str(sleeper)), ready),
         Subject("nagletrace", (ours,), ready),
         Subject("nagletrace --stacks", (ours, "--stacks"), ready),
+        Subject("nagletrace --timeline", (ours, "--timeline"), ready, output=subprocess.DEVNULL),
         Subject("bpftrace, the same tracepoints", ("bpftrace", str(ROOT / "tests/bench/holds.bt")), "holds: ready"),
         Subject("tcpdump, headers of that port", ("tcpdump", "-i", "lo", "-s", "96", "-w", "/dev/null", "tcp", "port",
                                                   "7000"), "listening on", inside=True),

@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 		const struct nt_hook *hook = &nt_hooks[i];
 		int err;
 
-		if (!(hook->families & NT_FAMILY(family)) || hook->only_pids)
+		if (!(hook->families & NT_FAMILY(family)) || hook->need != NT_ALWAYS)
 			continue;
 		err = attach(hook, hook->target);
 		if (err && hook->alternative)

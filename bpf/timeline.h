@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * With --timeline: what the programs see, told as it happens. Without it the verifier drops all of
+ * this. Events have a ring buffer of their own, so that they crowd out no stall.
+ */
+#ifndef NT_TIMELINE_H
+#define NT_TIMELINE_H
+
+#include "filter.h"
+
+/* include/net/tcp_states.h */
+#define NT_TCP_TIME_WAIT    6
+#define NT_TCP_LISTEN       10
+#define NT_TCP_NEW_SYN_RECV 12
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 23);
+} events SEC(".maps");
+
+/* Connections of processes asked for, by nt_connection_key(): the other end tells of them too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, u8);
+} watched SEC(".maps");
+
+/* Events that found no room; each that comes after tells how many there were. */
+__u64 events_lost;
+
+static __always_inline bool event_by_application(u8 kind)
+{
+	return kind == NT_EVENT_WRITE || kind == NT_EVENT_READ;
+}
+
+/* Is the connection asked for? One that a process asked for uses now is so from now on. */
+static __always_inline bool connection_wanted(const struct nt_tuple *tuple, u8 kind)
+{
+	u64 key = nt_connection_key(tuple);
+	u8 one = 1;
+
+	if (nt_config.target == NT_TARGET_ALL || bpf_map_lookup_elem(&watched, &key))
+		return true;
+	if (!event_by_application(kind) || !current_is_target())
+		return false;
+	bpf_map_update_elem(&watched, &key, &one, BPF_ANY);
+	return true;
+}
+
+static __always_inline void event_read_socket(struct nt_event *e, const struct tcp *t)
+{
+	u8 nonagle = PROBED_BITS(t->tp, nonagle);
+
+	e->nodelay = !!(nonagle & NT_NAGLE_OFF);
+	e->cork = !!(nonagle & NT_NAGLE_CORK);
+	e->pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong) >= pingpong_thresh(t);
+	e->quick = PROBED(t->tp, inet_conn.icsk_ack.quick);
+	e->drained = PROBED(t->tp, copied_seq) == PROBED(t->tp, rcv_nxt);
+}
+
+/*
+ * Tells of an event on the socket of that number. what: enum nt_event_kind, and by bytes above it
+ * the hold's reason and release, the TCP flags or the state. numbers: a sequence number, and in the
+ * upper half how many bytes. more: of a hold's end its duration in ns, else an acknowledgement, and
+ * in the upper half the bytes in flight. time_ns 0: now. A global function, for the verifier's sake
+ * (see hold_judge).
+ */
+__noinline int event_note(u64 sk, u64 time_ns, u64 what, u64 numbers, u64 more)
+{
+	struct tcp t = tcp_of((void *)sk, false);
+	struct nt_event *e;
+	u8 kind = what;
+
+	if (!nt_config.timeline) /* it is verified all the same, before 6.8 */
+		return 0;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		__sync_fetch_and_add(&events_lost, 1);
+		return 0;
+	}
+	__builtin_memset(e, 0, sizeof(*e));
+	read_tuple(&e->tuple, t.sk);
+	if (!tuple_wanted(&e->tuple) || !connection_wanted(&e->tuple, kind)) {
+		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	e->size = sizeof(*e);
+	e->kind = kind;
+	e->reason = what >> 8;
+	e->release = what >> 16;
+	e->flags = what >> 24;
+	e->time_ns = time_ns ? time_ns : bpf_ktime_get_ns();
+	e->sk = sk;
+	e->seq = numbers;
+	e->bytes = numbers >> 32;
+	if (kind == NT_EVENT_HOLD_END) {
+		e->duration_ns = more;
+	} else {
+		e->ack = more;
+		e->in_flight_bytes = more >> 32;
+	}
+	if (event_by_application(kind)) {
+		e->tgid = bpf_get_current_pid_tgid() >> 32;
+		e->tid = (u32)bpf_get_current_pid_tgid();
+		read_leader_comm(e->comm);
+	}
+	event_read_socket(e, &t);
+	e->lost = events_lost;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP); /* user space looks now and then */
+	return 0;
+}
+
+static __always_inline u64 halves(u32 low, u32 high)
+{
+	return low | (u64)high << 32;
+}
+
+/* The application wrote bytes, the last of which is the last of the queue. */
+static __always_inline void event_write(struct sock *sk, u32 bytes)
+{
+	const struct tcp_sock *tp = (void *)sk;
+
+	if (nt_config.timeline)
+		event_note(socket_number(sk), 0, NT_EVENT_WRITE,
+			   halves(PROBED(tp, write_seq) - bytes, bytes), 0);
+}
+
+/* The application took what came before copied_seq. */
+static __always_inline void event_read(struct sock *sk)
+{
+	const struct tcp_sock *tp = (void *)sk;
+
+	event_note(socket_number(sk), 0, NT_EVENT_READ, PROBED(tp, copied_seq), 0);
+}
+
+static __always_inline void event_segment(struct sock *sk, enum nt_event_kind kind,
+					  const struct segment *seg, u32 len)
+{
+	event_note(socket_number(sk), 0, kind | (u64)seg->flags << 24, halves(seg->seq, len),
+		   seg->ack);
+}
+
+/* A segment has come: tcp_probe. */
+static __always_inline void event_received(struct sock *sk, const struct sk_buff *skb)
+{
+	struct segment seg;
+
+	if (!nt_config.timeline)
+		return;
+	read_segment(&seg, skb);
+	event_segment(sk, NT_EVENT_RECEIVED, &seg, seg.end_seq - seg.seq - seg.fin);
+}
+
+/* A segment with this acknowledgement is about to leave: __tcp_transmit_skb(). */
+static __always_inline void event_transmit(struct sock *sk, const struct sk_buff *skb, u32 ack)
+{
+	struct segment seg;
+
+	if (!nt_config.timeline)
+		return;
+	read_segment(&seg, skb);
+	seg.ack = ack;
+	event_segment(sk, NT_EVENT_SENT, &seg, PROBED(skb, len));
+}
+
+/*
+ * A packet is handed to a device, with all its headers: net_dev_queue. On its way through devices
+ * that are stacked it comes here again and again; the first is the route's.
+ */
+static __always_inline void event_queued(struct sk_buff *skb)
+{
+	struct sock *sk = PROBED(skb, sk);
+	const struct dst_entry *dst;
+	struct segment seg = {};
+	struct tcphdr tcp;
+	u16 state;
+	u32 offset;
+
+	if (!sk || PROBED(sk, sk_protocol) != IPPROTO_TCP)
+		return;
+	state = PROBED(sk, __sk_common.skc_state);
+	if (state == NT_TCP_TIME_WAIT || state == NT_TCP_NEW_SYN_RECV || state == NT_TCP_LISTEN)
+		return; /* not a whole socket, or not a connection's */
+	dst = PROBED(sk, sk_dst_cache);
+	if (dst && bpf_core_field_exists(dst->dev) &&
+	    (u64)PROBED(dst, dev) != (u64)PROBED(skb, dev))
+		return;
+	offset = PROBED(skb, transport_header);
+	if (bpf_probe_read_kernel(&tcp, sizeof(tcp), PROBED(skb, head) + offset))
+		return;
+	seg.seq = bpf_ntohl(tcp.seq);
+	seg.ack = bpf_ntohl(tcp.ack_seq);
+	seg.flags = tcp.flags;
+	offset -= PROBED(skb, data) - PROBED(skb, head);
+	event_segment(sk, NT_EVENT_SENT, &seg, PROBED(skb, len) - offset - (tcp.doff >> 4) * 4);
+}
+
+/* Something without numbers of its own: the ACK is put off, its timer fires. */
+static __always_inline void event_plain(struct sock *sk, enum nt_event_kind kind)
+{
+	if (nt_config.timeline)
+		event_note(socket_number(sk), 0, kind, 0, 0);
+}
+
+/* The connection begins or ends; with the numbers of the first bytes of both ways where it begins.
+ */
+static __always_inline void event_state(struct sock *sk, u8 state)
+{
+	const struct tcp_sock *tp = (void *)sk;
+
+	event_note(socket_number(sk), 0, NT_EVENT_STATE | (u64)state << 24, PROBED(tp, snd_una),
+		   PROBED(tp, rcv_nxt));
+}
+
+static __always_inline void event_hold_begin(struct sock *sk, u8 reason, u32 seq, u32 bytes,
+					     u32 in_flight_bytes)
+{
+	if (nt_config.timeline)
+		event_note(socket_number(sk), 0, NT_EVENT_HOLD_BEGIN | (u64)reason << 8,
+			   halves(seq, bytes), halves(0, in_flight_bytes));
+}
+
+static __always_inline void event_hold_end(struct sock *sk, u64 end_ns, u8 reason, u8 release,
+					   u32 seq, u32 bytes, u64 duration_ns)
+{
+	if (nt_config.timeline)
+		event_note(socket_number(sk), end_ns,
+			   NT_EVENT_HOLD_END | (u64)reason << 8 | (u64)release << 16,
+			   halves(seq, bytes), duration_ns);
+}
+
+#endif /* NT_TIMELINE_H */

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0
+"""--timeline: a connection's life, event by event, against the application and the wire; and --progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, ROOT, Lab, Record, Tracer, run, stalled_rounds
+from witnesses import captures_of
+
+sys.path.insert(0, str(ROOT / "tests" / "witness"))
+import wire  # noqa: E402
+
+VETH = ("--over", "veth")
+
+
+def events_of(tracer: Tracer) -> list[Record]:
+    events = tracer.records("event")
+    assert not [e for e in events if e["event"] == "lost"], "events were lost"
+    return events
+
+
+def play(lab: Lab, *arguments: str, text: bool = False) -> tuple[Record, Tracer]:
+    """Plays the lab under a timeline of its client's connections."""
+    with Tracer("-p", str(lab.client), "--timeline", *arguments, text=text) as tracer:
+        result = lab.play()
+        tracer.wait()
+    return result, tracer
+
+
+def happened(events: list[Record], *wanted: dict[str, Any]) -> bool:
+    """Did these events happen, in this order, whatever else happened between them?"""
+    left = list(wanted)
+    for event in events:
+        if left and all(event.get(key) == value for key, value in left[0].items()):
+            left.pop(0)
+    return not left
+
+
+def total(events: list[Record], kind: str, local: str) -> int:
+    return sum(e["bytes"] for e in events if e["event"] == kind and e["local"] == local and "retransmission" not in e)
+
+
+@pytest.mark.guest
+def test_a_stall_is_told_from_both_ends_in_the_order_in_which_it_happened() -> None:
+    with Lab("write-write-read", "--rounds", "6") as lab:
+        result, tracer = play(lab)
+        client, server = (lab.ready["connections"][0][end] for end in ("client", "server"))
+    stalls, events = tracer.stalls(), events_of(tracer)
+    assert len(stalls) == len(stalled_rounds(result)) > 0
+    assert {e["connection"] for e in events} == {1}
+    assert {e.get("pid") for e in events if e["local"] == server} == {lab.server}, "the other end is told of too"
+    assert [e["time"] for e in events] == sorted(e["time"] for e in events)
+    ends = [e for e in events if e["event"] == "hold_end" and e["duration_us"] > 30_000]
+    assert [e["duration_us"] for e in ends] == [s["duration_us"] for s in stalls]
+    for stall, end in zip(stalls, ends):
+        before = events[:events.index(end) + 1]
+        begin = max(i for i, e in enumerate(before) if e["event"] == "hold_begin")
+        first = max(i for i, e in enumerate(before[:begin]) if e["event"] == "write" and e["bytes"] == 6)
+        assert happened(
+            before[first:] + events[len(before):],
+            {"event": "write", "local": client, "bytes": 6},
+            {"event": "sent", "local": client, "bytes": 6},
+            {"event": "received", "local": server, "bytes": 6}), before[first:]
+        assert happened(
+            before[first:] + events[len(before):],
+            {"event": "write", "local": client, "bytes": 7},
+            {"event": "hold_begin", "local": client, "reason": "nagle", "bytes": 7, "in_flight_bytes": 6},
+            {"event": "ack_timer", "local": server},
+            {"event": "sent", "local": server, "bytes": 0},
+            {"event": "ack_sent", "local": server, "end": "timer"},
+            {"event": "received", "local": client, "bytes": 0},
+            {"event": "hold_end", "local": client, "release": "ack", "bytes": 7},
+            {"event": "sent", "local": client, "bytes": 7},
+            {"event": "received", "local": server, "bytes": 7},
+            {"event": "read", "local": server}), before[first:]
+        put_off = next(e["duration_us"] for e in before[begin:] if e["event"] == "ack_sent")
+        assert abs(put_off - stall["peer"]["pending_ack_us"]) < (5_000 if IN_GUEST else 500)
+
+
+@pytest.mark.parametrize("scenario", ["write-write-read", "reply-tail", "length-data", "nodelay-while-held"])
+def test_the_bytes_are_those_of_the_application(scenario: str) -> None:
+    """What one end wrote is what it sent, what came to the other and what that read."""
+    with Lab(scenario, *VETH, "--rounds", "6") as lab:
+        result, tracer = play(lab)
+        client, server = (lab.ready["connections"][0][end] for end in ("client", "server"))
+    events = events_of(tracer)
+    for sender, receiver in (client, server), (server, client):
+        written = total(events, "write", sender)
+        assert written > 0
+        assert total(events, "sent", sender) == total(events, "received", receiver) == written
+        # the first read has no event before it that would tell its size where nothing was seen to come
+        assert total(events, "read", receiver) == written
+    assert len(result["rounds"]) == 6
+
+
+@pytest.mark.guest
+def test_the_segments_are_those_on_the_wire() -> None:
+    with Lab("reply-tail", *VETH, "--rounds", "5") as lab, tempfile.TemporaryDirectory() as directory:
+        captures = captures_of(lab, Path(directory))
+        try:
+            _, tracer = play(lab)
+            at_client, at_server = (capture.segments() for capture in captures)
+        finally:
+            for capture in captures:
+                capture.close()
+    events = events_of(tracer)
+    for local, segments in ((lab.ready["connections"][0]["client"], at_client),
+                            (lab.ready["connections"][0]["server"], at_server)):
+        sent = [(e["bytes"], e["ack"]) for e in events if e["event"] == "sent" and e["local"] == local]
+        seen = relative([s for s in segments if s.source == local], [s for s in segments if s.source != local])
+        assert Counter(n for n, _ in sent if n) == Counter(n for n, _ in seen if n), "of data"
+        assert sum(n for n, _ in sent) > 0 and {a for _, a in seen[1:-1]} <= {a for _, a in sent}
+
+
+def relative(segments: list[wire.Segment], others: list[wire.Segment]) -> list[tuple[int, int]]:
+    """Length and acknowledgement of each, numbered as the timeline does: the other end's first byte is 1."""
+    first = min(s.seq for s in others)
+    return [(s.length, ((s.ack - first) & 0xffffffff) + 1) for s in segments]
+
+
+def test_options_that_change_and_what_they_release_are_told() -> None:
+    with Lab("nodelay-while-held", "--rounds", "4") as lab:
+        _, tracer = play(lab)
+        client = lab.ready["connections"][0]["client"]
+    events = events_of(tracer)
+    assert happened(events, {"event": "hold_begin", "local": client, "reason": "nagle"},
+                    {"event": "hold_end", "local": client, "release": "nodelay"},
+                    {"event": "sent", "local": client})
+    changes = [e["options"]["nodelay"] for e in events if e["event"] == "options" and e["local"] == client]
+    assert changes[:2] == [False, True]
+
+
+@pytest.mark.guest
+def test_a_connection_begins_and_ends_and_its_numbers_begin_with_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with Tracer("-P", str(port), "--timeline") as tracer:
+            with socket.create_connection(("127.0.0.1", port)) as client, listener.accept()[0] as server:
+                client.sendall(b"x" * 100)
+                assert server.recv(1000)
+            time.sleep(0.2)
+            tracer.stop()
+    events = events_of(tracer)
+    assert [e["state"] for e in events if e["event"] == "state"].count("established") == 2
+    assert [e["state"] for e in events if e["event"] == "state"].count("closed") == 2
+    assert happened(events, {"event": "state", "state": "established"},
+                    {"event": "sent", "seq": 1, "bytes": 100, "ack": 1},
+                    {"event": "received", "seq": 1, "bytes": 100, "ack": 1},
+                    {"event": "state", "state": "closed"})
+    assert {e.get("pid") for e in events if e["event"] in ("write", "read")} == {os.getpid()}
+
+
+def test_only_connections_asked_for_are_told_of_and_each_by_itself() -> None:
+    """Two pairs of namespaces with the same addresses and ports, and a third lab that nobody asked for."""
+    arguments = (*VETH, "--port", "8000", "--client-port", "40000", "--rounds", "8")
+    with Lab("write-write-read", *arguments) as one, Lab("write-write-read", *arguments) as two, \
+            Lab("echo", "--rounds", "2") as other, Tracer("-P", "8000", "--timeline") as tracer:
+        for lab in (one, two, other):
+            lab.go()
+        for lab in (one, two, other):
+            lab.result()
+        tracer.stop()
+    spaces: dict[int, set[int]] = {}
+    for event in events_of(tracer):
+        assert "8000" in event["local"] + event["remote"]
+        spaces.setdefault(event["connection"], set()).add(event["netns"])
+    pairs = [{lab.ready[end]["netns"] for end in ("client", "server")} for lab in (one, two)]
+    assert len(spaces) == 2 and all(pair in spaces.values() for pair in pairs), spaces
+
+
+def test_the_text_fits_a_terminal_marks_the_gap_and_says_what_it_costs() -> None:
+    with Lab("write-write-read", "--rounds", "4") as lab:
+        _, tracer = play(lab, text=True)
+    lines = tracer.lines.text().splitlines()
+    assert all(len(line) <= 80 for line in lines), max(lines, key=len)
+    gaps = [line for line in lines if "· · ·" in line and "left holds 7 B (nagle)" in line]
+    stalls = [line for line in lines if "* * *" in line and "stall of" in line]
+    assert len(gaps) >= len(stalls) > 0 and all("right puts its ACK off" in line for line in gaps)
+    for number, line in enumerate(lines):
+        if "* * *" in line:
+            assert re.search(r"lets 7 B go: ack, \d", lines[number - 1]), lines[number - 3:number + 1]
+    assert re.search(r"timeline: every write, .* costs the traced host about", tracer.errors.text())
+
+
+def test_without_it_there_are_no_events() -> None:
+    with Lab("write-write-read", "--rounds", "4") as lab, Tracer("-p", str(lab.client)) as tracer:
+        lab.play()
+        tracer.wait()
+    assert tracer.stalls() and not tracer.records("event")
+    assert "timeline" not in tracer.errors.text()
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_events_for_which_there_is_no_room_are_counted_where_they_are_missing(text: bool) -> None:
+    """The tracer stands still while the ring buffer overflows."""
+    with Lab("write-write-read", "--nodelay", "--rounds", "10000") as lab:
+        with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2], "--timeline", text=text) as tracer:
+            tracer.process.send_signal(signal.SIGSTOP)
+            result = lab.play()
+            tracer.process.send_signal(signal.SIGCONT)
+            time.sleep(1)
+            tracer.stop()
+    if text:
+        assert re.search(r"! ! ! \d+ events lost here", tracer.lines.text())
+        return
+    # so many lines are not to be validated one by one
+    events = [json.loads(line) for _, line in tracer.lines.all if '"type":"event"' in line]
+    lost = sum(e["events"] for e in events if e["event"] == "lost")
+    told = sum(e["event"] == "write" for e in events)
+    writes = 3 * len(result["rounds"])
+    assert lost > 0 and told < writes <= told + lost, "every write was told or is among the lost"
+
+
+def test_the_timeline_goes_with_a_trace_only() -> None:
+    assert "--timeline" in run("daemon", "--timeline").stderr
+    assert run("daemon", "--timeline").returncode == run("report", "--progress").returncode == 2
+
+
+def on_a_terminal(*arguments: str) -> str:
+    """What nagletrace writes to stderr where that is a terminal."""
+    master, slave = os.openpty()
+    process = subprocess.Popen([str(NAGLETRACE), *arguments], stdout=subprocess.DEVNULL, stderr=slave)
+    os.close(slave)
+    said = b""
+    try:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if not select.select([master], [], [], 1)[0]:
+                continue
+            try:
+                said += os.read(master, 4096)
+            except OSError:  # the other side is closed
+                break
+        assert process.wait(PATIENCE) == 0
+    finally:
+        os.close(master)
+        process.kill()
+    return said.decode()
+
+
+def test_progress_shows_on_a_terminal_over_itself_and_never_in_pipes() -> None:
+    said = on_a_terminal("--progress", "-d", "3500ms")
+    shown = re.findall(r"\r\x1b\[Knagletrace: ([\d.]+) s, \d+ stalls?, \d+ lost", said)
+    assert len(shown) >= 3 and shown == sorted(shown, key=float)
+    assert said.endswith("\r\x1b[K"), "the last one is wiped away"
+    assert "\r" not in run("--progress", "-d", "1200ms").stderr

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/timeline.c userspace/timeline_text.c userspace/event_queue.c
+// links: userspace/text.c userspace/words.c
+#include <stdlib.h>
+#include <string.h>
+#include "options.h"
+#include "timeline.h"
+#include "unit.h"
+
+#define MS 1000000ULL
+
+/* Nobody has the sockets of these tests open. */
+const struct nt_owner *nt_owners_find(struct nt_owners *owners, const struct nt_end *end,
+				      __u64 since_ns, size_t *count)
+{
+	(void)owners;
+	(void)end;
+	(void)since_ns;
+	*count = 0;
+	return NULL;
+}
+
+int nt_process_read(pid_t tgid, struct nt_process *process)
+{
+	(void)tgid;
+	memset(process, 0, sizeof(*process));
+	return -3;
+}
+
+int nt_json_line(FILE *out, const struct nt_options *opts, const struct nt_line *line)
+{
+	(void)out;
+	(void)opts;
+	(void)line;
+	fail_msg("text was asked for");
+	return 0;
+}
+
+struct fixture {
+	struct nt_options opts;
+	struct nt_timeline *timeline;
+	FILE *out;
+	char *text;
+	size_t size;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	f->opts.min_ns = MS;
+	f->out = open_memstream(&f->text, &f->size);
+	f->timeline = nt_timeline_new(&f->opts, NULL, f->out);
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	nt_timeline_free(f->timeline);
+	fclose(f->out);
+	free(f->text);
+	free(f);
+	return 0;
+}
+
+/* An event at one of the ends of 10.0.0.1:40000 and 10.0.0.2:80. */
+static struct nt_event at(bool server, enum nt_event_kind kind, uint64_t time_ns)
+{
+	struct nt_event e = {.size = sizeof(e), .kind = kind, .time_ns = time_ns};
+
+	e.sk = server ? 2 : 1;
+	e.tuple.family = 2;
+	e.tuple.local_addr[0] = e.tuple.remote_addr[0] = 10;
+	e.tuple.local_addr[3] = server ? 2 : 1;
+	e.tuple.remote_addr[3] = server ? 1 : 2;
+	e.tuple.local_port = server ? 80 : 40000;
+	e.tuple.remote_port = server ? 40000 : 80;
+	return e;
+}
+
+static struct nt_event segment(bool server, enum nt_event_kind kind, uint64_t time_ns, uint32_t seq,
+			       uint32_t bytes, uint32_t ack)
+{
+	struct nt_event e = at(server, kind, time_ns);
+
+	e.seq = seq;
+	e.bytes = bytes;
+	e.ack = ack;
+	return e;
+}
+
+static const char *written(struct fixture *f, uint64_t until_ns, uint64_t lost)
+{
+	assert_int_equal(nt_timeline_write(f->timeline, until_ns, lost), 0);
+	fflush(f->out);
+	return f->text;
+}
+
+static void add(struct fixture *f, struct nt_event e)
+{
+	nt_timeline_add(f->timeline, &e);
+}
+
+/* Does each of these lines stand in the text, in this order? */
+static void assert_order(const char *text, const char *const lines[])
+{
+	const char *from = text;
+
+	for (size_t i = 0; lines[i]; i++) {
+		from = strstr(from, lines[i]);
+		if (!from)
+			fail_msg("no \"%s\" after what stands before it, in:\n%s", lines[i], text);
+		from += strlen(lines[i]);
+	}
+}
+
+static void a_write_stands_before_its_segment_and_both_ends_in_one_order(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, segment(false, NT_EVENT_SENT, 1000, 5001, 6, 9001));
+	add(f, segment(true, NT_EVENT_RECEIVED, 1002, 5001, 6, 9001));
+	/* from another CPU: it happened before the last one */
+	add(f, segment(true, NT_EVENT_SENT, 1001, 9001, 4, 5001));
+	add(f, segment(false, NT_EVENT_WRITE, 1500, 5001, 6, 0));
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){"left: (process not known)  10.0.0.1:40000",
+					   " write 6 B", " sent 1:7 (6 B) ack 1",
+					   "right: (process not known)  10.0.0.2:80",
+					   " sent 1:5 (4 B) ack 1", " got 1:7 (6 B) ack 1", NULL});
+}
+
+static void what_happened_later_waits(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, segment(false, NT_EVENT_SENT, 1000, 1, 1, 1));
+	add(f, segment(false, NT_EVENT_SENT, 3000, 2, 2, 1));
+	assert_null(strstr(written(f, 2000, 0), "(2 B)"));
+	add(f, segment(false, NT_EVENT_SENT, 2500, 4, 3, 1));
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){"(1 B)", "(3 B)", "(2 B)", NULL});
+}
+
+static void numbers_wrap_and_what_is_sent_again_is_told(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, segment(false, NT_EVENT_SENT, 1000, 0xfffffffe, 4, 1));
+	add(f, segment(false, NT_EVENT_SENT, 2000, 2, 4, 1));
+	add(f, segment(false, NT_EVENT_SENT, 3000, 0xfffffffe, 4, 1));
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){" sent 1:5 (4 B)", " sent 5:9 (4 B)",
+					   " sent again 1:5 (4 B)", NULL});
+}
+
+static void a_put_off_ack_goes_with_the_next_segment(void **state)
+{
+	const struct {
+		uint32_t bytes;
+		bool timer, drained;
+		const char *how;
+	} cases[] = {
+		{0, true, false, "ACK was put off 40.0 ms: timer"},
+		{5, false, false, "ACK was put off 40.0 ms: piggyback"},
+		{0, false, true, "ACK was put off 40.0 ms: read"},
+		{0, false, false, "ACK was put off 40.0 ms: segment"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct nt_event sent;
+		struct fixture *f;
+
+		tear_down(state);
+		set_up(state);
+		f = *state;
+		add(f, segment(true, NT_EVENT_RECEIVED, 1, 1, 6, 1));
+		add(f, at(true, NT_EVENT_ACK_DELAYED, 2));
+		add(f, at(true, NT_EVENT_ACK_DELAYED, 3)); /* the same one still */
+		if (cases[i].timer)
+			add(f, at(true, NT_EVENT_ACK_TIMER, 40 * MS));
+		sent = segment(true, NT_EVENT_SENT, 40 * MS + 2, 1, cases[i].bytes, 7);
+		sent.drained = cases[i].drained;
+		add(f, sent);
+		assert_order(written(f, UINT64_MAX, 0),
+			     (const char *const[]){"puts the ACK off", cases[i].how, NULL});
+		assert_null(strstr(strstr(f->text, "puts the ACK off") + 1, "puts the ACK off"));
+	}
+}
+
+static void a_gap_says_what_is_kept_back(void **state)
+{
+	struct fixture *f = *state;
+	struct nt_event held = segment(false, NT_EVENT_HOLD_BEGIN, 10, 7, 7, 0);
+
+	held.reason = NT_HOLD_NAGLE;
+	add(f, held);
+	add(f, at(true, NT_EVENT_ACK_DELAYED, 11));
+	add(f, at(true, NT_EVENT_ACK_TIMER, 40 * MS + 11));
+	held = segment(false, NT_EVENT_HOLD_END, 40 * MS + 20, 7, 7, 0);
+	held.release = NT_RELEASE_ACK;
+	held.duration_ns = 40 * MS + 10;
+	add(f, held);
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){
+			     "holds 7 B: nagle",
+			     "· 40.0 ms; left holds 7 B (nagle); right puts its ACK off",
+			     "delayed-ACK timer fires", "lets 7 B go: ack, 40.0 ms", NULL});
+}
+
+static void reads_are_told_apart_from_looks_and_lost_events_where_they_are_missing(void **state)
+{
+	struct fixture *f = *state;
+	struct nt_event came = segment(true, NT_EVENT_RECEIVED, 1, 101, 10, 1);
+	struct nt_event last = segment(false, NT_EVENT_SENT, 9, 111, 1, 1);
+
+	came.drained = 1;
+	last.lost = 12;
+	add(f, came);
+	add(f, segment(true, NT_EVENT_READ, 2, 101, 0, 0)); /* MSG_PEEK */
+	add(f, segment(true, NT_EVENT_READ, 3, 104, 0, 0));
+	add(f, segment(true, NT_EVENT_READ, 4, 111, 0, 0));
+	add(f, last);
+	assert_order(written(f, UINT64_MAX, 15),
+		     (const char *const[]){"read 3 B", "read 7 B", "12 events lost here",
+					   "sent 11:12 (1 B)", "3 events lost here", NULL});
+	assert_null(strstr(f->text, "read 0 B"));
+}
+
+static void an_address_of_a_socket_that_is_another_connection_now_begins_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct nt_event e = segment(false, NT_EVENT_SENT, 1, 1, 1, 1);
+
+	add(f, e);
+	e.tuple.local_port = 40001;
+	e.time_ns = 2;
+	add(f, e);
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){"  1             left", "  2             left", NULL});
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(
+		a_write_stands_before_its_segment_and_both_ends_in_one_order, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(what_happened_later_waits, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(numbers_wrap_and_what_is_sent_again_is_told, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(a_put_off_ack_goes_with_the_next_segment, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(a_gap_says_what_is_kept_back, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(
+		reads_are_told_apart_from_looks_and_lost_events_where_they_are_missing, set_up,
+		tear_down),
+	cmocka_unit_test_setup_teardown(
+		an_address_of_a_socket_that_is_another_connection_now_begins_anew, set_up,
+		tear_down),
+};
+
+UNIT_MAIN(tests)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Events that wait for those of other CPUs which happened before them. */
+#ifndef NT_EVENT_QUEUE_H
+#define NT_EVENT_QUEUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "../bpf/nagletrace.h"
+
+struct nt_queued_event;
+
+struct nt_event_queue {
+	struct nt_queued_event *list;
+	size_t count, room;
+	uint64_t places; /* events so far */
+};
+
+/* 0, or -ENOMEM. */
+int nt_event_queue_add(struct nt_event_queue *queue, const struct nt_event *event);
+
+/* Puts them in order, and returns how many happened before until_ns (CLOCK_MONOTONIC). */
+size_t nt_event_queue_sort(struct nt_event_queue *queue, uint64_t until_ns);
+const struct nt_event *nt_event_queue_get(const struct nt_event_queue *queue, size_t i);
+
+/* The first event that tells which process uses this socket, NULL: none does yet. */
+const struct nt_event *nt_event_queue_user(const struct nt_event_queue *queue, uint64_t sk);
+
+/* Removes the first n. */
+void nt_event_queue_remove(struct nt_event_queue *queue, size_t n);
+void nt_event_queue_free(struct nt_event_queue *queue);
+
+#endif /* NT_EVENT_QUEUE_H */

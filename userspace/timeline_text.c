@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A line an event: the connection, the time, and at the left or at the right what one end did. */
+#include "timeline.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "text.h"
+#include "words.h"
+
+#define COLUMN      32
+#define WIDE_COLUMN 60
+#define TCPHDR_SYN  0x02
+#define TCPHDR_FIN  0x01
+#define TCPHDR_RST  0x04
+
+static void add_flags(char *text, size_t size, uint8_t flags)
+{
+	size_t n = strlen(text);
+
+	snprintf(text + n, size - n, "%s%s%s", flags & TCPHDR_SYN ? " SYN" : "",
+		 flags & TCPHDR_FIN ? " FIN" : "", flags & TCPHDR_RST ? " RST" : "");
+}
+
+/* "sent 1:7 (6 B) ack 1", "got ACK 7" */
+static void describe_segment(const struct nt_line *line, char *text, size_t size)
+{
+	const char *verb = line->kind == NT_LINE_SENT ? "sent" : "got";
+	uint8_t flags = line->event->flags;
+
+	if (line->retransmission)
+		verb = "sent again";
+	if (line->bytes)
+		snprintf(text, size, "%s %d:%d (%u B) ack %d", verb, line->seq,
+			 line->seq + (int32_t)line->bytes, line->bytes, line->ack);
+	else if (flags & (TCPHDR_SYN | TCPHDR_RST))
+		snprintf(text, size, "%s", verb);
+	else
+		snprintf(text, size, "%s ACK %d", verb, line->ack);
+	add_flags(text, size, flags);
+}
+
+static const char *or_unknown(const char *word)
+{
+	return word ? word : "unknown";
+}
+
+static void describe(const struct nt_line *line, char *text, size_t size)
+{
+	const struct nt_event *e = line->event;
+	char lasted[16];
+
+	nt_format_duration(line->duration_ns, lasted, sizeof(lasted));
+	switch (line->kind) {
+	case NT_LINE_WRITE:
+		snprintf(text, size, "write %u B", line->bytes);
+		break;
+	case NT_LINE_READ:
+		snprintf(text, size, "read %u B", line->bytes);
+		break;
+	case NT_LINE_SENT:
+	case NT_LINE_RECEIVED:
+		describe_segment(line, text, size);
+		break;
+	case NT_LINE_HOLD_BEGIN:
+		snprintf(text, size, "holds %u B: %s, %u B in flight", line->bytes,
+			 or_unknown(nt_hold_reason_word(e->reason)), e->in_flight_bytes);
+		break;
+	case NT_LINE_HOLD_END:
+		snprintf(text, size, "lets %u B go: %s, %s", line->bytes,
+			 or_unknown(nt_release_word(e->release)), lasted);
+		break;
+	case NT_LINE_ACK_DELAYED:
+		snprintf(text, size, "puts the ACK off");
+		break;
+	case NT_LINE_ACK_TIMER:
+		snprintf(text, size, "delayed-ACK timer fires");
+		break;
+	case NT_LINE_ACK_SENT:
+		snprintf(text, size, "ACK was put off %s: %s", lasted,
+			 or_unknown(nt_ack_end_word(line->how)));
+		break;
+	case NT_LINE_OPTIONS:
+		snprintf(text, size, "nodelay %s, cork %s", e->nodelay ? "on" : "off",
+			 e->cork ? "on" : "off");
+		break;
+	case NT_LINE_STATE:
+		snprintf(text, size, "%s",
+			 e->flags == NT_TCP_ESTABLISHED ? "established" : "closed");
+		break;
+	default:
+		snprintf(text, size, "?");
+	}
+}
+
+static void format_name(const struct nt_process *process, char *name, size_t size)
+{
+	char comm[NT_ESCAPED_LEN(NT_COMM_LEN)];
+
+	if (!process->tgid) {
+		snprintf(name, size, "(process not known)");
+		return;
+	}
+	nt_escape(process->comm, sizeof(process->comm), comm, sizeof(comm));
+	snprintf(name, size, "%s[%d]", comm, process->tgid);
+}
+
+/* Which end is which column: "  1              left: java[4242] 127.0.0.1:51234" */
+static void print_end(FILE *out, const struct nt_line *line)
+{
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
+
+	format_name(&line->end->process, name, sizeof(name));
+	nt_format_address(&line->end->tuple, true, local, sizeof(local));
+	nt_format_address(&line->end->tuple, false, remote, sizeof(remote));
+	fprintf(out, "%3u             %s: %s  %s → %s\n", line->connection,
+		line->right ? "right" : "left", name, local, remote);
+}
+
+/* What one end keeps back: "; left holds 7 B (nagle)". */
+static void add_waits(const struct nt_line_end *end, const char *side, char *text, size_t size)
+{
+	size_t n = strlen(text);
+
+	if (!end)
+		return;
+	if (end->holds)
+		n += snprintf(text + n, size - n, "; %s holds %u B (%s)", side, end->held_bytes,
+			      or_unknown(nt_hold_reason_word(end->reason)));
+	if (end->acking && n < size)
+		snprintf(text + n, size - n, "; %s puts its ACK off", side);
+}
+
+static void print_gap(FILE *out, const struct nt_line *line)
+{
+	char text[256] = "", lasted[16];
+
+	nt_format_duration(line->gap_ns, lasted, sizeof(lasted));
+	add_waits(line->right ? line->other : line->end, "left", text, sizeof(text));
+	add_waits(line->right ? line->end : line->other, "right", text, sizeof(text));
+	fprintf(out, "%3u     · · · · · %s%s\n", line->connection, lasted, text);
+}
+
+int nt_text_timeline_stall(FILE *out, const struct nt_stall *stall)
+{
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], lasted[16], excess[16];
+
+	format_name(&stall->self, name, sizeof(name));
+	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
+	nt_format_duration(stall->excess_ns, excess, sizeof(excess));
+	fprintf(out, "        * * * * * %s of %s: %s", stall->is_stall ? "stall" : "hold", lasted,
+		name);
+	if (stall->is_stall)
+		fprintf(out, " lost %s (%s)", excess,
+			or_unknown(nt_evidence_word(stall->record.evidence)));
+	fputc('\n', out);
+	return nt_flush(out);
+}
+
+int nt_text_line(FILE *out, const struct nt_options *opts, const struct nt_line *line)
+{
+	int column = opts->wide ? WIDE_COLUMN : COLUMN;
+	char text[128];
+
+	if (line->kind == NT_LINE_LOST) {
+		fprintf(out, "        ! ! ! ! ! %" PRIu64 " %s lost here: there was no room\n",
+			line->lost, line->lost == 1 ? "event" : "events");
+		return nt_flush(out);
+	}
+	if (line->first_of_end)
+		print_end(out, line);
+	if (line->gap_ns)
+		print_gap(out, line);
+	describe(line, text, sizeof(text));
+	fprintf(out, "%3u %11.6f %*s%s\n", line->connection, line->since_ns / 1e9,
+		line->right ? column : 0, "", text);
+	return nt_flush(out);
+}
