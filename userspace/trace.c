@@ -48,8 +48,8 @@ struct trace {
 
 /* Measured by `make bench`: docs/performance.md. */
 #define TIMELINE_COST                                                                          \
-	"every write, read, segment, hold and put-off ACK is an event; each costs the traced " \
-	"host about 1 us"
+	"every write, read, segment, hold and put-off ACK is an event; each takes the traced " \
+	"host some 0.2 us"
 
 /* Nobody reads any more: the trace ends, without a word where it is only a closed pipe. */
 static void note_output(struct trace *trace, int err)

@@ -193,7 +193,7 @@ def test_the_text_fits_a_terminal_marks_the_gap_and_says_what_it_costs() -> None
     for number, line in enumerate(lines):
         if "* * *" in line:
             assert re.search(r"lets 7 B go: ack, \d", lines[number - 1]), lines[number - 3:number + 1]
-    assert re.search(r"timeline: every write, .* costs the traced host about", tracer.errors.text())
+    assert re.search(r"timeline: every write, .* takes the traced host some", tracer.errors.text())
 
 
 def test_without_it_there_are_no_events() -> None:
