@@ -291,7 +291,7 @@ static void unknown_options_and_abbreviations_are_refused(void **state)
 {
 	(void)state;
 	refused("--foo", "--foo", "", "--help");
-	refused("--timeline", "--timeline", "", "--help");
+	refused("--timelines", "--timelines", "", "--help");
 	refused("-x", "-x", "", "--help");
 	refused("-\xc3", "-\\xc3", "", "--help");
 	refused("-ax", "-x", "", "--help");
