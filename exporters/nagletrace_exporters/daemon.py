@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Asks the daemon: one request, one answer, by docs/protocol.md."""
+"""Asks the daemon, by docs/protocol.md: one request, one answer; or the stalls as they happen."""
 
 from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ PROTOCOL = 1
 
 #: No answer is longer; 100,000 label sets take less.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+#: How soon one who follows notices that it is to stop.
+STOP_S = 0.2
 
 Answer = dict[str, Any]
 
@@ -37,6 +42,35 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float) -> Answer:
     except OSError as error:
         raise DaemonError(f"{path}: {error.strerror or error}") from error
     return _parse(path, line)
+
+
+def stream(path: Path, seconds: float, stop: threading.Event) -> Iterator[bytes]:
+    """The daemon's stalls as they happen, a line each, until the time is over, it ends, or `stop` is set.
+
+    Raises DaemonError when it does not take the request.
+    """
+    deadline = time.monotonic() + seconds
+    waiting = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(STOP_S)
+            connection.connect(str(path))
+            request = {"protocol": PROTOCOL, "request": "stream", "format": "json"}
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            while not stop.is_set() and time.monotonic() < deadline:
+                try:
+                    chunk = connection.recv(1 << 16)
+                except socket.timeout:
+                    continue
+                if not chunk:
+                    break
+                *lines, waiting = (waiting + chunk).split(b"\n")
+                for line in lines:
+                    if line.startswith(b'{"type":"error"'):
+                        _parse(path, line + b"\n")
+                    yield line + b"\n"
+    except OSError as error:
+        raise DaemonError(f"{path}: {error.strerror or error}") from error
 
 
 def _read_line(connection: socket.socket, deadline: float) -> bytes:

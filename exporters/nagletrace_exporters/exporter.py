@@ -12,9 +12,9 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from . import __version__
 from .collector import NagletraceCollector
 from .daemon import DEFAULT_SOCKET
+from .options import Parser
 from .web import make_pages, serve
 from .web_config import ConfigError, ConfigFile
 
@@ -23,14 +23,6 @@ log = logging.getLogger("nagletrace-exporter")
 DEFAULT_ADDRESS = ":10040"
 #: A daemon that is there answers in milliseconds; Prometheus gives up after 10 s.
 DAEMON_TIMEOUT_S = 5.0
-
-
-class Parser(argparse.ArgumentParser):
-    """Says on one line what is wrong."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        print(f"nagletrace-exporter: {message}; --help lists the options", file=sys.stderr)
-        raise SystemExit(2)
 
 
 def listen_address(text: str) -> tuple[str, int]:
@@ -48,8 +40,7 @@ def telemetry_path(text: str) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    options = Parser(prog="nagletrace-exporter", allow_abbrev=False, description=__doc__.split("\n")[0]
-                     if __doc__ else None)
+    options = Parser("nagletrace-exporter", __doc__)
     options.add_argument("--daemon.socket", dest="socket", type=Path, default=DEFAULT_SOCKET, metavar="PATH",
                          help="the daemon's socket (default %(default)s)")
     options.add_argument("--web.listen-address", dest="addresses", type=listen_address, action="append",
@@ -60,7 +51,6 @@ def parser() -> argparse.ArgumentParser:
                          help="TLS and basic auth, as of the exporter toolkit")
     options.add_argument("--log.level", dest="level", choices=["debug", "info", "warning", "error"], default="info",
                          help="(default %(default)s)")
-    options.add_argument("--version", action="version", version=f"nagletrace-exporter {__version__}")
     return options
 
 

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Where the records of a command come from: a file, stdin, or the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO, Union
+
+from .daemon import DaemonError, ask, stream
+from .options import Parser
+from .recording import Reading, Record, RecordingError, lines_of
+from .records import BadRecord, Report, Snapshot, counted_since, totals_since
+
+DAEMON_TIMEOUT_S = 10.0
+
+AnyRecord = Union[Record, Snapshot]
+
+
+@dataclass
+class Source:
+    """The records, once, and what there is to say of them afterwards."""
+
+    options: argparse.Namespace
+    reading: Reading = field(default_factory=Reading)
+    more_remarks: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        if self.options.socket is not None:
+            return f"the daemon at {self.options.socket}"
+        return "stdin" if self.options.input in (None, "-") else Path(self.options.input).name
+
+    def records(self) -> Iterator[AnyRecord]:
+        """Raises RecordingError when there is nothing to read, or it is no recording."""
+        if self.options.socket is not None:
+            yield from self._from_daemon(Path(self.options.socket))
+            return
+        stdin = self.options.input in (None, "-")
+        with contextlib.ExitStack() as open_:
+            if stdin:
+                open_.enter_context(reading_on())
+            file = sys.stdin.buffer if stdin else open_.enter_context(open_recording(self.options.input))
+            try:
+                yield from self.reading.records_from(lines_of(file))
+            except OSError as error:
+                raise RecordingError(f"--input {self.options.input or '-'}: {error.strerror or error}; "
+                                     "give a file that can be read", 2) from error
+        self.reading.check(f"--input {self.options.input or '-'}")
+
+    def remarks(self) -> list[str]:
+        return self.reading.remarks() + self.more_remarks
+
+    def _from_daemon(self, path: Path) -> Iterator[AnyRecord]:
+        try:
+            before = snapshot(path)
+            yield before.start
+            if self.options.duration:
+                yield from self._watch(path, self.options.duration)
+                after = snapshot(path)
+                report = self._report(path)
+                yield replace(report, time_us=after.time_us, closing=True, span_us=after.time_us - before.time_us,
+                              totals=totals_since(after.totals, before.totals), folded_stalls=0,
+                              lost=counted_since(after.lost, before.lost))
+            else:
+                yield before
+                yield self._report(path)
+        except DaemonError as error:
+            raise RecordingError(f"--socket {error}; is `nagletrace daemon` running, and may you write to its "
+                                 "socket?") from error
+        except BadRecord as error:
+            raise RecordingError(f"--socket {path}: the daemon's answer lacks something: {error}") from error
+
+    def _watch(self, path: Path, seconds: float) -> Iterator[Record]:
+        with stopping() as stop:
+            began = time.monotonic()
+            yield from self.reading.records_from(stream(path, seconds, stop))
+            watched = time.monotonic() - began
+        if watched < seconds:
+            self.more_remarks.append(f"Watched for {watched:.1f} s of {seconds:g} s: "
+                                     + ("stopped." if stop.is_set() else "the daemon closed the connection."))
+
+    def _report(self, path: Path) -> Report:
+        return Report.parse(ask(path, {"request": "report", "format": "json"}, DAEMON_TIMEOUT_S))
+
+
+def snapshot(path: Path) -> Snapshot:
+    return Snapshot.parse(ask(path, {"request": "snapshot"}, DAEMON_TIMEOUT_S))
+
+
+def check_source(parser: Parser, options: argparse.Namespace) -> None:
+    """Ends the command, with one line, when the options name no source or do not go together."""
+    if options.duration is not None and options.socket is None:
+        parser.error("--duration goes with --socket only; a recording is read to its end")
+    if options.socket is None and options.input is None and sys.stdin.isatty():
+        parser.error("no recording: give --input FILE, --socket PATH, or a recording on stdin")
+
+
+def open_recording(name: str) -> BinaryIO:
+    try:
+        if Path(name).is_dir():
+            raise RecordingError(f"--input {name}: a directory; give a recording of `nagletrace -o json`", 2)
+        return Path(name).open("rb")
+    except (OSError, ValueError) as error:
+        what = error.strerror if isinstance(error, OSError) else error
+        raise RecordingError(f"--input {name}: {what}; give a recording of `nagletrace -o json`", 2) from error
+
+
+@contextlib.contextmanager
+def reading_on() -> Iterator[None]:
+    """Ctrl-C also reaches the nagletrace that writes into our pipe: what it says last is still read."""
+
+    def once(*_: object) -> None:
+        os.write(2, b"reading to the end; Ctrl-C once more stops\n")
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM end what is watched; what was seen until then is shown."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
