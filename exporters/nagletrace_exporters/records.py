@@ -265,8 +265,9 @@ class Connection:
     socket: Socket
     stalls: int
     lost_us: int
-    p50_us: int
-    p99_us: int
+    #: None: of several reports together, of which percentiles cannot be added
+    p50_us: int | None
+    p99_us: int | None
     max_us: int
     evidence: dict[str, int]
     pattern: str

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Where the bars of the histogram and the points of the time line lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import log
+
+from .ladder import milliseconds
+from .records import EPOCH
+from .summary import Point, Slices
+
+#: Height of the time line's plot; its width is the page's, so that places across are percents.
+HEIGHT = 220
+MARGIN = 12
+
+
+@dataclass(frozen=True)
+class Row:
+    """A bucket of the histogram. `share`: percent of the fullest one."""
+
+    label: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A stall on the time line: a circle or a square, filled or hollow."""
+
+    x: float
+    y: float
+    square: bool
+    filled: bool
+
+
+@dataclass(frozen=True)
+class Level:
+    y: float
+    label: str
+
+
+@dataclass(frozen=True)
+class TimeLine:
+    spots: list[Spot]
+    levels: list[Level]
+    begin: str
+    middle: str
+    end: str
+
+
+@dataclass(frozen=True)
+class SliceRow:
+    label: str
+    stalls: int
+    lost: str
+    longest: str
+
+
+def histogram(bounds_us: Sequence[int], counts: Sequence[int]) -> list[Row]:
+    """From the first bucket that has stalls to the last. `counts` has one more, of those beyond the last bound."""
+    full = [number for number, count in enumerate(counts) if count]
+    if not full:
+        return []
+    most = max(counts)
+    rows = []
+    for number in range(full[0], full[-1] + 1):
+        if number == len(bounds_us):
+            label = f"more than {bound(bounds_us[-1])}"
+        else:
+            label = f"{bound(bounds_us[number - 1]) if number else '0'} to {bound(bounds_us[number])}"
+        rows.append(Row(label, counts[number], round(100 * counts[number] / most, 2)))
+    return rows
+
+
+def bound(us: int) -> str:
+    return f"{us / 1000:g} ms" if us < 1_000_000 else f"{us / 1_000_000:g} s"
+
+
+def clock(time_us: int, with_date: bool) -> str:
+    """In UTC. A hostile recording may have times that no calendar has."""
+    try:
+        when = EPOCH + timedelta(microseconds=time_us)
+    except OverflowError:
+        return "?"
+    return when.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S") + f".{time_us // 1000 % 1000:03d}"
+
+
+def levels_between(least: int, most: int) -> list[int]:
+    """Round durations on a logarithmic scale that enclose both."""
+    steps = [step * 10**power for power in range(14) for step in (1, 2, 5)]
+    first = max((step for step in steps if step <= least), default=1)
+    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
+    return [step for step in steps if first <= step <= last]
+
+
+def time_line(points: list[Point], first_us: int, last_us: int) -> TimeLine | None:
+    if not points:
+        return None
+    levels = levels_between(max(1, min(point.duration_us for point in points)),
+                            max(1, max(point.duration_us for point in points)))
+    span = max(1, last_us - first_us)
+    spots = [Spot(round(100 * (point.time_us - first_us) / span, 3), height_of(max(1, point.duration_us), levels),
+                  point.cause != "nagle_delayed_ack", point.evidence == "seen") for point in points]
+    shown = levels if len(levels) <= 8 else [level for level in levels if str(level)[0] == "1"]
+    middle = first_us + span // 2
+    long = span > 12 * 3_600_000_000
+    return TimeLine(spots, [Level(height_of(level, levels), milliseconds_short(level)) for level in shown],
+                    clock(first_us, True), clock(middle, long), clock(last_us, long))
+
+
+def milliseconds_short(us: int) -> str:
+    return f"{us} us" if us < 1000 else bound(us)
+
+
+def height_of(duration_us: int, levels: list[int]) -> float:
+    """On a logarithmic scale."""
+    low, high = log(levels[0]), log(levels[-1])
+    return round(HEIGHT - MARGIN - (log(duration_us) - low) / (high - low) * (HEIGHT - 2 * MARGIN), 2)
+
+
+def slice_rows(slices: Slices) -> list[SliceRow]:
+    width = slices.width_us
+    return [SliceRow(f"{clock(number * width, True)} and {duration(width)} on", group.stalls,
+                     milliseconds(group.lost_us), milliseconds(group.durations.longest))
+            for number, group in sorted(slices.slices.items())]
+
+
+def duration(us: int) -> str:
+    for unit, name in ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s")):
+        if us >= unit and us % unit == 0:
+            return f"{us // unit} {name}"
+    return f"{us // 1000} ms"

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Where the parts of a ladder lie on the drawing: time runs down, to scale, between two life lines.
+
+The drawing is as wide as a telephone, so that its text can be read there; templates/ladder.svg writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .ladder import RECEIVER, SENDER, Ladder, Span, milliseconds
+
+WIDTH = 360
+SENDER_X, RECEIVER_X = 88, 272
+TOP, LENGTH = 58, 320
+BAR = 11
+LINE = 14
+#: A label that would have to stand further from its arrow is left to the table.
+MAX_SHIFT = 22
+NAME = 20
+
+
+@dataclass(frozen=True)
+class Text:
+    x: float
+    y: float
+    anchor: str
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    kind: str
+    measured: bool
+    head: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    x: float
+    y: float
+
+
+@dataclass
+class Drawing:
+    """Everything in the units of the drawing."""
+
+    height: float = TOP + LENGTH + 20
+    bars: list[Bar] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    ticks: list[Tick] = field(default_factory=list)
+    scale: list[Text] = field(default_factory=list)
+    labels: list[Text] = field(default_factory=list)
+    #: arrows whose label found no room
+    unlabelled: int = 0
+
+
+class Scale:
+    """From time to the drawing. The ends have room for what lies beside them."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        self.begin, finish = ladder.range()
+        self.length = max(1, finish - self.begin)
+
+    def y(self, at: int) -> float:
+        return round(TOP + 14 + (at - self.begin) / self.length * (LENGTH - 28), 2)
+
+    def ticks(self) -> list[int]:
+        """Some six round moments, the beginning (0) among them."""
+        step = next(step * 10**power for power in range(15) for step in (1, 2, 5)
+                    if self.length / (step * 10**power) <= 6)
+        first = -(-self.begin // step)
+        return [n * step for n in range(first, (self.begin + self.length) // step + 1)]
+
+
+class Labels:
+    """Places texts in one column so that none covers another."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[float, float]] = []
+
+    def place(self, wanted: float, height: float = LINE, shift: float = MAX_SHIFT) -> float | None:
+        """The nearest free place for a text whose middle is wanted there."""
+        for distance in range(0, int(shift) + 1, 2):
+            for middle in (wanted - distance, wanted + distance):
+                top, bottom = middle - height / 2, middle + height / 2
+                if top > TOP - 12 and bottom < TOP + LENGTH + 18 and not any(
+                        top < other_bottom and bottom > other_top for other_top, other_bottom in self.taken):
+                    self.taken.append((top, bottom))
+                    return middle
+        return None
+
+
+def draw(ladder: Ladder) -> Drawing:
+    drawing, scale = Drawing(), Scale(ladder)
+    for tick in scale.ticks():
+        drawing.ticks.append(Tick(SENDER_X - BAR - 16, scale.y(tick)))
+        drawing.scale.append(Text(SENDER_X - BAR - 20, scale.y(tick) + 4, "end", milliseconds_signed(tick)))
+    for end, x in ((SENDER, SENDER_X), (RECEIVER, RECEIVER_X)):
+        drawing.labels.append(Text(x, 16, "middle", end.capitalize(), "end"))
+        drawing.labels.append(Text(x, 32, "middle", short(name_of(ladder, end)), "name"))
+    labels = Labels()
+    draw_arrows(ladder, drawing, scale, labels)
+    draw_spans(ladder, drawing, scale, labels)
+    draw_marks(ladder, drawing, scale)
+    return drawing
+
+
+def name_of(ladder: Ladder, end: str) -> str:
+    if end == ladder.stall.side:
+        return ladder.stall.process.name()
+    return ladder.stall.peer.name() if ladder.stall.peer else ladder.stall.socket.remote
+
+
+def short(text: str) -> str:
+    return text if len(text) <= NAME else text[:NAME - 1] + "…"
+
+
+def milliseconds_signed(us: int) -> str:
+    return "0" if not us else f"−{milliseconds(-us)}" if us < 0 else milliseconds(us)
+
+
+def draw_arrows(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) -> None:
+    for arrow in ladder.arrows:
+        x1, x2 = (SENDER_X, RECEIVER_X) if arrow.origin == SENDER else (RECEIVER_X, SENDER_X)
+        y1, y2 = scale.y(arrow.depart), scale.y(arrow.arrive)
+        back = -8 if x2 > x1 else 8
+        head = f"{x2},{y2} {x2 + back},{y2 - 4} {x2 + back},{y2 + 4}"
+        drawing.lines.append(Line(x1, y1, x2, y2, arrow.kind, arrow.measured, head))
+    for arrow in ladder.arrows:
+        # an ACK above its line, data below: where both are at one moment, the labels part
+        middle = (scale.y(arrow.depart) + scale.y(arrow.arrive)) / 2
+        place = labels.place(middle + (-10 if arrow.kind != "held" else 11))
+        if place is None:
+            drawing.unlabelled += 1
+            continue
+        drawing.labels.append(Text((SENDER_X + RECEIVER_X) / 2, place + 4, "middle", arrow.label, arrow.kind))
+
+
+def draw_spans(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) -> None:
+    """The bar outside of the life line; the text inside, where there is room."""
+    for span in ladder.spans:
+        y, height = scale.y(span.begin), max(2.0, round(scale.y(span.finish) - scale.y(span.begin), 2))
+        x = SENDER_X - BAR - 3 if span.end == SENDER else RECEIVER_X + 3
+        drawing.bars.append(Bar(x, y, BAR, height, span.kind, span.basis != "inferred"))
+    for span in ladder.spans:
+        place_span(span, drawing, scale, labels)
+
+
+def place_span(span: Span, drawing: Drawing, scale: Scale, labels: Labels) -> None:
+    y, height = scale.y(span.begin), scale.y(span.finish) - scale.y(span.begin)
+    share = 1 / 3 if span.end == SENDER else 2 / 3
+    tall = len(span.lines) * LINE + 2
+    middle = labels.place(y + height * share, tall, max(height / 2, MAX_SHIFT))
+    if middle is None:
+        drawing.unlabelled += 1
+        return
+    x, anchor = (SENDER_X + 6, "start") if span.end == SENDER else (RECEIVER_X - 6, "end")
+    for number, line in enumerate(span.lines):
+        drawing.labels.append(Text(x, round(middle - tall / 2 + (number + 1) * LINE - 2, 2), anchor, line, span.kind))
+
+
+def draw_marks(ladder: Ladder, drawing: Drawing, scale: Scale) -> None:
+    """Small texts outside of the receiver's bar; the sender's are on the side of the scale, and left to the table."""
+    column = Labels()
+    for mark in ladder.marks:
+        if mark.end != RECEIVER:
+            continue
+        place = column.place(scale.y(mark.at), 12, 14)
+        if place is None:
+            drawing.unlabelled += 1
+        else:
+            drawing.labels.append(Text(RECEIVER_X + BAR + 7, place + 4, "start", mark.label, "mark"))
