@@ -66,7 +66,7 @@ class LastEvents:
 
 
 class Chooser:
-    """The stall of each kind that lost most, then those that lost most; one with its events before one without."""
+    """The stall of each kind that lost most, then of other connections; one with its events before one without."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -121,12 +121,12 @@ class Chooser:
             self._open.setdefault(number, []).append(chosen)
 
     def chosen(self) -> list[Chosen]:
-        """Those to draw, the greatest loss of each kind first."""
-        made: list[Chosen] = []
-        for candidate in [*sorted(self._by_kind.values(), key=rank_of, reverse=True), *self._longest]:
-            if len(made) < self.most and not any(candidate is other for other in made):
+        """Those to draw, the greatest loss of each kind first; besides these, none of a connection that has one."""
+        made = sorted(self._by_kind.values(), key=rank_of, reverse=True)
+        for candidate in self._longest:
+            if not any(candidate.stall.socket == other.stall.socket for other in made):
                 made.append(candidate)
-        return made
+        return made[:self.most]
 
 
 def rank_of(chosen: Chosen) -> tuple[bool, int]:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from .ladder import RECEIVER, SENDER, Ladder, Span, milliseconds
 
-WIDTH = 360
-SENDER_X, RECEIVER_X = 88, 272
+WIDTH = 376
+#: from left to right: the scale, what the sender does, its life line, the receiver's, what that does
+SCALE_X, SENDER_X, RECEIVER_X = 48, 126, 292
 TOP, LENGTH = 58, 320
 BAR = 11
 LINE = 14
@@ -50,20 +51,18 @@ class Line:
     head: str
 
 
-@dataclass(frozen=True)
-class Tick:
-    x: float
-    y: float
-
-
 @dataclass
 class Drawing:
     """Everything in the units of the drawing."""
 
-    height: float = TOP + LENGTH + 20
+    width: int = WIDTH
+    height: int = TOP + LENGTH + 20
+    scale_x: int = SCALE_X
+    sender_x: int = SENDER_X
+    receiver_x: int = RECEIVER_X
     bars: list[Bar] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
-    ticks: list[Tick] = field(default_factory=list)
+    ticks: list[float] = field(default_factory=list)
     scale: list[Text] = field(default_factory=list)
     labels: list[Text] = field(default_factory=list)
     #: arrows whose label found no room
@@ -109,8 +108,8 @@ class Labels:
 def draw(ladder: Ladder) -> Drawing:
     drawing, scale = Drawing(), Scale(ladder)
     for tick in scale.ticks():
-        drawing.ticks.append(Tick(SENDER_X - BAR - 16, scale.y(tick)))
-        drawing.scale.append(Text(SENDER_X - BAR - 20, scale.y(tick) + 4, "end", milliseconds_signed(tick)))
+        drawing.ticks.append(scale.y(tick))
+        drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", milliseconds_signed(tick)))
     for end, x in ((SENDER, SENDER_X), (RECEIVER, RECEIVER_X)):
         drawing.labels.append(Text(x, 16, "middle", end.capitalize(), "end"))
         drawing.labels.append(Text(x, 32, "middle", short(name_of(ladder, end)), "name"))
@@ -176,13 +175,12 @@ def place_span(span: Span, drawing: Drawing, scale: Scale, labels: Labels) -> No
 
 
 def draw_marks(ladder: Ladder, drawing: Drawing, scale: Scale) -> None:
-    """Small texts outside of the receiver's bar; the sender's are on the side of the scale, and left to the table."""
-    column = Labels()
+    """What the applications and the timer do, in small texts outside of the bars."""
+    columns = {SENDER: (SENDER_X - BAR - 7, "end", Labels()), RECEIVER: (RECEIVER_X + BAR + 7, "start", Labels())}
     for mark in ladder.marks:
-        if mark.end != RECEIVER:
-            continue
+        x, anchor, column = columns[mark.end]
         place = column.place(scale.y(mark.at), 12, 14)
         if place is None:
             drawing.unlabelled += 1
         else:
-            drawing.labels.append(Text(RECEIVER_X + BAR + 7, place + 4, "start", mark.label, "mark"))
+            drawing.labels.append(Text(x, place + 4, anchor, mark.label, "mark"))

@@ -56,6 +56,11 @@ class Source:
                                      "give a file that can be read", 2) from error
         self.reading.check(f"--input {self.options.input or '-'}")
 
+    def read(self) -> str:
+        """What was read, for the end of a report."""
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.reading.records.items()))
+        return f"Read from {self.name}: {self.reading.lines:,} lines{f' ({kinds})' if kinds else ''}."
+
     def remarks(self) -> list[str]:
         return self.reading.remarks() + self.more_remarks
 

@@ -133,8 +133,9 @@ class Slices:
     """Stalls by when they ended, in at most so many slices of time: the time line in figures."""
 
     #: us; each is some times the one before
-    WIDTHS: tuple[int, ...] = tuple(1000 * ms for ms in (1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 60_000, 300_000, 600_000,
-                                        3_600_000, 14_400_000, 86_400_000, *(86_400_000 * 10**n for n in (1, 2, 3, 4, 5, 6, 7, 8, 9))))
+    DAY_MS = 86_400_000
+    WIDTHS_MS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 60_000, 300_000, 600_000, 3_600_000, 14_400_000, DAY_MS,
+                 DAY_MS * 10, DAY_MS * 100, DAY_MS * 1000, DAY_MS * 10_000, DAY_MS * 100_000, DAY_MS * 1000_000)
 
     def __init__(self, most: int = 24) -> None:
         self.most = most
@@ -143,7 +144,7 @@ class Slices:
 
     @property
     def width_us(self) -> int:
-        return self.WIDTHS[self.width]
+        return self.WIDTHS_MS[self.width] * 1000
 
     def add(self, stall: Stall) -> None:
         number = stall.time_us // self.width_us
