@@ -109,7 +109,7 @@ def draw(ladder: Ladder) -> Drawing:
     drawing, scale = Drawing(), Scale(ladder)
     for tick in scale.ticks():
         drawing.ticks.append(scale.y(tick))
-        drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", milliseconds_signed(tick)))
+        drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", round_moment(tick)))
     for end, x in ((SENDER, SENDER_X), (RECEIVER, RECEIVER_X)):
         drawing.labels.append(Text(x, 16, "middle", end.capitalize(), "end"))
         drawing.labels.append(Text(x, 32, "middle", short(name_of(ladder, end)), "name"))
@@ -134,6 +134,14 @@ def milliseconds_signed(us: int) -> str:
     return "0" if not us else f"−{milliseconds(-us)}" if us < 0 else milliseconds(us)
 
 
+def round_moment(us: int) -> str:
+    """Of the scale, whose moments are round."""
+    sign, us = "−" if us < 0 else "", abs(us)
+    if us < 1_000_000:
+        return "0" if not us else f"{sign}{us} us" if us < 1000 else f"{sign}{us / 1000:g} ms"
+    return f"{sign}{us / 1_000_000:g} s"
+
+
 def draw_arrows(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) -> None:
     for arrow in ladder.arrows:
         x1, x2 = (SENDER_X, RECEIVER_X) if arrow.origin == SENDER else (RECEIVER_X, SENDER_X)
@@ -142,9 +150,10 @@ def draw_arrows(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) 
         head = f"{x2},{y2} {x2 + back},{y2 - 4} {x2 + back},{y2 + 4}"
         drawing.lines.append(Line(x1, y1, x2, y2, arrow.kind, arrow.measured, head))
     for arrow in ladder.arrows:
-        # an ACK above its line, data below: where both are at one moment, the labels part
+        # until the hold's end above the line, from then on below: where an ACK comes and lets data go, labels part
         middle = (scale.y(arrow.depart) + scale.y(arrow.arrive)) / 2
-        place = labels.place(middle + (-10 if arrow.kind != "held" else 11))
+        after = arrow.kind == "held" or arrow.depart >= ladder.stall.duration_us > 0
+        place = labels.place(middle + (11 if after else -10))
         if place is None:
             drawing.unlabelled += 1
             continue

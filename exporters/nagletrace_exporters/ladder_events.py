@@ -105,7 +105,7 @@ def spans_from(picture: Picture, ladder: Ladder) -> None:
             ladder.spans.append(known)
     for span in ladder.spans:
         if span.basis == PLACED:
-            ladder.notes.append(f"How long the ACK was put off was measured ({', '.join(ack_lines(stall))}); when, "
+            ladder.notes.append(f"How long the ACK was put off was measured ({' '.join(ack_lines(stall)[1:])}); when, "
                                 "is inferred.")
 
 
