@@ -37,13 +37,17 @@ endif
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
                   libevent-dev uthash-dev libcap-dev
 LAB_PACKAGES   := liburing-dev
-MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml prometheus \
+MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
                   prometheus-alertmanager iproute2
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
                   python3-pytest python3-jsonschema libclang-rt-dev procps strace nginx-light memcached python3-pymemcache socat \
-                  libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static kmod systemd
+                  libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static kmod systemd \
+                  chromium python3-bpfcc
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
+
+# what is installed as nagletrace-NAME, and starts the module of that name in exporters/nagletrace_exporters
+PYTHON_COMMANDS := exporter report flame
 
 SOURCES := $(wildcard userspace/*.c)
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
@@ -118,9 +122,13 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
 		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
-	sed 's,@DIRECTORY@,$(datadir)/exporters,' exporters/nagletrace-exporter.in \
-		>$(DESTDIR)$(bindir)/nagletrace-exporter
-	chmod 0755 $(DESTDIR)$(bindir)/nagletrace-exporter
+	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \
+		exporters/nagletrace_exporters/templates/*
+	for name in $(PYTHON_COMMANDS); do \
+		sed "s,@DIRECTORY@,$(datadir)/exporters,; s,@MODULE@,$$name," exporters/command.in \
+			>$(DESTDIR)$(bindir)/nagletrace-$$name && \
+		chmod 0755 $(DESTDIR)$(bindir)/nagletrace-$$name || exit; \
+	done
 	for unit in nagletrace nagletrace-exporter; do \
 		sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$$unit.service \
 			>$(DESTDIR)$(unitdir)/$$unit.service || exit; \
@@ -134,7 +142,7 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
 
 uninstall: ## remove what install put there
-	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(bindir)/nagletrace-exporter \
+	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
 		$(addprefix $(docdir)/,README.md nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \

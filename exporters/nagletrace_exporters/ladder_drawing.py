@@ -152,7 +152,7 @@ def draw_arrows(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) 
     for arrow in ladder.arrows:
         # until the hold's end above the line, from then on below: where an ACK comes and lets data go, labels part
         middle = (scale.y(arrow.depart) + scale.y(arrow.arrive)) / 2
-        after = arrow.kind == "held" or arrow.depart >= ladder.stall.duration_us > 0
+        after = arrow.kind == "held" or (arrow.kind == "data" and arrow.depart >= ladder.stall.duration_us > 0)
         place = labels.place(middle + (11 if after else -10))
         if place is None:
             drawing.unlabelled += 1

@@ -22,7 +22,8 @@ def files(root: Path) -> set[str]:
 
 def test_install_honours_destdir_and_prefix_and_uninstall_removes_all(tmp_path: Path) -> None:
     make("install", f"DESTDIR={tmp_path}", "prefix=/usr")
-    assert {"usr/sbin/nagletrace", "usr/bin/nagletrace-exporter", "usr/lib/systemd/system/nagletrace.service",
+    assert {"usr/sbin/nagletrace", "usr/bin/nagletrace-exporter", "usr/bin/nagletrace-report", "usr/bin/nagletrace-flame",
+            "usr/share/nagletrace/exporters/nagletrace_exporters/templates/report.html", "usr/lib/systemd/system/nagletrace.service",
             "usr/share/doc/nagletrace/runbooks/NagletraceStalls40ms.md"} <= files(tmp_path)
     assert all(name.startswith("usr/") for name in files(tmp_path))
     assert subprocess.run([tmp_path / "usr/sbin/nagletrace", "--version"], capture_output=True).returncode == 0
@@ -38,13 +39,24 @@ def test_what_is_installed_elsewhere_names_its_place(tmp_path: Path) -> None:
     assert '"/opt/n/share/nagletrace/exporters"' in (tmp_path / "opt/n/bin/nagletrace-exporter").read_text()
 
 
-def test_the_installed_exporter_takes_no_module_from_where_it_is_started(tmp_path: Path) -> None:
+def test_installed_commands_take_no_module_from_where_they_are_started(tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     make("install", f"prefix={installed}")
-    (tmp_path / "yaml.py").write_text("raise SystemExit('a module of somebody else')")
-    done = subprocess.run([installed / "bin" / "nagletrace-exporter", "--version"], cwd=tmp_path, capture_output=True,
-                          text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert done.returncode == 0 and done.stdout.startswith("nagletrace-exporter "), done.stderr
+    for module in ("yaml", "jinja2", "json"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('a module of somebody else')")
+    for name in ("nagletrace-exporter", "nagletrace-report", "nagletrace-flame"):
+        done = subprocess.run([installed / "bin" / name, "--version"], cwd=tmp_path, capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(tmp_path)})
+        assert done.returncode == 0 and done.stdout.startswith(f"{name} "), done.stderr
+
+
+def test_the_installed_report_finds_its_templates(tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    make("install", f"prefix={installed}")
+    for name, output, begin in (("report", (), "<!DOCTYPE html>"), ("flame", ("--output", "svg"), "<?xml")):
+        done = subprocess.run([installed / "bin" / f"nagletrace-{name}", *output], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.startswith(begin), done.stderr
 
 
 def test_without_apt_deps_says_what_is_wanted(tmp_path: Path) -> None:
