@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Ladders: what is measured is where it was measured, and what is inferred is called so."""
+
+from __future__ import annotations
+
+import pytest
+import recordings as r
+
+from nagletrace_exporters.chosen import Chooser, Chosen
+from nagletrace_exporters.ladder import INFERRED, MEASURED, PLACED, Arrow, Ladder, Span, from_stall
+from nagletrace_exporters.ladder_drawing import LENGTH, RECEIVER_X, SENDER_X, TOP, Labels, Scale, draw
+from nagletrace_exporters.ladder_events import ladder_of
+from nagletrace_exporters.records import Event, Stall
+
+
+def chosen(lines: list[r.Record], most: int = 6) -> list[Chosen]:
+    chooser = Chooser(most)
+    for line in lines:
+        if line["type"] in ("stall", "event"):
+            chooser.add(Stall.parse(line) if line["type"] == "stall" else Event.parse(line))
+    return chooser.chosen()
+
+
+def ladder(lines: list[r.Record]) -> Ladder:
+    return ladder_of(chosen(lines)[0])
+
+
+def span(ladder: Ladder, kind: str) -> Span:
+    (one,) = [span for span in ladder.spans if span.kind == kind]
+    return one
+
+
+def arrows(ladder: Ladder, kind: str) -> list[Arrow]:
+    return [arrow for arrow in ladder.arrows if arrow.kind == kind]
+
+
+def test_of_both_ends_the_length_of_the_pending_ack_is_measured_and_its_place_inferred() -> None:
+    made = from_stall(Stall.parse(r.seen(duration_us=44_000, rtt_us=2_000)))
+    assert (span(made, "hold").begin, span(made, "hold").finish, span(made, "hold").basis) == (0, 44_000, MEASURED)
+    ack = span(made, "pending_ack")
+    assert (ack.begin, ack.finish, ack.basis) == (1_000, 43_000, PLACED)
+    (first,), (answer,), (held,) = arrows(made, "data"), arrows(made, "ack"), arrows(made, "held")
+    assert (first.origin, first.depart, first.arrive, first.label) == ("sender", 0, 1_000, "6 B in flight")
+    assert (answer.origin, answer.depart, answer.arrive) == ("receiver", 43_000, 44_000)
+    assert answer.basis() == "arrival measured, departure inferred"
+    assert (held.depart, held.arrive, held.label) == (44_000, 45_000, "held 7 B")
+    assert held.basis() == "departure measured, arrival inferred"
+    assert "what ended that" in made.notes[0]
+
+
+def test_from_one_end_nothing_of_the_other_is_called_measured() -> None:
+    sender = from_stall(Stall.parse(r.inferred()))
+    assert span(sender, "hold").basis == MEASURED and span(sender, "pending_ack").basis == INFERRED
+    assert "was not seen" in " ".join(sender.notes) and not any(arrow.measured for arrow in sender.arrows)
+    receiver = from_stall(Stall.parse(r.peer_holds(put_off_us=40_000, rtt_us=900)))
+    assert span(receiver, "pending_ack").basis == MEASURED and span(receiver, "hold").basis == INFERRED
+    assert span(receiver, "pending_ack").finish == 40_000 and arrows(receiver, "held")[0].arrive == 40_900
+    for made in (sender, receiver):
+        told = {(row[1], row[3]) for row in made.rows()}
+        assert ({"sender", "receiver"} - {made.stall.side}).pop() not in {end for end, basis in told
+                                                                           if basis == MEASURED}
+
+
+def test_a_cork_waits_for_no_ack() -> None:
+    made = from_stall(Stall.parse(r.cork_ceiling()))
+    assert [span.kind for span in made.spans] == ["hold"] and not arrows(made, "ack") and not arrows(made, "data")
+    assert "by cork, until timer" in made.spans[0].text()
+
+
+def test_a_round_trip_that_is_not_known_is_not_made_up() -> None:
+    record = r.inferred()
+    del record["min_rtt_us"]
+    made = from_stall(Stall.parse(record))
+    assert all(arrow.depart == arrow.arrive for arrow in made.arrows)
+    assert "not known" in " ".join(made.notes)
+
+
+def test_recorded_events_of_both_ends_are_drawn_where_they_were() -> None:
+    made = ladder(r.with_events(1_000_000, 43_900, 2_000))
+    assert made.exact and all(arrow.measured for arrow in made.arrows)
+    assert all(span.basis == MEASURED for span in made.spans)
+    assert [(a.label, a.depart, a.arrive) for a in made.arrows] == [
+        ("6 B", -5, 1_995), ("ACK 7", 41_900, 43_899), ("held 7 B", 43_900, 45_900), ("40 B", 45_930, 47_930)]
+    assert (span(made, "pending_ack").begin, span(made, "pending_ack").finish) == (1_996, 41_901)
+    assert [mark.label for mark in made.marks] == ["write 6 B", "write 7 B", "read 6 B", "ACK timer", "read 7 B"]
+
+
+@pytest.mark.parametrize(("end", "other"), [("sender", "receiver"), ("receiver", "sender")])
+def test_events_of_one_end_leave_the_other_inferred(end: str, other: str) -> None:
+    lines = r.with_events(1_000_000, 43_900, 2_000, ends=end)
+    if end == "receiver":
+        lines = [line for line in lines if line["type"] == "event"]
+        lines.append(r.peer_holds(1_004_000, 39_906, 4_000, netns=r.NETNS, local=r.SERVER, remote=r.CLIENT))
+    made = ladder(lines)
+    assert made.exact and not any(arrow.measured for arrow in made.arrows)
+    assert all(row[3] != MEASURED for row in made.rows() if row[1] == other)
+    assert f"of the {end}; the other end was not seen" in made.notes[0]
+
+
+def test_segments_joined_on_the_way_are_drawn_from_each_that_left() -> None:
+    lines = r.with_events(1_000_000, 43_900, 2_000)
+    first = next(line for line in lines if line.get("event") == "sent")
+    lines.insert(lines.index(first), {**first, "time": r.at(956_085), "seq": 1, "bytes": 3})
+    first["seq"], first["bytes"] = 4, 3
+    made = ladder(lines)
+    assert [(a.depart, a.arrive) for a in arrows(made, "data")][:2] == [(-15, 1_995), (-5, 1_995)]
+
+
+def test_a_segment_sent_again_says_so() -> None:
+    lines = r.with_events()
+    sent = [line for line in lines if line.get("event") == "sent"][0]
+    lines.insert(lines.index(sent) + 1, {**sent, "retransmission": True})
+    assert "6 B, sent again" in [arrow.label for arrow in ladder(lines).arrows]
+
+
+def test_events_of_other_connections_and_times_are_not_drawn() -> None:
+    other = [{**line, "connection": 2, "local": line["local"] + "1"} for line in r.events()]
+    early = [{**line, "time": line["time"].replace(":00:", ":59:").replace("T08", "T07")} for line in r.events()]
+    lines = sorted([*early, *other, *r.events()], key=lambda line: line["time"])
+    assert len(ladder([*lines, r.seen(rtt_us=40)]).arrows) == len(ladder(r.with_events()).arrows) == 4
+
+
+def test_the_chosen_ones_are_the_greatest_loss_of_each_kind() -> None:
+    lines = [r.seen(duration_us=41_000), r.seen(duration_us=44_000), r.seen(duration_us=43_000), r.inferred(),
+             r.cork_ceiling(), r.peer_holds()]
+    made = chosen(lines)
+    assert [one.stall.excess_us for one in made] == [203_320, 43_965, 41_100, 40_100]
+    others = [r.seen(duration_us=42_000 + n, local=f"10.0.0.{n}:1") for n in range(9)]
+    assert len(chosen([*lines, *others])) == 6 and len(chosen([*lines, *others], most=2)) == 2
+    assert chosen(lines, most=0) == []
+
+
+def test_events_after_the_stall_are_waited_for_and_those_kept_are_bounded() -> None:
+    lines = r.with_events()
+    stall = next(line for line in lines if line["type"] == "stall")
+    last = [stall, *[line for line in lines if line["type"] == "event"]]
+    assert len(chosen(lines)[0].events) == 17 and len(chosen(last)[0].events) == 0
+    flood = [{**lines[0], "time": r.at(956_000), "seq": n} for n in range(5_000)]
+    (one,) = chosen([*flood, *lines, *[{**lines[0], "time": r.at(1_000_050)}] * 5_000])
+    assert len(one.events) <= 200 and one.cut
+
+
+def test_the_drawing_is_to_scale() -> None:
+    made = ladder(r.with_events(1_000_000, 40_000, 5_000))
+    scale, drawing = Scale(made), draw(made)
+    per_us = (scale.y(40_000) - scale.y(0)) / 40_000
+    for bar, span_ in zip(drawing.bars, made.spans):
+        assert bar.height == pytest.approx((span_.finish - span_.begin) * per_us, abs=0.1)
+        assert bar.y == pytest.approx(scale.y(0) + span_.begin * per_us, abs=0.1)
+    for line, arrow in zip(drawing.lines, made.arrows):
+        assert line.y2 - line.y1 == pytest.approx((arrow.arrive - arrow.depart) * per_us, abs=0.1)
+        assert {line.x1, line.x2} == {SENDER_X, RECEIVER_X}
+        assert TOP <= line.y1 <= line.y2 <= TOP + LENGTH
+    assert len(drawing.ticks) in range(3, 8)
+
+
+@pytest.mark.parametrize("record", [r.seen(rtt_us=1), r.seen(duration_us=0, rtt_us=1), r.seen(duration_us=1 << 50),
+                                    r.peer_holds(put_off_us=0), r.inferred(duration_us=10, rtt_us=1 << 40)])
+def test_extreme_durations_stay_on_the_drawing(record: r.Record) -> None:
+    drawing = draw(from_stall(Stall.parse(record)))
+    for line in drawing.lines:
+        assert TOP <= line.y1 <= drawing.height and TOP <= line.y2 <= drawing.height
+    assert all(0 <= label.y <= drawing.height for label in drawing.labels)
+    assert len(drawing.ticks) <= 8
+
+
+def test_labels_do_not_cover_each_other() -> None:
+    labels = Labels()
+    places = [labels.place(200, 14, 60) for _ in range(8)]
+    assert len({place for place in places if place is not None}) == 8
+    got = sorted(place for place in places if place is not None)
+    assert all(after - before >= 14 for before, after in zip(got, got[1:]))
+    assert labels.place(200, 14, 20) is None

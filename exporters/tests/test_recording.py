@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is read: recordings whole, cut off, broken and hostile; the daemon; and where it is written to."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+import recordings as r
+from fake_daemon import FakeDaemon, series, snapshot
+from pages import HERE, command
+
+from nagletrace_exporters import recording
+from nagletrace_exporters.options import duration
+from nagletrace_exporters.output import OutputError, write_whole
+from nagletrace_exporters.recording import Reading, lines_of
+from nagletrace_exporters.records import Event, Report, Stall, Start
+
+SCHEMA = json.loads((HERE.parent / "userspace" / "nagletrace.schema.json").read_text())
+
+
+def encoded(lines: list[r.Record]) -> list[bytes]:
+    return [json.dumps(line).encode() + b"\n" for line in lines]
+
+
+def test_the_recordings_of_these_tests_are_as_the_schema_wants_them() -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for line in [*r.mixed(), *r.with_events(), r.report(closing=False)]:
+        if line["type"] != "event":  # docs of --timeline come with the tracer
+            wrong = jsonschema.exceptions.best_match(validator.iter_errors(line))
+            assert wrong is None, f"{wrong.message}: {line}"
+
+
+def test_records_come_typed_and_in_order() -> None:
+    reading = Reading()
+    made = list(reading.records_from(encoded([r.start(), *r.with_events(), r.report(r.connection())])))
+    assert isinstance(made[0], Start) and isinstance(made[-1], Report)
+    assert sum(isinstance(one, Event) for one in made) == 17 and sum(isinstance(one, Stall) for one in made) == 1
+    assert not reading.broken and reading.remarks() == [] and reading.lines == 20
+
+
+def test_a_truncated_recording_is_read_up_to_its_end() -> None:
+    text = b"".join(encoded([r.start(), r.seen(), r.seen()]))[:-40]
+    reading = Reading()
+    assert len(list(reading.records_from(lines_of(io.BytesIO(text))))) == 2
+    assert reading.truncated and reading.broken == 1
+    assert reading.remarks() == ["1 of 3 lines could not be read (the first: line 3: not JSON); the recording ends in "
+                                 "the middle of a line."]
+
+
+@pytest.mark.parametrize("change", [
+    {"duration_us": "40"}, {"duration_us": -1}, {"duration_us": 1e300}, {"duration_us": 1 << 80}, {"time": "now"},
+    {"time": "2026-13-41T08:00:00.000000Z"}, {"hold": None}, {"hold": []}, {"side": "middle"}, {"comm": ["x"]},
+    {"excess_us": True}, {"stack": [1]}, {"stack": [{"ip": "0xzz"}]}, {"peer": 3}, {"local": None}, {"netns": {}},
+])
+def test_a_stall_of_another_shape_is_counted_and_left_out(change: r.Record) -> None:
+    reading = Reading()
+    assert len(list(reading.records_from(encoded([{**r.seen(), **change}, r.seen()])))) == 1
+    assert reading.broken == 1 and reading.first_broken.startswith("line 1: ")
+
+
+def test_what_is_no_record_never_stops_the_reading() -> None:
+    rubbish = [b"\n", b"null\n", b"[]\n", b"{}\n", b'{"type":7}\n', b"\xff\xfe\n", b"[" * 200_000 + b"\n", b'"x\n',
+               b'{"type":"stall"}\n', b'{"type":"report","time":1}\n', b'{"type":"event"}\n', b"9" * 10_000 + b"\n"]
+    reading = Reading()
+    assert len(list(reading.records_from([*rubbish, *encoded([r.seen()])]))) == 1
+    assert reading.broken == len(rubbish) - 1
+    reading = Reading()
+    assert list(reading.records_from([b'{"type":"of tomorrow"}\n'])) == [] and reading.unknown == 1
+
+
+def test_a_line_without_end_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MAX_LINE", 1000)
+    reading = Reading()
+    text = b'{"type":"stall",' + b"x" * 50_000 + b"\n" + encoded([r.start()])[0]
+    assert [type(one) for one in reading.records_from(lines_of(io.BytesIO(text)))] == [Start]
+    assert reading.broken == 1 and reading.lines == 2
+
+
+@pytest.mark.parametrize("name", ["report", "flame"])
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (["--input", "/nowhere/x"], 2, ["--input /nowhere/x", "No such file", "give a recording"]),
+    (["--input", "/"], 2, ["--input /", "a directory", "give a recording"]),
+    (["--input", "/bin/true"], 2, ["--input /bin/true", "not a recording", "nagletrace -o json"]),
+    (["--socket", "/nowhere/s"], 1, ["--socket /nowhere/s", "No such file", "nagletrace daemon"]),
+    (["--input", "-", "--duration", "5s"], 2, ["--duration", "--socket"]),
+    (["--socket", "/x", "--duration", "5"], 2, ["--duration", "'5'", "needs a unit"]),
+    (["--socket", "/x", "--duration", "soon"], 2, ["--duration", "'soon'", "give for example"]),
+    (["--socket", "/x", "--duration", "0s"], 2, ["--duration", "'0s'", "more than zero"]),
+    (["--socket", "/x", "--input", "-"], 2, ["--input", "not allowed with", "--socket"]),
+    (["--wrong"], 2, ["--wrong", "--help"]),
+    (["--input", "-", "-o", "/nowhere/x.html"], 1, ["--output-file /nowhere/x.html", "No such file", "nothing was"]),
+])
+def test_what_is_wrong_is_one_line_that_names_it_and_the_remedy(name: str, arguments: list[str], code: int,
+                                                                words: list[str]) -> None:
+    done = command(name, *arguments, given="")
+    assert done.returncode == code and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith(f"nagletrace-{name}: "), done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_durations_are_as_nagletrace_takes_them() -> None:
+    assert [duration(text) for text in ("250us", "40ms", "5s", "1.5s", "2m")] == [0.00025, 0.04, 5, 1.5, 120]
+
+
+def test_stdin_is_read_without_options(tmp_path: Path) -> None:
+    text = r.write(tmp_path / "x", r.mixed()).read_text()
+    assert "37 stalls" in command("report", given=text).stdout
+    assert "__write" in command("flame", "-i", "-", given=text).stdout
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    def fails() -> list[str]:
+        raise RuntimeError
+
+    target = tmp_path / "page"
+    target.write_text("old")
+    target.chmod(0o640)
+    write_whole(str(target), ["new", " text"])
+    assert target.read_text() == "new text" and stat.S_IMODE(target.stat().st_mode) == 0o640
+    with pytest.raises(RuntimeError):
+        write_whole(str(target), (part for part in ["half", *fails()]))
+    with pytest.raises(OutputError, match="File too large|No space"):
+        write_whole("/dev/full", ["x"] * 100_000)
+    (tmp_path / "link").symlink_to(target)
+    write_whole(str(tmp_path / "link"), ["newer"])
+    assert target.read_text() == "newer" and (tmp_path / "link").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "page"]
+
+
+def test_a_reader_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    path = r.write(tmp_path / "x", r.mixed())
+    process = subprocess.Popen([sys.executable, "-m", "nagletrace_exporters.report", "-i", str(path)], cwd=HERE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    assert process.wait(60) == 1
+    assert process.stderr.read().count("\n") == 1
+
+
+def test_ctrl_c_does_not_cut_off_what_the_tracer_says_last(tmp_path: Path) -> None:
+    """It reaches both ends of `nagletrace -o json | nagletrace-report`."""
+    out = tmp_path / "page"
+    process = subprocess.Popen([sys.executable, "-m", "nagletrace_exporters.report", "-o", str(out)], cwd=HERE,
+                               stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin and process.stderr
+    process.stdin.write(b"".join(encoded([r.start(), r.seen()])))
+    process.stdin.flush()
+    while not reads_a_pipe(process.pid):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert b"reading to the end" in process.stderr.readline()
+    process.stdin.write(encoded([r.report(r.connection(stalls=1))])[0])
+    process.stdin.close()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert "50 writes" in out.read_text()
+
+
+def reads_a_pipe(pid: int) -> bool:
+    """Then its handler of SIGINT is there."""
+    return "pipe" in Path(f"/proc/{pid}/wchan").read_text()
+
+
+class FakeStream(threading.Thread):
+    """A daemon that answers snapshots and reports, and streams some stalls, by docs/protocol.md."""
+
+    def __init__(self, path: Path, stalls: list[r.Record]) -> None:
+        super().__init__(daemon=True)
+        self.stalls = stalls
+        self.asked: list[str] = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(8)
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            connection, _ = self.listener.accept()
+            with connection:
+                request = json.loads(connection.makefile("rb").readline())["request"]
+                self.asked.append(request)
+                for line in self.answers(request):
+                    connection.sendall(json.dumps({**line, "protocol": 1}).encode() + b"\n")
+
+    def answers(self, request: str) -> list[r.Record]:
+        if request == "report":
+            return [r.report(r.connection(), closing=False, span_us=300_000_000)]
+        if request == "stream":
+            return [{"type": "streaming"}, *self.stalls, {"type": "skipped", "stalls": 5}]
+        return [daemon_snapshot(self.asked.count("snapshot"))]
+
+
+def daemon_snapshot(which: int = 1) -> r.Record:
+    made = snapshot(series("java", [40.0, 41.0, 43.0, 3000.0]))
+    made["totals"]["writes"] = 100 * which
+    return made
+
+
+@pytest.mark.parametrize("name", ["report", "flame"])
+def test_the_daemon_is_asked_for_what_it_has(tmp_path: Path, name: str) -> None:
+    daemon = FakeStream(tmp_path / "s", [])
+    done = command(name, "--socket", tmp_path / "s")
+    assert done.returncode == 0, done.stderr
+    assert daemon.asked == ["snapshot", "report"]
+    if name == "report":
+        assert "no time line" in done.stdout and "40 ms to 45 ms" in done.stdout and "more than 2 s" in done.stdout
+        assert "since the daemon&#39;s start" in done.stdout and "127.0.0.1:51234" in done.stdout
+    else:
+        assert done.stdout == "java;[no stack recorded] 131000\n" and "stack of its last stall" in done.stderr
+
+
+def test_the_daemon_is_watched_stall_by_stall(tmp_path: Path) -> None:
+    daemon = FakeStream(tmp_path / "s", [r.seen(1_000_000 * n) for n in (1, 2, 3)])
+    done = command("report", "--socket", tmp_path / "s", "--duration", "30s")
+    assert done.returncode == 0, done.stderr
+    assert daemon.asked == ["snapshot", "stream", "snapshot", "report"]
+    assert "3 stalls" in done.stdout and "<svg class=\"ladder\"" in done.stdout
+    assert "100 writes" in done.stdout, "counted between the two snapshots"
+    assert "did not hand on 5 stalls" in done.stdout and "the daemon closed the connection" in done.stdout
+    assert "writev" in done.stdout, "the daemon's advice"
+
+
+def test_a_daemon_of_another_kind_is_one_line(tmp_path: Path) -> None:
+    with FakeDaemon(tmp_path / "s", {"type": "snapshot", "protocol": 1}):
+        done = command("report", "--socket", tmp_path / "s")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "lacks something" in done.stderr
