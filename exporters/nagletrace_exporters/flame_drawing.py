@@ -11,7 +11,7 @@ from .stacks import Stack
 
 ALL = "all"
 ROW = 19
-#: Frames narrower than this, in percent, are left out: a hundredth of a pixel, before one zooms in.
+#: Frames narrower than this, in percent, are left out: a tenth of a pixel, before one zooms in.
 MIN_PERCENT = 0.01
 #: More elements make browsers slow; the widest are drawn.
 MAX_FRAMES = 8000
@@ -65,6 +65,14 @@ def tree(stacks: dict[Stack, int]) -> Node:
     return root
 
 
+def frames_of(node: Node) -> int:
+    count, pending = 0, [node]
+    while pending:
+        count += 1
+        pending += pending.pop().calls.values()
+    return count
+
+
 def lay_out(stacks: dict[Stack, int]) -> Flame:
     root = tree(stacks)
     flame = Flame([], 0, root.us, 0)
@@ -74,7 +82,7 @@ def lay_out(stacks: dict[Stack, int]) -> Flame:
         node, begin, depth = pending.pop()
         share = 100 * node.us / root.us if root.us else 100.0
         if share < MIN_PERCENT:
-            flame.left_out += 1
+            flame.left_out += frames_of(node)
             continue
         boxes.append((node.us, FrameBox(
             node.name, round(100 * begin / root.us, 5) if root.us else 0.0, round(share, 5), depth,

@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -92,11 +93,16 @@ def time_of(record: Json) -> int:
     text = record.get("time")
     if not isinstance(text, str) or not TIME.fullmatch(text):
         raise BadRecord("time is no time")
+    return second_of(text[:19]) * 1_000_000 + int(text[20:26])
+
+
+@lru_cache(maxsize=1024)
+def second_of(text: str) -> int:
+    """Since the epoch, UTC; there are many records of one second."""
     try:
-        parsed = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
-    except ValueError as error:
+        return int(datetime.fromisoformat(text + "+00:00").timestamp())
+    except (ValueError, OverflowError) as error:
         raise BadRecord("time is no time") from error
-    return (parsed - EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)

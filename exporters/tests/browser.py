@@ -33,7 +33,7 @@ def dump(page: Path, tmp_path: Path, *flags: str) -> str:
 
 
 def run_script(page: Path, tmp_path: Path, script: str, *flags: str) -> Any:
-    """Runs a script in a copy of the page; what it returns. The page's own policy forbids scripts: the copy has none."""
+    """Runs a script in a copy of the page; what it returns. The report forbids scripts; the copy does not."""
     text = page.read_text()
     text = re.sub(r"<meta http-equiv=[^>]*>", "", text)
     code = ("window.addEventListener('error', e => document.documentElement.setAttribute('data-error', e.message));"

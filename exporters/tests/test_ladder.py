@@ -108,7 +108,7 @@ def test_segments_joined_on_the_way_are_drawn_from_each_that_left() -> None:
 
 def test_a_segment_sent_again_says_so() -> None:
     lines = r.with_events()
-    sent = [line for line in lines if line.get("event") == "sent"][0]
+    sent = next(line for line in lines if line.get("event") == "sent")
     lines.insert(lines.index(sent) + 1, {**sent, "retransmission": True})
     assert "6 B, sent again" in [arrow.label for arrow in ladder(lines).arrows]
 

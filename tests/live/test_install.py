@@ -22,8 +22,9 @@ def files(root: Path) -> set[str]:
 
 def test_install_honours_destdir_and_prefix_and_uninstall_removes_all(tmp_path: Path) -> None:
     make("install", f"DESTDIR={tmp_path}", "prefix=/usr")
-    assert {"usr/sbin/nagletrace", "usr/bin/nagletrace-exporter", "usr/bin/nagletrace-report", "usr/bin/nagletrace-flame",
-            "usr/share/nagletrace/exporters/nagletrace_exporters/templates/report.html", "usr/lib/systemd/system/nagletrace.service",
+    assert {"usr/sbin/nagletrace", "usr/bin/nagletrace-exporter", "usr/bin/nagletrace-report",
+            "usr/bin/nagletrace-flame", "usr/lib/systemd/system/nagletrace.service",
+            "usr/share/nagletrace/exporters/nagletrace_exporters/templates/report.html",
             "usr/share/doc/nagletrace/runbooks/NagletraceStalls40ms.md"} <= files(tmp_path)
     assert all(name.startswith("usr/") for name in files(tmp_path))
     assert subprocess.run([tmp_path / "usr/sbin/nagletrace", "--version"], capture_output=True).returncode == 0

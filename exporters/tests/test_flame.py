@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Lost time by call stack: folded, as a picture that works in a browser, and named by bcc."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import recordings as r
+from browser import needs_chromium, run_script
+from pages import HERE, HOSTILE, check_svg, command, make
+
+from nagletrace_exporters import flame_drawing
+from nagletrace_exporters.flame_drawing import lay_out
+from nagletrace_exporters.records import Frame, Process, Stall
+from nagletrace_exporters.stacks import AT_PEER, NO_STACK, OTHERS, RUN_TIME_CODE, Stacks
+from nagletrace_exporters.symbols import BccNamer, started_us
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def stalls(*lines: r.Record, **options: Any) -> Stacks:
+    stacks = Stacks(**options)
+    for line in lines:
+        stacks.add(Stall.parse(line))
+    return stacks
+
+
+def test_folded_stacks_add_excess_up_from_the_outermost_call(tmp_path: Path) -> None:
+    calls = r.stack("__write", "flush", "main")
+    lines = [r.start(), r.seen(duration_us=40_035, stack=calls), r.seen(duration_us=41_035, stack=calls),
+             r.seen(duration_us=44_035, stack=r.stack("__send", "main")),
+             r.inferred(duration_us=70_000, rtt_us=30_000)]
+    assert make("flame", tmp_path, lines) == (
+        f"java;main;__send 44000\njava;main;flush;__write 81000\nnginx;{NO_STACK} 40000\n")
+
+
+def test_stalls_without_a_stack_are_shown_and_counted(tmp_path: Path) -> None:
+    path = r.write(tmp_path / "x", [r.start(), r.cork_ceiling(), r.peer_holds()])
+    done = command("flame", "-i", path)
+    assert done.stdout == f"httpd;{NO_STACK} 203320\nredis;{AT_PEER} 40100\n"
+    assert "2 of 2 stalls have no stack" in done.stderr
+    svg = command("flame", "-i", path, "--output", "svg").stdout
+    assert NO_STACK in svg and AT_PEER in svg and "2 of 2 stalls have no stack" in svg
+
+
+def test_frames_without_a_name_are_called_by_their_file_or_by_what_they_are() -> None:
+    frames = [{"ip": "0x1", "module": "/usr/lib/x/libc.so.6", "offset": "0x27285"}, {"ip": "0x2"}]
+    (stack,) = stalls(r.seen(stack=frames)).excess_us
+    assert stack == ("java", RUN_TIME_CODE, "[libc.so.6+0x27285]")
+
+
+def test_stacks_are_bounded_and_the_others_one_frame() -> None:
+    made = stalls(*[r.seen(stack=r.stack(f"f{n}")) for n in range(50)], most=10)
+    assert len(made.excess_us) == 11 and made.excess_us[OTHERS,] == 40 * 43_865
+    assert "40 stalls of stacks beyond the first 10" in " ".join(made.remarks())
+
+
+@pytest.mark.parametrize("output", ["folded", "svg"])
+def test_the_same_recording_makes_the_same_bytes(tmp_path: Path, output: str) -> None:
+    lines = r.mixed()
+    back = [lines[0], *reversed(lines[1:])]
+    assert make("flame", tmp_path, lines, "--output", output) == make("flame", tmp_path, back, "--output", output)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_from_outside_cannot_break_out(tmp_path: Path, name: str) -> None:
+    frames = [{"ip": "0x1", "module": name, "offset": name}, {"ip": "0x2", "symbol": name}]
+    lines = [r.seen(comm=name, stack=frames), r.seen(stack=frames)]
+    root = check_svg(make("flame", tmp_path, lines, "--output", "svg"))
+    assert len(list(root.iter(f"{SVG}g"))) == 7
+    for line in make("flame", tmp_path, lines).splitlines():
+        assert re.fullmatch(r"[^;]+;[^;]+;[^;]+ 43865", line) and line.isprintable()
+
+
+def test_an_empty_recording_makes_a_picture_that_says_so(tmp_path: Path) -> None:
+    root = check_svg(make("flame", tmp_path, [], "--output", "svg"))
+    assert "No stall." in "".join(root.itertext())
+    assert make("flame", tmp_path, []) == ""
+
+
+def test_frames_lie_in_their_callers_and_as_wide_as_their_time() -> None:
+    flame = lay_out({("a", "b"): 300, ("a", "c"): 100, ("d",): 600})
+    boxes = {box.name: box for box in flame.frames}
+    assert {name: (box.x, box.width, box.depth) for name, box in boxes.items()} == {
+        "all": (0, 100, 0), "a": (0, 40, 1), "b": (0, 30, 2), "c": (30, 10, 2), "d": (40, 60, 1)}
+    assert boxes["b"].label == "b: 300 us lost, 30.0 %"
+
+
+def test_a_picture_has_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flame_drawing, "MAX_FRAMES", 100)
+    flame = lay_out({(f"p{n}", f"f{n}"): n + 1 for n in range(500)})
+    assert len(flame.frames) == 100 and flame.left_out == 1001 - 100
+    drawn = {(box.depth, box.name[1:]) for box in flame.frames}
+    assert all((depth - 1, name) in drawn for depth, name in drawn if depth == 2), "each in its caller"
+    monkeypatch.undo()
+    deep = lay_out({tuple(f"f{n}" for n in range(257)): 5})
+    assert deep.depth == 257
+
+
+@needs_chromium
+def test_zoom_search_reset_and_keys_work_in_a_browser(tmp_path: Path) -> None:
+    page = tmp_path / "flame.svg"
+    page.write_text(make("flame", tmp_path, r.mixed(), "--output", "svg"))
+    check_svg(page.read_text())
+    result = run_script(page, tmp_path, """
+        const frame = name => [...document.querySelectorAll('.frame')].find(
+          g => g.querySelector('text').textContent === name);
+        const width = name => Math.round(frame(name).getBoundingClientRect().width);
+        const seen = () => [...document.querySelectorAll('.frame')].filter(
+          g => getComputedStyle(g).display !== 'none').map(g => g.querySelector('text').textContent);
+        const key = (g, k) => g.dispatchEvent(new KeyboardEvent('keydown', {key: k, bubbles: true, cancelable: true}));
+        const name = g => g.querySelector('text').textContent;
+        const got = {before: seen().length, narrow: width('nginx'), all: width('all')};
+        frame('flush').querySelector('rect').dispatchEvent(new MouseEvent('click', {bubbles: true}));
+        got.zoomed = seen(); got.wide = width('flush'); got.told = document.getElementById('details').textContent;
+        got.focused = name(document.activeElement);
+        key(document.activeElement, 'ArrowUp'); got.up = name(document.activeElement);
+        key(document.activeElement, 'ArrowDown'); key(document.activeElement, 'ArrowDown');
+        got.down = name(document.activeElement);
+        key(document.activeElement, 'Escape'); got.reset = seen().length; got.again = width('nginx');
+        key(frame('nginx'), 'Enter'); got.entered = width('nginx');
+        document.getElementById('reset').click(); got.button = width('nginx');
+        const search = document.getElementById('search');
+        key(document.activeElement, '/'); got.searching = document.activeElement === search;
+        search.value = 'SEND'; search.dispatchEvent(new Event('input'));
+        got.found = document.getElementById('found').textContent;
+        got.marked = [...document.querySelectorAll('.match')].map(name).sort();
+        got.fill = getComputedStyle(document.querySelector('.match rect')).fill;
+        key(search, 'Escape'); got.cleared = document.querySelectorAll('.match').length;
+        got.controls = document.getElementById('controls').getBoundingClientRect().height > 10;
+        got.off = document.querySelectorAll('.frame:not([aria-label])').length;
+        return got;
+        """, "--window-size=1000,800")
+    assert result["before"] == result["reset"] == 16 and result["controls"] and result["off"] == 0
+    assert sorted(result["zoomed"]) == ["__send", "all", "flush", "nginx", "reply"]
+    assert result["narrow"] < 200 and abs(result["wide"] - result["all"]) <= 2
+    assert "flush: 291.9 ms lost, 13.3 %" in result["told"] and result["focused"] == "flush"
+    assert (result["up"], result["down"]) == ("reply", "__send")
+    assert result["again"] == result["button"] == result["narrow"] and abs(result["entered"] - result["all"]) <= 2
+    assert result["searching"] and result["marked"] == ["NET_Send", "__send", "send_call"]
+    assert result["found"] == "3 frames, 51.3 % of the lost time", "those within another are not counted twice"
+    assert result["fill"] == "rgb(91, 42, 134)" and result["cleared"] == 0
+
+
+class FakeCache:
+    """bcc's SymbolCache as far as it is used."""
+
+    made: list[int]
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def resolve(self, address: int, demangle: bool) -> tuple[bytes | None, int, bytes | None]:
+        assert demangle
+        names = {0xFFF: b"Client.main\x1b", 0x1FFF: b"[unknown]", 0x2FFF: None}
+        return names.get(address), 0, b"/tmp/perf-1.map"
+
+
+def test_frames_are_named_by_bcc_while_the_process_lives() -> None:
+    namer = BccNamer(FakeCache)
+    now = time.time_ns() // 1000
+    me, gone = Process("java", os.getpid()), Process("java", 4_190_000)
+    assert namer(me, Frame(0x1000), now) == "Client.main\\x1b"
+    assert namer(me, Frame(0x2000), now) is None and namer(me, Frame(0x3000), now) is None
+    assert namer(gone, Frame(0x1000), now) is None and namer(Process("java"), Frame(0x1000), now) is None
+    assert namer.gone == {4_190_000} and namer.named == 1
+
+
+def test_a_process_that_began_after_the_stall_lends_no_names() -> None:
+    """Its number was another's, or the recording is another host's."""
+    began = started_us(os.getpid())
+    assert began is not None and time.time_ns() // 1000 - 3600_000_000 < began <= time.time_ns() // 1000
+    namer = BccNamer(FakeCache)
+    assert namer(Process("java", os.getpid()), Frame(0x1000), began - 1_000_000) is None
+    assert namer(Process("java", os.getpid()), Frame(0x1000), began + 1_000_000) == "Client.main\\x1b"
+
+
+def test_bcc_is_imported_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    path = r.write(tmp_path / "x", r.mixed())
+    code = ("import sys; sys.modules['bcc'] = None; sys.argv = ['nagletrace-flame', '-i', sys.argv[1], *sys.argv[2:]];"
+            "from nagletrace_exporters.flame import main; sys.exit(main())")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code, path, *arguments], cwd=HERE, capture_output=True, text=True)
+
+    assert run().returncode == 0
+    done = run("--symbols", "bcc")
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert "--symbols bcc" in done.stderr and "python3-bpfcc" in done.stderr
+
+
+def test_a_real_perf_map_is_read_by_bcc(tmp_path: Path) -> None:
+    pytest.importorskip("bcc", reason="bcc's Python bindings are not installed (Debian: python3-bpfcc)")
+    program = ("import mmap, ctypes, os, sys; m = mmap.mmap(-1, 4096, prot=7);"
+               "at = ctypes.addressof(ctypes.c_char.from_buffer(m));"
+               "path = f'/tmp/perf-{os.getpid()}.map';"
+               "open(path, 'w').write(f'{at:x} 100 LClient;::main\\n');"
+               "print(hex(at), flush=True); sys.stdin.read(); os.unlink(path)")
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as process:
+        assert process.stdout and process.stdin
+        at = int(process.stdout.readline(), 16)
+        # by now: the times of other recordings here are of another day
+        stall = r.seen(pid=process.pid, stack=[{"ip": hex(at + 0x20)}])
+        stall["time"] = time.strftime("%Y-%m-%dT%H:%M:%S.999999Z", time.gmtime(time.time() + 1))
+        path = r.write(tmp_path / "x", [stall])
+        named = command("flame", "-i", path, "--symbols", "bcc")
+        plain = command("flame", "-i", path)
+        process.stdin.close()
+    assert named.stdout == "java;LClient:::main 43865\n", named.stderr
+    assert plain.stdout == f"java;{RUN_TIME_CODE} 43865\n" and "frames without a name" in plain.stderr

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The page: its figures, its bounds, what hostile names do to it, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+import recordings as r
+from browser import dump, needs_chromium, run_script
+from pages import HERE, HOSTILE, check_html, command, make
+
+from nagletrace_exporters.records import Stall
+from nagletrace_exporters.summary import Durations, Groups, Points, Slices, Summary
+
+
+def text_of(page: str) -> str:
+    """What one reads, without tags."""
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table under this heading."""
+    section = page[page.index(f'id="{heading}"'):]
+    table = section[section.index("<tbody>"):section.index("</tbody>")]
+    return [[text_of(cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
+            for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)]
+
+
+def test_the_page_shows_the_figures_of_the_recording(tmp_path: Path) -> None:
+    lines = r.mixed()
+    stalls = [line for line in lines if line["type"] == "stall"]
+    page = make("report", tmp_path, lines)
+    check_html(page)
+    text = text_of(page)
+    lost = sum(stall["excess_us"] for stall in stalls)
+    assert f"{len(stalls)} stalls in 23.00 s lost {lost / 1e6:.2f} s" in text
+    assert [(row[0], row[1]) for row in rows(page, "durations") if row[1] != "0"] == [
+        ("35 ms to 40 ms", "7"), ("40 ms to 45 ms", "19"), ("50 ms to 75 ms", "7"), ("200 ms to 250 ms", "4")]
+    assert sum(int(row[1]) for row in rows(page, "timeline")) == len(stalls) == page.count('class="spot') - 3
+    assert [row[0] for row in rows(page, "processes")] == ["java[4242]", "httpd[55]", "nginx[77]", "redis[900]"]
+    first = rows(page, "connections")[0]
+    assert first[:3] == ["java[4242] (sender) 127.0.0.1:51234 → 127.0.0.1:8000", "878.8 ms", "21"]
+    assert "seen 21" in first and "Ladder 1" in first[-1]
+    assert "Fix write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY" in text
+    assert page.count('<svg class="ladder"') == 4
+    assert "50 writes, 26 holds, 24 delayed ACKs in 23.00 s" in text
+
+
+def test_the_page_says_what_is_measured_and_what_is_inferred(tmp_path: Path) -> None:
+    text = text_of(make("report", tmp_path, r.mixed()))
+    assert "Drawn from recorded events of both ends." in text
+    assert "The other end was not seen: that its ACK was put off, and when, is inferred" in text
+    assert "The sender was not seen: that it held that data for the ACK is inferred" in text
+    assert "evidence seen" in text and "evidence inferred" in text
+
+
+@pytest.mark.parametrize("lines", [[], [r.start()], [r.start(), r.report()]])
+def test_without_a_stall_it_says_so_and_what_was_looked_at(tmp_path: Path, lines: list[r.Record]) -> None:
+    page = make("report", tmp_path, lines)
+    check_html(page)
+    text = text_of(page)
+    assert "No stall" in text
+    told = "50 writes, 26 holds, 24 delayed ACKs" if len(lines) == 2 else "The recording does not say"
+    assert told in text[text.index("What was looked at"):]
+    assert f"Read from recording: {len(lines)} lines" in text
+
+
+def test_a_recording_of_reports_only_is_summed_up_from_them(tmp_path: Path) -> None:
+    other = r.connection(pid=9, comm="other", stalls=1, lost_us=500_000)
+    lines = [r.start(), r.report(r.connection(), closing=False), r.report(r.connection(), other, closing=False)]
+    page = make("report", tmp_path, lines)
+    check_html(page)
+    assert rows(page, "connections")[1][1:6] == ["262.0 ms", "6", "–", "–", "44.0 ms"], "percentiles cannot be added"
+    assert "7 stalls in 60.00 s lost 762.0 ms" in text_of(page)
+    assert "only the tracer's sums" in text_of(page)
+    closed = make("report", tmp_path, [*lines, r.report(r.connection(), other)])
+    assert rows(closed, "connections")[1][1:4] == ["131.0 ms", "3", "43.9 ms"], "the closing one is of all"
+
+
+def test_what_is_wrong_with_a_recording_is_on_the_page(tmp_path: Path) -> None:
+    path = r.write(tmp_path / "x", [r.seen(), r.report(r.connection(), stalls=9, lost={"ring_full": 8})])
+    path.write_bytes(b"no json\n" + path.read_bytes() + b'{"type":"stall",')
+    text = text_of(command("report", "-i", path).stdout)
+    for said in ("2 of 4 lines could not be read (the first: line 1: not JSON)", "ends in the middle of a line",
+                 "ring_full 8", "told of 9 stalls; 1 of them are in the recording", "does not begin with the start"):
+        assert said in text, text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_from_outside_cannot_break_out(tmp_path: Path, name: str) -> None:
+    evil = {"comm": name, "cgroup": name, "local": name, "remote": name}
+    advice = r.connection(what=name, why=name, fix=name, **evil)
+    lines = [{**r.start(), "kernel": name, "version": name, "missing_hooks": [name]},
+             r.seen(pattern=name, peer={**r.seen()["peer"], "comm": name, "end": name, "why": name},
+                    hold=r.hold(reason=name, release=name), **evil),
+             r.peer_holds(**evil), {**r.report(advice), "lost": {name: 1}}]
+    lines[-1]["totals"]["holds"] = {name: 3}
+    for line in r.events():
+        lines.insert(1, {**line, "local": name, "remote": name, "comm": name, "end": name})
+    checker = check_html(make("report", tmp_path, lines))
+    assert not set(checker.tags) & {"img", "b", "iframe", "object"}
+
+
+def test_the_same_recording_makes_the_same_bytes(tmp_path: Path) -> None:
+    assert make("report", tmp_path, r.mixed()) == make("report", tmp_path, r.mixed())
+
+
+def test_colours_have_enough_contrast() -> None:
+    """WCAG AA: 4.5 to 1 for text, in light, dark and print."""
+    css = (HERE / "nagletrace_exporters" / "templates" / "report.css").read_text()
+    palettes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{[^}]*\}", css)]
+    assert len(palettes) == 3
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for palette in palettes:
+        for ground in ("paper", "shade"):
+            for ink in ("ink", "soft", "link", "hold", "ack", "data"):
+                light, dark = sorted((luminance(palette[ground]), luminance(palette[ink])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground, palette)
+
+
+def test_percentiles_are_right_within_three_percent() -> None:
+    for durations in ([40_000], [*range(1, 2_000)], [1, 2, 3], [43_900] * 99 + [200_000], [2**40, 5]):
+        sums = Durations()
+        for us in durations:
+            sums.add(us)
+        for percent in (50, 99, 100):
+            right = sorted(durations)[-(-len(durations) * percent // 100) - 1]
+            assert right <= sums.percentile(percent) <= right * 1.04 + 1
+
+
+def test_memory_is_bounded_and_what_was_left_out_is_said() -> None:
+    groups: Groups[int] = Groups(most=100)
+    points, slices = Points(most=50), Slices()
+    for n in range(5_000):
+        stall = Stall.parse(r.seen(60_000_000 * n, 40_000 + n))
+        groups.find(n, stall.process, None, stall).add(stall)
+        points.add(stall)
+        slices.add(stall)
+    assert len(groups.groups) <= 100
+    assert sum(g.stalls for g in groups.groups.values()) + groups.folded_stalls == 5_000
+    assert len(points.chosen()) <= 50 + 40 and max(p.duration_us for p in points.chosen()) == 44_999
+    assert len(slices.slices) <= 24 and sum(s.stalls for s in slices.slices.values()) == 5_000
+    summary = Summary(max_groups=10, max_points=20)
+    for n in range(100):
+        summary.add(Stall.parse(r.seen(1_000_000 * n, pid=n + 1)))
+    assert len(summary.by_process.groups) <= 10 and summary.by_process.folded_stalls >= 90
+
+
+def test_a_large_recording_takes_bounded_memory(tmp_path: Path) -> None:
+    """100,000 stalls of as many connections; a million take the same and ten times as long."""
+    path = tmp_path / "large"
+    template = json.dumps(r.seen(pid=1111111, stack=r.stack("a", "b")))
+    with path.open("w") as out:
+        for n in range(100_000):
+            out.write(template.replace("1111111", str(n + 1)).replace("51234", str(n % 60_000)) + "\n")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+    done = subprocess.run([sys.executable, "-m", "nagletrace_exporters.report", "-i", str(path)], cwd=HERE,
+                          preexec_fn=limit, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "There were too many to tell apart" in done.stdout and len(done.stdout) < 500_000
+    assert "each 128th, and the longest" in done.stdout
+
+
+@needs_chromium
+def test_a_browser_shows_the_figures(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(make("report", tmp_path, r.mixed()))
+    shown = text_of(dump(page, tmp_path))
+    assert "37 stalls in 23.00 s lost 2.19 s" in shown and "hold: 7 B" in shown and "pending ACK" in shown
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [400, 1200])
+def test_nothing_is_off_the_page_or_covers_another_text(tmp_path: Path, width: int) -> None:
+    """On a telephone too; tables that are wider scroll by themselves."""
+    page = tmp_path / "page.html"
+    page.write_text(make("report", tmp_path, [*r.mixed(), *r.with_events(90_000_000, 41_000, 4_000, pid=7)]))
+    result = run_script(page, tmp_path, """
+        const cover = [];
+        for (const svg of document.querySelectorAll('.ladder')) {
+          const texts = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+          const all = svg.getBoundingClientRect();
+          texts.forEach(([one, a], i) => {
+            if (a.left < all.left - 1 || a.right > all.right + 1) cover.push(one + ' is off');
+            texts.slice(i + 1).forEach(([other, b]) => {
+              const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+              const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+              if (wide > 1 && high > a.height / 3) cover.push(one + ' and ' + other);
+            });
+          });
+        }
+        const root = document.documentElement;
+        return {cover: cover, ladders: document.querySelectorAll('.ladder').length, scroll: root.scrollWidth,
+                inner: root.clientWidth, spots: document.querySelectorAll('.timeline .spot').length};
+        """, f"--window-size={width},900")
+    assert result["ladders"] >= 4 and result["spots"] == 38
+    assert result["cover"] == []
+    assert result["scroll"] <= result["inner"]
