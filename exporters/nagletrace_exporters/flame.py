@@ -18,7 +18,7 @@ from .symbols import BccNamer, SymbolsError, bcc_namer
 from .templating import render
 
 #: Height of what is above the picture, and what a remark adds: enough for a telephone, where lines wrap.
-HEAD, REMARK = 150, 20
+HEAD, REMARK = 172, 20
 
 
 def parser() -> Parser:

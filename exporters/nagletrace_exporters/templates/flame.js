@@ -49,7 +49,7 @@
       share += f.w;
       end = f.x + f.w;
     }
-    found.textContent = wanted === "" ? "" : matches.length + " frames, " + share.toFixed(1) + " % of the lost time";
+    found.textContent = wanted === "" ? "" : matches.length + " frames, " + share.toFixed(1) + " %";
   }
 
   function neighbour(f, key) {
