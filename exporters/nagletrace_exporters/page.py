@@ -199,8 +199,8 @@ def from_stalls(page: Page, summary: Summary, chosen: list[Chosen]) -> None:
         f"Each mark is a stall: from left to right when it ended, upwards how long it lasted, from "
         f"{milliseconds(min(durations))} to {milliseconds(max(durations))} on a logarithmic scale.")
     if len(points) < summary.all.stalls:
-        page.time_line_text += (f" Drawn are {len(points):,} of {summary.all.stalls:,}: each "
-                                f"{summary.points.step}th, and the longest.")
+        page.time_line_text += (f" Drawn are {len(points):,} of {summary.all.stalls:,}: one in "
+                                f"{summary.points.step}, and the longest.")
     page.slices = slice_rows(summary.slices)
     processes, connections = summary.by_process, summary.by_connection
     page.processes = [group_row(group, ()) for group in processes.top(MAX_ROWS)]

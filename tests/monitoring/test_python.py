@@ -29,10 +29,15 @@ def test_every_function_is_typed() -> None:
     run(tools() / "mypy", "--cache-dir=/dev/null", "--python-executable", "/usr/bin/python3", "nagletrace_exporters")
 
 
-def test_the_package_installs_and_brings_the_command(tmp_path: Path) -> None:
+def test_the_package_installs_and_brings_the_commands(tmp_path: Path) -> None:
     """Into a virtual environment that sees Debian's libraries, as a user's `pip install` would."""
     source = tmp_path / "source"
     run("cp", "-r", EXPORTERS, source)  # setuptools leaves its traces where it builds
     run("/usr/bin/python3", "-m", "venv", "--system-site-packages", tmp_path / "venv")
     run(tmp_path / "venv" / "bin" / "pip", "install", "-q", "--disable-pip-version-check", source)
-    run(tmp_path / "venv" / "bin" / "nagletrace-exporter", "--version")
+    recording = tmp_path / "recording"
+    recording.touch()
+    programs = tmp_path / "venv" / "bin"
+    run(programs / "nagletrace-exporter", "--version")
+    run(programs / "nagletrace-report", "-i", recording, "-o", tmp_path / "page.html")
+    run(programs / "nagletrace-flame", "-i", recording, "--output", "svg", "-o", tmp_path / "flame.svg")
