@@ -36,8 +36,9 @@ def run_script(page: Path, tmp_path: Path, script: str, *flags: str) -> Any:
     """Runs a script in a copy of the page; what it returns. The report forbids scripts; the copy does not."""
     text = page.read_text()
     text = re.sub(r"<meta http-equiv=[^>]*>", "", text)
-    code = ("window.addEventListener('error', e => document.documentElement.setAttribute('data-error', e.message));"
-            f"document.documentElement.setAttribute('data-result', JSON.stringify((function () {{ {script} }})()));")
+    code = ("const told = document.documentElement, fail = e => told.setAttribute('data-error', e.message || e.reason);"
+            "window.addEventListener('error', fail); window.addEventListener('unhandledrejection', fail);"
+            f"(async function () {{ {script} }})().then(r => told.setAttribute('data-result', JSON.stringify(r)));")
     tag = f"<script><![CDATA[{code}]]></script>" if page.suffix == ".svg" else f"<script>{code}</script>"
     end = "</svg>" if page.suffix == ".svg" else "</body>"
     before, _, after = text.rpartition(end)
