@@ -16,6 +16,8 @@ MAX_KINDS = 64
 MAX_CONNECTIONS = 512
 EVENTS_BEFORE = 160
 EVENTS_AFTER = 40
+#: Stalls of one connection that wait for what comes after them.
+MAX_WAITING = 32
 
 
 @dataclass
@@ -118,7 +120,11 @@ class Chooser:
         if among_longest:
             self._longest = sorted([*self._longest, chosen], key=rank_of, reverse=True)[:self.most]
         if number is not None:
-            self._open.setdefault(number, []).append(chosen)
+            waiting = self._open.setdefault(number, [])
+            waiting.append(chosen)
+            del waiting[:-MAX_WAITING]
+            while len(self._open) > MAX_CONNECTIONS:
+                del self._open[next(iter(self._open))]
 
     def chosen(self) -> list[Chosen]:
         """Those to draw, the greatest loss of each kind first; besides these, none of a connection that has one."""

@@ -75,10 +75,10 @@ def ladder_of(chosen: Chosen) -> Ladder:
 def shown(stall: Stall, events: list[Event]) -> list[Event]:
     """Those of the stall, a little before and after, and the segment that was in flight when it began."""
     begin, margin = stall.time_us - stall.duration_us, around_us(stall)
-    since = begin - margin
-    for event in events:
-        if event.event in ("sent", "ack_delayed") and event.numbers.get("bytes", 1) and event.time_us <= begin:
-            since = min(since, event.time_us) if event.time_us >= begin - stall.duration_us // 2 else since
+    in_flight = [event.time_us for event in events
+                 if event.event == "sent" and event.numbers.get("bytes") and event.time_us <= begin
+                 and (event.socket == stall.socket) == (stall.side == SENDER)]
+    since = min(begin - margin, max(in_flight, default=begin))
     return sorted((event for event in events if since <= event.time_us <= stall.time_us + margin),
                   key=lambda event: event.time_us)
 

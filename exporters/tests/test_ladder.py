@@ -120,6 +120,16 @@ def test_events_of_other_connections_and_times_are_not_drawn() -> None:
     assert len(ladder([*lines, r.seen(rtt_us=40)]).arrows) == len(ladder(r.with_events()).arrows) == 4
 
 
+def test_the_exchange_before_is_not_drawn_but_what_was_in_flight_is() -> None:
+    """A segment that left 15 ms before the hold began, and a whole exchange 18 ms before it."""
+    before = [{**line, "time": r.at(n + 942_000)} for n, line in enumerate(r.events(duration_us=40_000))]
+    late = r.with_events(1_000_000, 40_000, 20)
+    sent = next(line for line in late if line.get("event") == "sent")
+    sent["time"] = r.at(945_000)
+    made = ladder([*before, *sorted(late, key=lambda line: line["time"])])
+    assert [arrow.depart for arrow in made.arrows] == [-15_000, 39_980, 40_000, 40_050]
+
+
 def test_the_chosen_ones_are_the_greatest_loss_of_each_kind() -> None:
     lines = [r.seen(duration_us=41_000), r.seen(duration_us=44_000), r.seen(duration_us=43_000), r.inferred(),
              r.cork_ceiling(), r.peer_holds()]
