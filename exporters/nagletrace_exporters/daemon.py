@@ -96,7 +96,8 @@ def _parse(path: Path, line: bytes) -> Answer:
         answer = json.loads(line)
     except ValueError as error:
         raise DaemonError(f"{path}: the answer is not JSON: {error}") from error
-    if not isinstance(answer, dict) or answer.get("protocol") != PROTOCOL:
+    # a report is the record that nagletrace -i writes, and has no word of the protocol
+    if not isinstance(answer, dict) or (answer.get("protocol") != PROTOCOL and answer.get("type") != "report"):
         raise DaemonError(f"{path}: not an answer of protocol {PROTOCOL}")
     if answer.get("type") == "error":
         raise DaemonError(f"{path}: {answer.get('error')}")

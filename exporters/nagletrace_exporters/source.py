@@ -79,8 +79,9 @@ class Source:
                 yield before
                 yield self._report(path)
         except DaemonError as error:
-            raise RecordingError(f"--socket {error}; is `nagletrace daemon` running, and may you write to its "
-                                 "socket?") from error
+            remedy = "; is `nagletrace daemon` running, and may you write to its socket?"
+            raise RecordingError(f"--socket {error}{remedy if isinstance(error.__cause__, OSError) else ''}"
+                                 ) from error
         except BadRecord as error:
             raise RecordingError(f"--socket {path}: the daemon's answer lacks something: {error}") from error
 

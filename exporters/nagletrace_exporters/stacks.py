@@ -93,7 +93,8 @@ class Stacks:
             said.append(f"{self.without_stack} of {self.stalls} stalls have no stack (nagletrace --stacks records "
                         "them, at the sender).")
         if self.unnamed_stalls:
-            said.append(f"{self.unnamed_stalls} of {self.stalls} stalls have frames without a name.")
+            said.append(f"{self.unnamed_stalls} of {self.stalls} stalls have frames without a name "
+                        "(--symbols bcc may know them, on the host traced and while the processes live).")
         if self.folded_stalls:
             said.append(f"{self.folded_stalls} stalls of stacks beyond the first {self.most} are in {OTHERS}.")
         return said

@@ -34,9 +34,11 @@ def encoded(lines: list[r.Record]) -> list[bytes]:
     return [json.dumps(line).encode() + b"\n" for line in lines]
 
 
-def test_the_recordings_of_these_tests_are_as_the_schema_wants_them() -> None:
+def test_the_recordings_and_answers_of_these_tests_are_as_the_schema_wants_them(tmp_path: Path) -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
-    for line in [*r.mixed(), *r.with_events(), r.report(closing=False)]:
+    daemon = FakeStream(tmp_path / "s", [r.seen()])
+    answers = [line for request in ("snapshot", "report", "stream") for line in daemon.answers(request)]
+    for line in [*r.mixed(), *r.with_events(), r.report(closing=False), *answers]:
         if line["type"] != "event":  # docs of --timeline come with the tracer
             wrong = jsonschema.exceptions.best_match(validator.iter_errors(line))
             assert wrong is None, f"{wrong.message}: {line}"
@@ -195,13 +197,14 @@ class FakeStream(threading.Thread):
                 request = json.loads(connection.makefile("rb").readline())["request"]
                 self.asked.append(request)
                 for line in self.answers(request):
-                    connection.sendall(json.dumps({**line, "protocol": 1}).encode() + b"\n")
+                    connection.sendall(json.dumps(line).encode() + b"\n")
 
     def answers(self, request: str) -> list[r.Record]:
         if request == "report":
             return [r.report(r.connection(), closing=False, span_us=300_000_000)]
         if request == "stream":
-            return [{"type": "streaming"}, *self.stalls, {"type": "skipped", "stalls": 5}]
+            return [{"type": "streaming", "protocol": 1}, *self.stalls,
+                    {"type": "skipped", "protocol": 1, "stalls": 5}]
         return [daemon_snapshot(self.asked.count("snapshot"))]
 
 
