@@ -57,13 +57,7 @@ def stream(path: Path, seconds: float, stop: threading.Event) -> Iterator[bytes]
             connection.connect(str(path))
             request = {"protocol": PROTOCOL, "request": "stream", "format": "json"}
             connection.sendall(json.dumps(request).encode() + b"\n")
-            while not stop.is_set() and time.monotonic() < deadline:
-                try:
-                    chunk = connection.recv(1 << 16)
-                except socket.timeout:
-                    continue
-                if not chunk:
-                    break
+            for chunk in _chunks(connection, deadline, stop):
                 *lines, waiting = (waiting + chunk).split(b"\n")
                 for line in lines:
                     if line.startswith(b'{"type":"error"'):
@@ -71,6 +65,27 @@ def stream(path: Path, seconds: float, stop: threading.Event) -> Iterator[bytes]
                     yield line + b"\n"
     except OSError as error:
         raise DaemonError(f"{path}: {error.strerror or error}") from error
+
+
+def _chunks(connection: socket.socket, deadline: float, stop: threading.Event) -> Iterator[bytes]:
+    """What comes until it is time to end, and what has come by then."""
+    while not stop.is_set() and time.monotonic() < deadline:
+        try:
+            chunk = connection.recv(1 << 16)
+        except socket.timeout:
+            continue
+        if not chunk:
+            return
+        yield chunk
+    connection.setblocking(False)
+    for _ in range(64):  # more than a socket's buffer holds
+        try:
+            chunk = connection.recv(1 << 16)
+        except BlockingIOError:
+            return
+        if not chunk:
+            return
+        yield chunk
 
 
 def _read_line(connection: socket.socket, deadline: float) -> bytes:

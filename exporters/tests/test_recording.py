@@ -22,6 +22,7 @@ from fake_daemon import FakeDaemon, series, snapshot
 from pages import HERE, command
 
 from nagletrace_exporters import recording
+from nagletrace_exporters.daemon import _chunks
 from nagletrace_exporters.options import duration
 from nagletrace_exporters.output import OutputError, write_whole
 from nagletrace_exporters.recording import Reading, lines_of
@@ -236,6 +237,18 @@ def test_the_daemon_is_watched_stall_by_stall(tmp_path: Path) -> None:
     assert "100 writes" in done.stdout, "counted between the two snapshots"
     assert "did not hand on 5 stalls" in done.stdout and "the daemon closed the connection" in done.stdout
     assert "writev" in done.stdout, "the daemon's advice"
+
+
+def test_what_has_come_by_the_end_of_watching_is_read() -> None:
+    ours, its = socket.socketpair()
+    with ours, its:
+        stop = threading.Event()
+        chunks = _chunks(ours, time.monotonic() + 30, stop)
+        its.sendall(b"first")
+        assert next(chunks) == b"first"
+        its.sendall(b"x" * 100_000)
+        stop.set()
+        assert len(b"".join(chunks)) == 100_000
 
 
 def test_a_daemon_of_another_kind_is_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0
+"""nagletrace-report and nagletrace-flame on what the tracer and its daemon really say."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from daemon import Daemon
+from harness import PATIENCE, ROOT, Lab, Record, Tracer, stalled_rounds
+
+
+def command(name: str, *arguments: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(["/usr/bin/python3", "-m", f"nagletrace_exporters.{name}", *map(str, arguments)],
+                            cwd=ROOT / "exporters", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def output(process: subprocess.Popen[str]) -> str:
+    text, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    return text
+
+
+def test_a_recording_becomes_a_page_and_a_flame_graph(tmp_path: Path) -> None:
+    with Lab("write-write-read", "--rounds", "10") as lab:
+        with Tracer("-p", str(lab.client), "--stacks") as tracer:
+            stalls = len(stalled_rounds(lab.play()))
+            tracer.stop()
+        client = lab.client
+    recording = tmp_path / "recording"
+    recording.write_text("".join(line + "\n" for _, line in tracer.lines.all))
+    page = output(command("report", "-i", recording))
+    assert f"{stalls} stalls in " in page and f"lab-client[{client}]" in page
+    assert "write 6 B (sent), write 7 B (held)" in page and '<svg class="ladder"' in page
+    assert "could not be read" not in page and "a type that this version does not know" not in page
+    folded = output(command("flame", "-i", recording))
+    lost = sum(json.loads(line)["excess_us"] for _, line in tracer.lines.all if '"type":"stall"' in line)
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()) == lost
+    assert re.match(r"lab-client;.*client_round;.*__write \d+$", folded)
+
+
+def test_the_daemon_is_watched_until_ctrl_c(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    with Lab("write-write-read", "--rounds", "10") as lab, Daemon("--stacks") as daemon:
+        watching = command("report", "--socket", daemon.socket, "--duration", "10m", "-o", page)
+        until(daemon, lambda snapshot: snapshot["tracer"]["streaming"] == 1)
+        stalls = len(stalled_rounds(lab.play()))
+        until(daemon, lambda snapshot: snapshot["stalls"] >= stalls)
+        watching.send_signal(signal.SIGINT)
+        output(watching)
+        folded = output(command("flame", "--socket", daemon.socket))
+        now = output(command("report", "--socket", daemon.socket))
+    seen = page.read_text()
+    assert f"{stalls} stalls in " in seen and "stopped" in seen and '<svg class="ladder"' in seen
+    assert f"{stalls} stalls in " in now and re.search(r"\d+ ms to \d+ ms</th>", now)
+    assert '<svg class="ladder"' not in now, "the daemon keeps no single stalls"
+    assert "client_round" in folded
+
+
+def until(daemon: Daemon, happened: Callable[[Record], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not happened(daemon.ask("snapshot")):
+        assert time.monotonic() < end
+        time.sleep(0.05)
