@@ -12,7 +12,7 @@ from .ladder import RECEIVER, SENDER, Ladder, Span, milliseconds
 
 WIDTH = 376
 #: from left to right: the scale, what the sender does, its life line, the receiver's, what that does
-SCALE_X, SENDER_X, RECEIVER_X = 48, 126, 292
+SCALE_X, SENDER_X, RECEIVER_X = 42, 134, 294
 TOP, LENGTH = 58, 320
 BAR = 11
 LINE = 14

@@ -73,14 +73,29 @@ def ladder_of(chosen: Chosen) -> Ladder:
 
 
 def shown(stall: Stall, events: list[Event]) -> list[Event]:
-    """Those of the stall, a little before and after, and the segment that was in flight when it began."""
+    """From the write on of what was in flight when it began (or a little before that), until a little after its end.
+
+    What came before that, and what the sender writes next, are other exchanges, and may be other stalls.
+    """
     begin, margin = stall.time_us - stall.duration_us, around_us(stall)
-    in_flight = [event.time_us for event in events
-                 if event.event == "sent" and event.numbers.get("bytes") and event.time_us <= begin
-                 and (event.socket == stall.socket) == (stall.side == SENDER)]
-    since = min(begin - margin, max(in_flight, default=begin))
-    return sorted((event for event in events if since <= event.time_us <= stall.time_us + margin),
+    by_sender = [event for event in events if (event.socket == stall.socket) == (stall.side == SENDER)]
+    since = in_flight_since([event for event in by_sender if event.time_us <= begin], begin - margin)
+    until = min((event.time_us for event in by_sender if event.event == "write" and event.time_us > stall.time_us),
+                default=stall.time_us + margin)
+    return sorted((event for event in events
+                   if since <= event.time_us < until and event.time_us <= stall.time_us + margin),
                   key=lambda event: event.time_us)
+
+
+def in_flight_since(before: list[Event], default: int) -> int:
+    """When the application began to write what was in flight: back to where the sender last took something."""
+    since = None
+    for event in sorted(before, key=lambda event: event.time_us, reverse=True):
+        if since is not None and event.event in ("read", "received", "hold_end"):
+            break
+        if (event.event == "sent" and event.numbers.get("bytes")) or (since is not None and event.event == "write"):
+            since = event.time_us
+    return default if since is None else since
 
 
 def spans_from(picture: Picture, ladder: Ladder) -> None:

@@ -44,6 +44,24 @@ def test_a_recording_becomes_a_page_and_a_flame_graph(tmp_path: Path) -> None:
     assert re.match(r"lab-client;.*client_round;.*__write \d+$", folded)
 
 
+def test_a_timeline_becomes_a_ladder_of_what_happened(tmp_path: Path) -> None:
+    with Lab("write-write-read", "--rounds", "10") as lab:
+        with Tracer("-p", str(lab.client), "--timeline") as tracer:
+            stalls = len(stalled_rounds(lab.play()))
+            tracer.wait()
+        server = lab.server
+    recording = tmp_path / "recording"
+    recording.write_text("".join(line + "\n" for _, line in tracer.lines.all))
+    page = output(command("report", "-i", recording))
+    assert f"{stalls} stalls in " in page and "could not be read" not in page
+    assert "Drawn from recorded events of both ends." in page and f"lab-server[{server}]" in page
+    ladder = page[page.index('<svg class="ladder"'):]
+    labels = re.findall(r'<text class="label ([\w-]*)-label"[^>]*>([^<]*)</text>', ladder[:ladder.index("</svg>")])
+    assert ("held", "held 7 B") in labels and ("mark", "ACK timer") in labels and ("data", "6 B") in labels
+    assert [text for kind, text in labels if kind == "mark"].count("write 6 B") == 1, "one exchange, and no other"
+    assert any(kind == "hold" and text == "by nagle, until ack" for kind, text in labels)
+
+
 def test_the_daemon_is_watched_until_ctrl_c(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     with Lab("write-write-read", "--rounds", "10") as lab, Daemon("--stacks") as daemon:
