@@ -111,10 +111,14 @@ experiments: deps-test ## write docs/experiments.md: published figures, what the
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/experiments.py
 
+pictures: deps-test ## write docs/pictures: the report and the flame graph of a real trace
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/pictures.py
+
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-kernels test-kernel fuzz experiments kernels-table
+.PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures kernels-table
 all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)
@@ -136,6 +140,7 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
 	install -m 0644 -t $(DESTDIR)$(docdir) README.md userspace/nagletrace.schema.json docs/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/prometheus dashboards/prometheus/*.yml
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/grafana dashboards/grafana/nagletrace.json
 	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(docdir)/grafana/
@@ -146,7 +151,7 @@ uninstall: ## remove what install put there
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
 		$(addprefix $(docdir)/,README.md nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
-		$(addprefix $(docdir)/,runbooks prometheus grafana kubernetes))
+		$(addprefix $(docdir)/,runbooks pictures prometheus grafana kubernetes))
 	-rmdir $(DESTDIR)$(docdir) $(DESTDIR)$(datadir) 2>/dev/null
 
 clean: ## remove build/
