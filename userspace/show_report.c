@@ -8,59 +8,28 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <json-c/json.h>
-#include "request.h"
+#include "client.h"
 #include "session.h"
 #include "text.h"
 
-/* A daemon that is there answers at once. */
-static const struct timeval patience = {.tv_sec = 10};
-
 static enum nt_exit cannot_reach(const struct nt_options *opts, int err)
 {
-	const char *what = strerror(err);
+	char text[512];
+	enum nt_exit code = nt_client_explain(opts->socket, err, text, sizeof(text));
 
-	if (err == ENOENT || err == ECONNREFUSED)
-		what = "no daemon serves it; start `nagletrace daemon`, or give its --socket";
-	else if (err == EACCES)
-		what = "not permitted; be of the socket's group (`nagletrace daemon --group`)";
-	else if (err == EAGAIN)
-		what = "the daemon does not answer; look at its log, or restart it";
-	nt_complain("--socket %s: %s", opts->socket, what);
-	return err == EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
-}
-
-static int connect_to(const char *path)
-{
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return -errno;
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr))) {
-		int err = -errno;
-
-		close(fd);
-		return err;
-	}
-	return fd;
+	nt_complain("%s", text);
+	return code;
 }
 
 static int ask(int fd, const struct nt_options *opts)
 {
 	const char *format = opts->output == NT_OUTPUT_JSON ? "json" : opts->wide ? "wide" : "text";
-	char line[128];
-	int n = snprintf(line, sizeof(line),
-			 "{\"protocol\":%d,\"request\":\"%s\",\"format\":\"%s\"}\n", NT_PROTOCOL,
-			 opts->follow ? "stream" : "report", format);
 
-	return send(fd, line, n, MSG_NOSIGNAL) == n ? 0 : -errno;
+	return nt_client_ask(fd, "\"request\":\"%s\",\"format\":\"%s\"",
+			     opts->follow ? "stream" : "report", format);
 }
 
 static const char *string_of(struct json_object *o, const char *key)
@@ -129,7 +98,7 @@ enum nt_exit nt_show_report(const struct nt_options *opts)
 	int fd, err;
 
 	signal(SIGPIPE, SIG_IGN);
-	fd = connect_to(opts->socket);
+	fd = nt_client_connect(opts->socket, true);
 	if (fd < 0)
 		return cannot_reach(opts, -fd);
 	in = fdopen(fd, "r");

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "client.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "request.h"
+#include "text.h"
+
+int nt_client_connect(const char *path, bool waits)
+{
+	const struct timeval patience = {.tv_sec = NT_CLIENT_PATIENCE_S};
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0);
+
+	if (fd < 0)
+		return -errno;
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr))) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+int nt_client_ask(int fd, const char *format, ...)
+{
+	char line[256];
+	int n = snprintf(line, sizeof(line), "{\"protocol\":%d,", NT_PROTOCOL);
+	va_list args;
+	ssize_t sent;
+
+	va_start(args, format);
+	n += vsnprintf(line + n, sizeof(line) - n, format, args);
+	va_end(args);
+	if (n + 2 >= (int)sizeof(line))
+		return -EMSGSIZE;
+	n += snprintf(line + n, sizeof(line) - n, "}\n");
+	sent = send(fd, line, n, MSG_NOSIGNAL);
+	if (sent < 0)
+		return -errno;
+	return sent == n ? 0 : -EAGAIN;
+}
+
+enum nt_exit nt_client_explain(const char *path, int err, char *out, size_t size)
+{
+	char shown[NT_ESCAPED_LEN(sizeof(((struct sockaddr_un *)0)->sun_path))];
+	const char *what = strerror(err);
+
+	if (err == ENOENT || err == ECONNREFUSED)
+		what = "no daemon serves it; start `nagletrace daemon`, or give its --socket";
+	else if (err == EACCES)
+		what = "not permitted; be of the socket's group (`nagletrace daemon --group`)";
+	else if (err == EAGAIN)
+		what = "the daemon does not answer; look at its log, or restart it";
+	nt_escape(path, strlen(path), shown, sizeof(shown));
+	snprintf(out, size, "--socket %s: %s", shown, what);
+	return err == EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
+}
