@@ -43,7 +43,7 @@ static size_t utf8_length(const unsigned char *s, size_t left)
 	return c == 0x2028 || c == 0x2029 || (c >= 0x202a && c <= 0x202e) || c == 0xfeff ? 0 : n;
 }
 
-void nt_escape(const char *text, size_t length, char *out, size_t size)
+static void escape(const char *text, size_t length, bool again, char *out, size_t size)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	size_t at = 0;
@@ -52,7 +52,7 @@ void nt_escape(const char *text, size_t length, char *out, size_t size)
 	for (size_t i = 0; i < length;) {
 		size_t n = utf8_length(s + i, length - i);
 
-		if (s[i] == '\\')
+		if (s[i] == '\\' && !again)
 			n = 0;
 		if (at + (n ? n : 4) >= size)
 			break;
@@ -68,6 +68,48 @@ void nt_escape(const char *text, size_t length, char *out, size_t size)
 	out[at] = '\0';
 }
 
+void nt_escape(const char *text, size_t length, char *out, size_t size)
+{
+	escape(text, length, false, out, size);
+}
+
+void nt_escape_again(const char *text, size_t length, char *out, size_t size)
+{
+	escape(text, length, true, out, size);
+}
+
+static bool continues(char c)
+{
+	return (c & 0xc0) == 0x80;
+}
+
+/* What stands for the characters that our own output has, by how much ink they take. */
+static char ascii_of(const char *text)
+{
+	static const struct {
+		const char *character;
+		char ascii;
+	} known[] = {{"→", '>'}, {"←", '<'}, {"▶", '>'}, {"◀", '<'}, {"…", '~'},
+		     {"─", '-'}, {"│", '|'}, {"┃", '#'}, {"┆", ':'}, {"▁", '_'},
+		     {"▂", '.'}, {"▃", ':'}, {"▄", '-'}, {"▅", '='}, {"▆", '+'},
+		     {"▇", '*'}, {"█", '#'}, {"▼", 'v'}, {"▲", '^'}, {"·", '.'}};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strncmp(text, known[i].character, strlen(known[i].character)))
+			return known[i].ascii;
+	return '?';
+}
+
+void nt_to_ascii(char *text)
+{
+	char *out = text;
+
+	for (; *text; text++)
+		if (!continues(*text))
+			*out++ = *text & 0x80 ? ascii_of(text) : *text;
+	*out = '\0';
+}
+
 void nt_format_address(const struct nt_tuple *tuple, bool local, char *out, size_t size)
 {
 	const void *address = local ? tuple->local_addr : tuple->remote_addr;
@@ -76,11 +118,6 @@ void nt_format_address(const struct nt_tuple *tuple, bool local, char *out, size
 
 	inet_ntop(tuple->family, address, host, sizeof(host));
 	snprintf(out, size, tuple->family == AF_INET6 ? "[%s]:%u" : "%s:%u", host, port);
-}
-
-static bool continues(char c)
-{
-	return (c & 0xc0) == 0x80;
 }
 
 static size_t columns_of(const char *text)

@@ -21,6 +21,12 @@ void nt_format_duration(uint64_t ns, char *out, size_t size);
  */
 void nt_escape(const char *text, size_t length, char *out, size_t size);
 
+/* Likewise what another nagletrace has escaped: a backslash stays what it is. */
+void nt_escape_again(const char *text, size_t length, char *out, size_t size);
+
+/* For terminals without UTF-8: what is not ASCII becomes one character for each of its own. */
+void nt_to_ascii(char *text);
+
 /* "127.0.0.1:8000", "[::1]:8000" */
 void nt_format_address(const struct nt_tuple *tuple, bool local, char *out, size_t size);
 
