@@ -22,6 +22,7 @@ CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
 ALL_CFLAGS := $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
 LIBS    := -lbpf -levent_core -lcap -ljson-c -ldw -lelf -lz
+SCREEN_LIBS := -lncursesw
 SANITIZE := -g -O1 -fno-sanitize-recover=all -fsanitize=address,undefined
 
 ifeq ($(V),1)
@@ -35,14 +36,14 @@ endif
 # ---- what is needed, as Debian calls it ----
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
-                  libevent-dev uthash-dev libcap-dev
+                  libevent-dev uthash-dev libcap-dev libncurses-dev
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
                   prometheus-alertmanager iproute2
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
-                  python3-pytest python3-jsonschema libclang-rt-dev procps strace nginx-light memcached python3-pymemcache socat \
-                  libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static kmod systemd \
-                  chromium python3-bpfcc default-jdk-headless
+                  python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
+                  python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
+                  kmod systemd chromium python3-bpfcc default-jdk-headless
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
@@ -185,7 +186,7 @@ $(BUILD)/userspace/schema.o: userspace/nagletrace.schema.json
 
 $(BUILD)/nagletrace: $(OBJECTS)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
 
 # ---- tests ----
 

@@ -7,6 +7,7 @@
 #include "options.h"
 #include "schema.h"
 #include "show_report.h"
+#include "top.h"
 #include "trace.h"
 #include "version.h"
 
@@ -33,6 +34,8 @@ int main(int argc, char **argv)
 		return nt_daemon(&opts);
 	case NT_CMD_REPORT:
 		return nt_show_report(&opts);
+	case NT_CMD_TOP:
+		return nt_top(&opts);
 	case NT_CMD_CHECK:
 		return nt_check(&opts);
 	case NT_CMD_TRACE:

@@ -127,6 +127,7 @@ static const struct {
 	{"check", NT_CMD_CHECK},
 	{"daemon", NT_CMD_DAEMON},
 	{"report", NT_CMD_REPORT},
+	{"top", NT_CMD_TOP},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -153,10 +154,11 @@ static int take_command(struct nt_parse *p, char **words, int n)
 	if (p->opts->command != NT_CMD_TRACE)
 		return 0;
 	nt_show(words[0], strlen(words[0]), shown);
-	return nt_fail(p,
-		       "%s: no such command; give check, daemon or report, or INTERVAL [COUNT] in "
-		       "seconds",
-		       shown);
+	return nt_fail(
+		p,
+		"%s: no such command; give check, daemon, report or top, or INTERVAL [COUNT] in "
+		"seconds",
+		shown);
 }
 
 /* A command, or the bcc habit INTERVAL [COUNT]. */
@@ -219,6 +221,32 @@ static int check_together(struct nt_parse *p)
 	return 0;
 }
 
+/* Whoever chooses what is traced has it traced; the daemon has chosen for itself. */
+static int check_top(struct nt_parse *p)
+{
+	const uint64_t least_ns = 100000000;
+
+	if (p->opts->command != NT_CMD_TOP)
+		return 0;
+	if (p->opts->interval_ns && p->opts->interval_ns < least_ns) {
+		strcpy(p->spelled, "--interval");
+		return nt_refuse(p, p->given['i'], "too short to be looked at; give 100ms or more");
+	}
+	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
+		const struct nt_option_row *row = &nt_option_rows[i];
+
+		if (!row->name || !p->given[row->val] || !(row->commands & NT_TRACES_ITSELF))
+			continue;
+		p->opts->traces_itself = true;
+		if (p->given[NT_OPT_SOCKET])
+			return nt_fail(p,
+				       "--socket and --%s: do not go together; with --%s, top "
+				       "traces by itself",
+				       row->name, row->name);
+	}
+	return 0;
+}
+
 static int parse_all(struct nt_parse *p, int argc, char **argv)
 {
 	struct option table[NT_N_OPTION_ROWS + 1];
@@ -259,6 +287,8 @@ words:
 	err = take_words(p, words, n_words);
 	if (!err)
 		err = check_command(p);
+	if (!err)
+		err = check_top(p);
 	return err ? err : check_together(p);
 }
 
@@ -308,7 +338,8 @@ void nt_options_help(FILE *out)
 	      "  nagletrace [OPTIONS] INTERVAL [COUNT] a report every INTERVAL seconds\n"
 	      "  nagletrace check                      what this kernel offers, what is missing\n"
 	      "  nagletrace daemon [OPTIONS]           stays attached, and answers on a socket\n"
-	      "  nagletrace report [-f]                what the daemon has; needs no privilege\n",
+	      "  nagletrace report [-f]                what the daemon has; needs no privilege\n"
+	      "  nagletrace top [OPTIONS]              a live view, by the daemon, or as root\n",
 	      out);
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
 		if (nt_option_rows[i].name)

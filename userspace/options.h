@@ -22,6 +22,7 @@ enum nt_command {
 	NT_CMD_CHECK,
 	NT_CMD_DAEMON,
 	NT_CMD_REPORT,
+	NT_CMD_TOP,
 	NT_CMD_HELP,
 	NT_CMD_VERSION,
 	NT_CMD_JSON_SCHEMA,
@@ -77,6 +78,7 @@ struct nt_options {
 	uint64_t max_connections;
 	bool by_cgroup; /* series are told apart by cgroup too */
 	bool follow;
+	bool traces_itself; /* top: is told to by an option of the trace */
 };
 
 #define NT_OPTION_ERROR_LEN 256

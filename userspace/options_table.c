@@ -348,6 +348,8 @@ static int set_command(struct nt_parse *p, const char *value)
 #define CHECK       NT_ON(NT_CMD_CHECK)
 #define DAEMON      NT_ON(NT_CMD_DAEMON)
 #define REPORT      NT_ON(NT_CMD_REPORT)
+#define TOP         NT_ON(NT_CMD_TOP)
+#define TOP_TRACE   (TOP | NT_TRACES_ITSELF)
 #define ALL         ~0U
 
 const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
@@ -355,30 +357,34 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	{'p', "pid", "PID[,PID]",
 	 "sockets of these processes, either end; with their\n"
 	 "threads and children",
-	 set_pid, 0, true, TRACE},
-	{'n', "name", "NAME", "likewise by command name", set_name, 0, false, TRACE | DAEMON},
-	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false, TRACE | DAEMON},
+	 set_pid, 0, true, TRACE | TOP_TRACE},
+	{'n', "name", "NAME", "likewise by command name", set_name, 0, false,
+	 TRACE | DAEMON | TOP_TRACE},
+	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false,
+	 TRACE | DAEMON | TOP_TRACE},
 	{NT_OPT_NETNS, "netns", "PID|PATH",
 	 "only sockets of this network namespace: a process in\n"
 	 "it, or its file; ends in others count as remote",
-	 set_netns, 0, false, TRACE | DAEMON},
+	 set_netns, 0, false, TRACE | DAEMON | TOP_TRACE},
 	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two",
-	 set_port, 0, true, TRACE | DAEMON},
-	{'L', "localport", "PORT", "local port", set_port, 0, true, TRACE | DAEMON},
-	{'D', "remoteport", "PORT", "remote port", set_port, 0, true, TRACE | DAEMON},
-	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false, TRACE | DAEMON},
-	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false, TRACE | DAEMON},
+	 set_port, 0, true, TRACE | DAEMON | TOP_TRACE},
+	{'L', "localport", "PORT", "local port", set_port, 0, true, TRACE | DAEMON | TOP_TRACE},
+	{'D', "remoteport", "PORT", "remote port", set_port, 0, true, TRACE | DAEMON | TOP_TRACE},
+	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false, TRACE | DAEMON | TOP_TRACE},
+	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false, TRACE | DAEMON | TOP_TRACE},
 	{0, NULL, NULL, "What to report, and when", NULL, 0, false, 0},
 	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, 0,
-	 false, TRACE | DAEMON},
-	{'i', "interval", "DURATION", "a report each interval instead of a line each stall",
-	 set_interval, 0, false, TRACE},
+	 false, TRACE | DAEMON | TOP_TRACE},
+	{'i', "interval", "DURATION",
+	 "a report each interval instead of a line each stall;\n"
+	 "top: how often it looks (default 1s)",
+	 set_interval, 0, false, TRACE | TOP},
 	{NT_OPT_COUNT, "count", "N", "stop after N reports", set_count, 0, false, TRACE},
-	{'d', "duration", "DURATION", "stop after this", set_total_duration, 0, false, TRACE},
+	{'d', "duration", "DURATION", "stop after this", set_total_duration, 0, false, TRACE | TOP},
 	{'a', "all-holds", NULL, "also holds that are no stall", NULL, FLAG(all_holds), false,
 	 TRACE},
 	{'U', "stacks", NULL, "where in the program the held write was made", NULL, FLAG(stacks),
-	 false, TRACE | DAEMON},
+	 false, TRACE | DAEMON | TOP_TRACE},
 	{NT_OPT_TIMELINE, "timeline", NULL,
 	 "every write, read, segment, hold and put-off ACK, in\n"
 	 "order; choose few connections, by -p or -P",
@@ -391,9 +397,9 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	{'w', "wide", NULL, "full addresses and names, beyond 80 columns", NULL, FLAG(wide), false,
 	 TRACE | REPORT},
 	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint",
-	 set_hooks, 0, false, TRACE | CHECK | DAEMON},
+	 set_hooks, 0, false, TRACE | CHECK | DAEMON | TOP_TRACE},
 	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false,
-	 TRACE | CHECK | DAEMON},
+	 TRACE | CHECK | DAEMON | TOP_TRACE},
 	{NT_OPT_MAX_OVERHEAD, "max-overhead", "PERCENT",
 	 "let go of hooks rather than take more of the CPUs'\n"
 	 "time than this, as sampled now and then",
@@ -410,7 +416,7 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	 false, ALL},
 	{0, NULL, NULL, "The daemon and its reports", NULL, 0, false, 0},
 	{NT_OPT_SOCKET, "socket", "PATH", "where they meet (default\n" NT_DEFAULT_SOCKET ")",
-	 set_socket, 0, false, DAEMON | REPORT},
+	 set_socket, 0, false, DAEMON | REPORT | TOP},
 	{'f', "follow", NULL, "report: each stall, as it happens", NULL, FLAG(follow), false,
 	 REPORT},
 	{NT_OPT_GROUP, "group", "NAME", "daemon: the group that may use the socket", set_group, 0,

@@ -47,6 +47,7 @@ struct nt_option_row {
 };
 
 #define NT_ON(command)   (1U << (command))
+#define NT_TRACES_ITSELF (1U << 31) /* given to `top`, this makes it trace by itself */
 
 #define NT_N_OPTION_ROWS 39
 extern const struct nt_option_row

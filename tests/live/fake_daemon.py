@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Something at the daemon's socket that says what a test wants it to say."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness import Record
+
+IDENTITY = {"protocol": 1, "time": "2026-11-22T00:00:00.000000Z", "started": "2026-11-21T00:00:00.000000Z",
+            "version": "0.1.0", "kernel": "6.1.0-test", "hooks": "function", "missing_hooks": []}
+LOST = {"ring_full": 0, "hold_map_full": 0, "ack_map_full": 0, "stack": 0, "function_return": 0, "recursion": 0}
+
+
+def connection(number: int, **changes: object) -> Record:
+    """One of a snapshot; the first ones lost most time."""
+    return {"side": "sender", "cause": "nagle_delayed_ack", "pid": 1000 + number, "comm": f"program-{number}",
+            "cgroup": f"/system.slice/{number}.service", "netns": 4026531840, "family": 4,
+            "local": f"127.0.0.1:{30000 + number}", "remote": "127.0.0.1:8000", "stalls": 1000 - number,
+            "lost_us": (1000 - number) * 40_000, "p50_us": 40_000 + number, "p99_us": 41_000, "max_us": 42_000 + number,
+            "evidence": {"seen": 1000 - number, "inferred": 0}, "pattern": "write_write_read",
+            "what": "write 6 B (sent), write 7 B (held), waits for the reply", "why": "Nagle holds the small segment",
+            "fix": "write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY",
+            "peer": {"pid": 4200, "comm": "server"}, **changes}
+
+
+def stall(of: Record, **changes: object) -> Record:
+    """The last one of that connection, seen at both ends."""
+    options = {"nodelay": False, "cork": False, "pingpong": True, "quickack": False}
+    same = {key: of[key] for key in ("side", "cause", "pid", "comm", "netns", "family", "local", "remote", "pattern")}
+    return {"type": "stall", **same, "time": "2026-11-22T00:00:00.123456Z", "evidence": "seen", "duration_us": 40_312,
+            "excess_us": 40_277, "options": options, "ack_after_hold_us": -20,
+            "hold": {"reason": "nagle", "release": "ack", "bytes": 7, "in_flight_bytes": 6, "mss": 32768},
+            "peer": {"pid": 4200, "comm": "server", "pending_ack_us": 40_200, "end": "timer", "why": "pingpong",
+                     "options": options}, **changes}
+
+
+def snapshot(connections: list[Record], stalls: int, **changes: object) -> Record:
+    return {"type": "snapshot", **IDENTITY, "uptime_us": 3_600_000_000, "stalls": stalls, "lost_us": stalls * 40_000,
+            "lost": LOST, "connections": connections, "connections_span_us": 312_000_000, **changes}
+
+
+class FakeDaemon:
+    """Answers each request by answer(request), which returns bytes or what is one JSON line each; None: hangs up."""
+
+    def __init__(self, path: Path, answer: Callable[[Record], bytes | list[Record] | None]) -> None:
+        self.path = path
+        self.answer = answer
+        self.requests: list[Record] = []
+        self.connections: list[socket.socket] = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            for line in connection.makefile("rb"):
+                request = json.loads(line)
+                self.requests.append(request)
+                answer = self.answer(request)
+                if answer is None:
+                    break
+                if not isinstance(answer, bytes):
+                    answer = b"".join(json.dumps(record).encode() + b"\n" for record in answer)
+                connection.sendall(answer)
+        except OSError:
+            pass
+        self._hang_up(connection)
+
+    @staticmethod
+    def _hang_up(connection: socket.socket) -> None:
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        connection.close()
+
+    def say(self, line: bytes) -> None:
+        """To everybody, without being asked."""
+        for connection in self.connections:
+            try:
+                connection.sendall(line)
+            except OSError:
+                pass
+
+    def end(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for connection in self.connections:
+            self._hang_up(connection)
+        self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> FakeDaemon:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.listener.fileno() >= 0:
+            self.end()
+
+
+class Stalling:
+    """Answers as a daemon would on whose host so many connections stall, 20 times a second together."""
+
+    def __init__(self, connections: list[Record]) -> None:
+        self.connections = connections
+        self.began = time.monotonic()
+
+    def __call__(self, request: Record) -> list[Record]:
+        if request["request"] == "stream":
+            return [{"type": "streaming", "protocol": 1}, *(stall(c) for c in self.connections)]
+        return [snapshot(self.connections, int(5000 + 20 * (time.monotonic() - self.began)))]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A program in a terminal of its own, whose screen pyte keeps as a terminal would show it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable
+
+import pyte
+from harness import PATIENCE
+
+
+def set_size(fd: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+class Terminal:
+    """Runs until it ends or the block does; what it wrote is in output, what is to be seen in lines()."""
+
+    def __init__(self, *command: str, columns: int = 80, rows: int = 24, environment: dict[str, str] | None = None
+                 ) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.output = b""
+        self.lock = threading.Lock()
+        self.master, self.slave = os.openpty()
+        set_size(self.master, columns, rows)
+        self.state = termios.tcgetattr(self.slave)
+        default = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        default.pop("NO_COLOR", None)
+        self.process = subprocess.Popen(command, stdin=self.slave, stdout=self.slave, stderr=self.slave,
+                                        start_new_session=True, preexec_fn=self._take_terminal,
+                                        env={**default, **(environment or {})})
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    @staticmethod
+    def _take_terminal() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(self.master, 65536):
+                with self.lock:
+                    self.output += data
+                    self.stream.feed(data)
+
+    def lines(self) -> list[str]:
+        with self.lock:
+            return [line.rstrip() for line in self.screen.display]
+
+    def text(self) -> str:
+        return "\n".join(self.lines())
+
+    def until(self, seen: Callable[[str], bool], what: str = "") -> str:
+        """Waits until the screen is so; what it shows then."""
+        end = time.monotonic() + PATIENCE
+        while not seen(text := self.text()):
+            assert time.monotonic() < end and self.process.poll() is None, f"{what!r} is not on the screen:\n{text}"
+            time.sleep(0.02)
+        return text
+
+    def wait_for(self, text: str) -> str:
+        return self.until(lambda screen: text in screen, text)
+
+    def press(self, keys: str | bytes) -> None:
+        os.write(self.master, keys.encode() if isinstance(keys, str) else keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        with self.lock:
+            self.screen.resize(rows, columns)
+            set_size(self.master, columns, rows)
+
+    def reversed_line(self) -> str:
+        """The line of the table that is chosen: reversed, and neither the first nor the last of the screen."""
+        with self.lock:
+            for y in range(1, self.screen.lines - 1):
+                if self.screen.buffer[y][0].reverse:
+                    return str(self.screen.display[y].rstrip())
+        return ""
+
+    def is_restored(self) -> bool:
+        """Its modes are what they were, its alternate screen is left, its cursor is to be seen."""
+        with self.lock:
+            shown = self.output.rfind(b"\x1b[?25h") > self.output.rfind(b"\x1b[?25l")
+            left = self.output.count(b"\x1b[?1049h") == self.output.count(b"\x1b[?1049l")
+        return shown and left and termios.tcgetattr(self.slave) == self.state
+
+    def ended(self) -> int:
+        """Waits for the end; the exit code."""
+        code = self.process.wait(PATIENCE)
+        # what it wrote last is on its way
+        end = time.monotonic() + 1
+        while time.monotonic() < end and not self.is_restored():
+            time.sleep(0.02)
+        return code
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        for fd in (self.slave, self.master):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "top_columns.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "text.h"
+#include "top_keys.h"
+
+#define CELL_LEN       256
+#define FULL_ADDRESSES 46 /* from so many columns on the connection is told with both addresses */
+
+struct cell {
+	char text[CELL_LEN];
+	const struct nt_top_line *line;
+	int width;
+};
+
+struct column {
+	const char *title;
+	int width; /* 0: what the others leave */
+	int least; /* columns of a screen on which there is room for it */
+	int sort;  /* enum nt_top_sort, or -1 */
+	bool right;
+	void (*write)(struct cell *cell);
+};
+
+const char *nt_top_sort_name(enum nt_top_sort sort)
+{
+	static const char *const names[NT_TOP_SORTS] = {
+		[NT_TOP_BY_LOST] = "lost time", [NT_TOP_BY_STALLS] = "stalls",
+		[NT_TOP_BY_P50] = "median",     [NT_TOP_BY_MAX] = "longest stall",
+		[NT_TOP_BY_RATE] = "rate",      [NT_TOP_BY_NAME] = "name",
+	};
+
+	return names[sort];
+}
+
+void nt_top_duration(uint64_t us, char *out, size_t size)
+{
+	char text[32], *blank;
+
+	nt_format_duration(us * 1000, text, sizeof(text));
+	blank = strchr(text, ' ');
+	if (blank)
+		memmove(blank, blank + 1, strlen(blank));
+	snprintf(out, size, "%s", text);
+}
+
+void nt_top_rate(double rate, char *out, size_t size)
+{
+	if (rate <= 0)
+		snprintf(out, size, "0");
+	else
+		snprintf(out, size, "%.*f", rate < 0.995 ? 2 : rate < 99.95 ? 1 : 0, rate);
+}
+
+/* ---- what is in them ---- */
+
+/* A long name is shortened, never the number. */
+static void write_process(struct cell *cell)
+{
+	const struct nt_top_row *row = cell->line->row;
+	char name[NT_TOP_NAME], number[24];
+
+	if (!row->key.pid) {
+		snprintf(cell->text, CELL_LEN, NT_TOP_UNKNOWN);
+		return;
+	}
+	snprintf(name, sizeof(name), "%s", row->comm);
+	snprintf(number, sizeof(number), "[%" PRId64 "]", row->key.pid);
+	if (cell->width > (int)strlen(number) + 2)
+		nt_shorten(name, cell->width - strlen(number));
+	snprintf(cell->text, CELL_LEN, "%s%s", name, number);
+}
+
+static void write_side(struct cell *cell)
+{
+	snprintf(cell->text, CELL_LEN, "%s", cell->line->row->key.sender ? "send" : "recv");
+}
+
+static void write_connection(struct cell *cell)
+{
+	const struct nt_top_key *key = &cell->line->row->key;
+	const char *port = strrchr(key->local, ':');
+
+	if (cell->width >= FULL_ADDRESSES || !port)
+		port = key->local;
+	/* the arrow's blanks go before anything of the addresses does */
+	snprintf(cell->text, CELL_LEN, "%s → %s", port, key->remote);
+	if ((int)strlen(port) + 3 + (int)strlen(key->remote) > cell->width)
+		snprintf(cell->text, CELL_LEN, "%s→%s", port, key->remote);
+	nt_shorten(cell->text, cell->width);
+}
+
+static void write_connections(struct cell *cell)
+{
+	snprintf(cell->text, CELL_LEN, "%zu", cell->line->connections);
+}
+
+static void write_stalls(struct cell *cell)
+{
+	snprintf(cell->text, CELL_LEN, "%" PRIu64, cell->line->stalls);
+}
+
+static void write_lost(struct cell *cell)
+{
+	nt_top_duration(cell->line->lost_us, cell->text, CELL_LEN);
+}
+
+static void write_p50(struct cell *cell)
+{
+	nt_top_duration(cell->line->row->p50_us, cell->text, CELL_LEN);
+}
+
+static void write_max(struct cell *cell)
+{
+	nt_top_duration(cell->line->max_us, cell->text, CELL_LEN);
+}
+
+static void write_rate(struct cell *cell)
+{
+	nt_top_rate(cell->line->rate, cell->text, CELL_LEN);
+}
+
+static void write_pattern(struct cell *cell)
+{
+	snprintf(cell->text, CELL_LEN, "%s", cell->line->row->pattern);
+}
+
+/* ---- which there are ---- */
+
+static const struct column of_connections[] = {
+	{"PROCESS", 17, 0, NT_TOP_BY_NAME, false, write_process},
+	{"SIDE", 4, 72, -1, false, write_side},
+	{"CONNECTION", 0, 64, -1, false, write_connection},
+	{"STALLS", 6, 48, NT_TOP_BY_STALLS, true, write_stalls},
+	{"LOST", 6, 0, NT_TOP_BY_LOST, true, write_lost},
+	{"P50", 6, 76, NT_TOP_BY_P50, true, write_p50},
+	{"MAX", 6, 56, NT_TOP_BY_MAX, true, write_max},
+	{"RATE", 5, 40, NT_TOP_BY_RATE, true, write_rate},
+	{"PATTERN", 16, 97, -1, false, write_pattern},
+	{0},
+};
+
+static const struct column of_processes[] = {
+	{"PROCESS", 0, 0, NT_TOP_BY_NAME, false, write_process},
+	{"CONNS", 5, 48, -1, true, write_connections},
+	{"STALLS", 6, 48, NT_TOP_BY_STALLS, true, write_stalls},
+	{"LOST", 6, 0, NT_TOP_BY_LOST, true, write_lost},
+	{"MAX", 6, 56, NT_TOP_BY_MAX, true, write_max},
+	{"RATE", 5, 40, NT_TOP_BY_RATE, true, write_rate},
+	{"PATTERN", 16, 72, -1, false, write_pattern},
+	{0},
+};
+
+static const struct column *columns_of(const struct nt_top_model *model)
+{
+	return model->view == NT_TOP_PROCESSES ? of_processes : of_connections;
+}
+
+static bool fits(const struct nt_screen *screen, const struct column *column)
+{
+	return screen->columns >= column->least;
+}
+
+/* The column that takes what the others leave: the first one if there is no room for another. */
+static int width_of(const struct nt_screen *screen, const struct column *columns, size_t i)
+{
+	const struct column *flexible = columns;
+	int left = screen->columns;
+
+	for (const struct column *c = columns; c->title; c++)
+		if (!c->width && fits(screen, c))
+			flexible = c;
+	if (&columns[i] != flexible)
+		return columns[i].width;
+	for (const struct column *c = columns; c->title; c++)
+		if (fits(screen, c))
+			left -= (c == flexible ? 0 : c->width) + (c != columns);
+	return left > 0 ? left : 0;
+}
+
+/* The letter that sorts by this column is underlined; that by which it is sorted has a mark. */
+static void draw_title(struct nt_screen *screen, int row, int at, const struct column *column,
+		       const struct nt_top_model *model)
+{
+	const char *key;
+	char letter[2] = "";
+
+	nt_screen_put(screen, row, at, screen->columns, NT_INK_BOLD, column->title);
+	if (column->sort < 0)
+		return;
+	letter[0] = toupper((unsigned char)nt_top_sort_key(column->sort));
+	key = strchr(column->title, letter[0]);
+	if (key)
+		nt_screen_put(screen, row, at + (key - column->title), 1, NT_INK_KEY, letter);
+	if (column->sort != (int)model->sort)
+		return;
+	at += column->right ? -1 : (int)strlen(column->title);
+	nt_screen_put(screen, row, at, 1, NT_INK_BOLD, model->reverse ? "▲" : "▼");
+}
+
+void nt_top_draw_titles(struct nt_screen *screen, int row, const struct nt_top_model *model)
+{
+	const struct column *columns = columns_of(model);
+	int at = 0;
+
+	for (size_t i = 0; columns[i].title; i++) {
+		int width = width_of(screen, columns, i), indent;
+
+		if (!fits(screen, &columns[i]))
+			continue;
+		indent = columns[i].right ? width - (int)strlen(columns[i].title) : 0;
+		draw_title(screen, row, at + indent, &columns[i], model);
+		at += width + 1;
+	}
+}
+
+void nt_top_draw_line(struct nt_screen *screen, int row, const struct nt_top_model *model,
+		      const struct nt_top_line *line, bool chosen)
+{
+	const struct column *columns = columns_of(model);
+	enum nt_ink ink = chosen ? NT_INK_BAR : NT_INK_PLAIN;
+	int at = 0;
+
+	nt_screen_fill(screen, row, ink);
+	for (size_t i = 0; columns[i].title; i++) {
+		struct cell cell = {.line = line, .width = width_of(screen, columns, i)};
+		int indent = 0;
+
+		if (!fits(screen, &columns[i]))
+			continue;
+		columns[i].write(&cell);
+		if (columns[i].right && (int)strlen(cell.text) < cell.width)
+			indent = cell.width - (int)strlen(cell.text);
+		nt_screen_put(screen, row, at + indent, cell.width, ink, cell.text);
+		at += cell.width + 1;
+	}
+}
