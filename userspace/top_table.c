@@ -141,10 +141,11 @@ static void draw_footer(struct nt_screen *screen, const struct nt_top_model *mod
 				model->filter);
 	else
 		nt_screen_print(screen, row, 0, NT_INK_BAR,
-				"Enter %s  / filter  Space %s  Tab view  < > sort  r reverse  "
+				"Enter %s  / filter  Space %s  Tab view  < > sort  %s  "
 				"? help  q quit",
 				model->view == NT_TOP_PROCESSES ? "into" : "why",
-				model->paused ? "go on" : "pause");
+				model->paused ? "go on" : "pause",
+				model->filter[0] || model->one_process ? "Esc all" : "r reverse");
 }
 
 static void draw_nothing(struct nt_screen *screen, int row, const struct nt_top_model *model)

@@ -90,7 +90,7 @@ class Terminal:
     def is_restored(self) -> bool:
         """Its modes are what they were, its alternate screen is left, its cursor is to be seen."""
         with self.lock:
-            shown = self.output.rfind(b"\x1b[?25h") > self.output.rfind(b"\x1b[?25l")
+            shown = self.output.rfind(b"\x1b[?25h") >= self.output.rfind(b"\x1b[?25l")
             left = self.output.count(b"\x1b[?1049h") == self.output.count(b"\x1b[?1049l")
         return shown and left and termios.tcgetattr(self.slave) == self.state
 

@@ -485,12 +485,33 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 	static const char *const of_report[] = {"output",  "json",        "wide",
 						"follow",  "socket",      "help",
 						"version", "json-schema", NULL};
+	static const char *const of_top[] = {
+		"pid",      "name",   "cgroup", "netns",   "port",        "localport", "ipv4",
+		"ipv6",     "min",    "stacks", "hooks",   "remoteport",  "btf",       "interval",
+		"duration", "socket", "help",   "version", "json-schema", NULL};
 
 	(void)state;
+	refuses_what_is_not_its_own("top", of_top);
 	refuses_what_is_not_its_own("check", of_check);
 	refuses_what_is_not_its_own("daemon", of_daemon);
 	refuses_what_is_not_its_own("report", of_report);
 	good("check -o json --hooks kprobe --btf /dev/null -v -v");
+}
+
+static void top_traces_by_itself_when_told_what_to_trace(void **state)
+{
+	(void)state;
+	assert_int_equal(good("top").command, NT_CMD_TOP);
+	assert_false(good("top -i 200ms -d 5s").traces_itself);
+	assert_false(good("top --socket /x").traces_itself);
+	assert_true(good("top -p 1").traces_itself);
+	assert_true(good("top --hooks kprobe").traces_itself);
+	assert_true(good("top -U").traces_itself);
+	assert_false(good("-p 1").traces_itself);
+	refused("top --socket /x -p 1", "--socket", "--pid", "traces by itself");
+	refused("top -i 99ms", "--interval", "99ms", "100ms");
+	assert_int_equal(good("-i 99ms").interval_ns, 99000000);
+	refused("top 5", "", "5", "`top` takes options only");
 }
 
 static void calls_do_not_know_of_each_other(void **state)
@@ -551,6 +572,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(two_dashes_end_the_options),
 	cmocka_unit_test(daemon_and_report_take_their_own_options),
 	cmocka_unit_test(commands_refuse_each_option_that_is_not_their_own),
+	cmocka_unit_test(top_traces_by_itself_when_told_what_to_trace),
 	cmocka_unit_test(calls_do_not_know_of_each_other),
 	cmocka_unit_test(help_fits_80_columns_and_names_every_option),
 };

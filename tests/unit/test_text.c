@@ -64,6 +64,28 @@ static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
 	expect_escaped("\xe2\x80\xae", 16, "\\xe2\\x80\\xae"); /* turns the line's direction */
 }
 
+static void what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless(void **state)
+{
+	char out[64];
+
+	(void)state;
+	nt_escape_again("a\\x0ab größe", 32, out, sizeof(out));
+	assert_string_equal(out, "a\\x0ab größe");
+	nt_escape_again("a\033[2J\xff", 32, out, sizeof(out));
+	assert_string_equal(out, "a\\x1b[2J\\xff");
+}
+
+static void without_utf8_each_character_is_one(void **state)
+{
+	char text[] = ":1 → 127.0.0.1:2 … größe ▁█┃", plain[] = "plain";
+
+	(void)state;
+	nt_to_ascii(text);
+	assert_string_equal(text, ":1 > 127.0.0.1:2 ~ gr??e _##");
+	nt_to_ascii(plain);
+	assert_string_equal(plain, "plain");
+}
+
 static void a_name_without_nul_ends_at_its_length(void **state)
 {
 	(void)state;
@@ -138,6 +160,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(durations_have_three_figures_and_the_unit_that_fits),
 	cmocka_unit_test(names_cannot_break_a_line_or_a_terminal),
 	cmocka_unit_test(utf8_stays_and_what_is_not_utf8_is_escaped),
+	cmocka_unit_test(what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless),
+	cmocka_unit_test(without_utf8_each_character_is_one),
 	cmocka_unit_test(a_name_without_nul_ends_at_its_length),
 	cmocka_unit_test(an_escaped_name_never_overruns_its_room),
 	cmocka_unit_test(addresses_of_both_families),

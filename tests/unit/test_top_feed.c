@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/top_feed.c userspace/top_data.c userspace/top_rates.c userspace/text.c
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "unit.h"
+#include "top_feed.h"
+
+#define SECOND 1000000000ULL
+#define SNAPSHOT \
+	"{\"type\":\"snapshot\",\"protocol\":1,\"started\":\"s\",\"stalls\":%d,\"connections\":[%s]}"
+#define NAMED   "\"pid\":%d,\"comm\":\"java\",\"side\":\"sender\",\"netns\":1,\"cause\":\"c\","
+#define ADDRESS "\"local\":\"127.0.0.1:%d\",\"remote\":\"127.0.0.1:80\""
+
+static struct nt_top_data data;
+static char err[200];
+
+static int set_up(void **state)
+{
+	(void)state;
+	nt_top_data_init(&data, SECOND);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	nt_top_data_free(&data);
+	return 0;
+}
+
+static enum nt_top_fed feed(uint64_t seconds, const char *line)
+{
+	return nt_top_feed_line(&data, line, strlen(line), seconds * SECOND, err, sizeof(err));
+}
+
+/* A snapshot with one connection that has stalled so often. */
+static void snapshot(uint64_t seconds, int stalls)
+{
+	char connection[300], line[600];
+
+	snprintf(connection, sizeof(connection), "{" NAMED ADDRESS ",\"stalls\":%d,\"lost_us\":%d}",
+		 42, 5000, stalls, stalls * 40000);
+	snprintf(line, sizeof(line), SNAPSHOT, stalls, connection);
+	assert_int_equal(feed(seconds, line), NT_TOP_FED_SNAPSHOT);
+}
+
+static void a_snapshot_is_taken(void **state)
+{
+	(void)state;
+	snapshot(1, 10);
+	assert_true(data.any);
+	assert_int_equal(data.count, 1);
+	assert_int_equal(data.stalls, 10);
+	assert_string_equal(data.rows[0].comm, "java");
+	assert_int_equal(data.rows[0].key.pid, 42);
+	assert_true(data.rows[0].key.sender);
+	assert_int_equal(data.rows[0].stalls, 10);
+	assert_int_equal(data.rows[0].lost_us, 400000);
+	assert_true(nt_top_row_shown(&data.rows[0]));
+}
+
+static void rates_are_those_of_what_is_new(void **state)
+{
+	(void)state;
+	for (int i = 0; i <= 20; i++)
+		snapshot(10 + i, 1000 + 22 * i);
+	assert_true(data.rows[0].rate > 21.9 && data.rows[0].rate < 22.1);
+	assert_true(nt_top_rates_now(&data.rates) > 21.9 && nt_top_rates_now(&data.rates) < 22.1);
+	for (int i = 0; i <= 12; i++)
+		snapshot(31 + i, 1440); /* none any more */
+	assert_true(data.rows[0].rate == 0);
+}
+
+static void a_connection_that_counts_anew_keeps_its_rate_until_more_is_known(void **state)
+{
+	(void)state;
+	for (int i = 0; i <= 10; i++)
+		snapshot(10 + i, 1000 + 22 * i);
+	snapshot(21, 600); /* the daemon's window turned */
+	assert_true(data.rows[0].rate > 21.9 && data.rows[0].rate < 22.1);
+	assert_int_equal(data.rows[0].stalls, 600);
+}
+
+static void what_a_snapshot_lacks_is_shown_no_more_and_then_dropped(void **state)
+{
+	char line[300];
+
+	(void)state;
+	snapshot(1, 10);
+	snprintf(line, sizeof(line), SNAPSHOT, 10, "");
+	feed(2, line);
+	assert_int_equal(data.count, 1);
+	assert_false(nt_top_row_shown(&data.rows[0]));
+	feed(3, line);
+	assert_int_equal(data.count, 0);
+}
+
+static void a_stall_becomes_the_last_one_of_its_connection(void **state)
+{
+	const struct nt_top_stall *last;
+
+	(void)state;
+	snapshot(1, 10);
+	assert_int_equal(
+		feed(1, "{\"type\":\"stall\",\"pid\":42,\"comm\":\"java\",\"side\":\"sender\","
+			"\"netns\":1,\"cause\":\"c\",\"local\":\"127.0.0.1:5000\","
+			"\"remote\":\"127.0.0.1:80\",\"time\":\"2026-11-22T01:02:03.456789Z\","
+			"\"duration_us\":40312,\"ack_after_hold_us\":-20,"
+			"\"hold\":{\"reason\":\"nagle\",\"release\":\"ack\",\"bytes\":7},"
+			"\"peer\":{\"pending_ack_us\":40102,\"end\":\"timer\"}}"),
+		NT_TOP_FED_STALL);
+	assert_int_equal(data.count, 1);
+	last = &data.rows[0].last;
+	assert_true(last->known && last->held && last->put_off && last->ordered);
+	assert_int_equal(last->duration_us, 40312);
+	assert_int_equal(last->ack_us, 40102);
+	assert_int_equal(last->ack_after_us, -20);
+	assert_int_equal(last->bytes, 7);
+	assert_string_equal(last->ack_end, "timer");
+	assert_non_null(strstr(last->clock, ":03.456"));
+	snapshot(2, 11);
+	assert_true(data.rows[0].last.known);
+}
+
+static void a_receivers_stall_has_its_parts_the_other_way_round(void **state)
+{
+	(void)state;
+	feed(1, "{\"type\":\"stall\",\"side\":\"receiver\",\"local\":\"a\",\"remote\":\"b\","
+		"\"duration_us\":40000,\"pending_ack\":{\"us\":39000,\"end\":\"timer\","
+		"\"bytes\":6},\"peer\":{\"hold\":{\"reason\":\"nagle\",\"bytes\":7}}}");
+	assert_int_equal(data.count, 1);
+	assert_true(data.rows[0].last.held && data.rows[0].last.put_off);
+	assert_int_equal(data.rows[0].last.ack_us, 39000);
+	assert_false(data.rows[0].last.ordered);
+	assert_false(nt_top_row_shown(&data.rows[0]));
+}
+
+static void another_protocol_and_what_is_no_daemon_is_told(void **state)
+{
+	(void)state;
+	assert_int_equal(feed(1, "{\"type\":\"snapshot\",\"protocol\":2}"), NT_TOP_FED_WRONG);
+	assert_non_null(strstr(err, "protocol 2"));
+	assert_int_equal(feed(1, "HTTP/1.1 400 Bad Request"), NT_TOP_FED_WRONG);
+	assert_non_null(strstr(err, "no nagletrace daemon"));
+	assert_int_equal(feed(1, "{\"type\":\"error\",\"error\":\"no\\n\\u001b[2J\"}"),
+			 NT_TOP_FED_WRONG);
+	assert_non_null(strstr(err, "no\\x0a\\x1b[2J"));
+	assert_int_equal(feed(1, "{\"type\":\"news\",\"protocol\":1}"), NT_TOP_FED_OTHER);
+	assert_false(data.any);
+}
+
+static void values_of_other_types_count_as_absent(void **state)
+{
+	static const char *const lines[] = {
+		"",
+		"{",
+		"[]",
+		"null",
+		"7",
+		"\"x\"",
+		"{\"type\":7}",
+		"{\"type\":\"stall\"}",
+		"{\"type\":\"stall\",\"local\":[],\"remote\":{}}",
+		"{\"type\":\"stall\",\"local\":\"a\",\"remote\":\"b\",\"hold\":7,\"peer\":[],"
+		"\"time\":\"\",\"duration_us\":-1,\"pid\":\"x\",\"ack_after_hold_us\":\"x\"}",
+		"{\"type\":\"snapshot\",\"protocol\":1,\"connections\":7,\"lost\":[],"
+		"\"stalls\":\"many\"}",
+		"{\"type\":\"snapshot\",\"protocol\":1,\"connections\":[7,null,[],{},"
+		"{\"local\":\"a\",\"remote\":\"b\",\"stack\":[7,{}],\"evidence\":7,\"stalls\":"
+		"99999999999999999999999999}]}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		feed(i, lines[i]);
+	assert_true(data.count <= 2);
+}
+
+static void names_cannot_break_the_screen(void **state)
+{
+	char line[600];
+
+	(void)state;
+	snprintf(line, sizeof(line), SNAPSHOT, 1,
+		 "{\"pid\":1,\"comm\":\"\\u001b]0;x\\u0007\",\"side\":\"sender\","
+		 "\"local\":\"\\r\",\"remote\":\"b\",\"stalls\":1,\"fix\":\"a\\u001b[2J\"}");
+	feed(1, line);
+	assert_int_equal(data.count, 1);
+	assert_string_equal(data.rows[0].comm, "\\x1b]0;x\\x07");
+	assert_string_equal(data.rows[0].key.local, "\\x0d");
+	assert_string_equal(data.rows[0].fix, "a\\x1b[2J");
+}
+
+static void whatever_is_told_memory_is_bounded(void **state)
+{
+	char line[400];
+
+	(void)state;
+	for (int i = 0; i < 5 * NT_TOP_ROWS; i++) {
+		snprintf(line, sizeof(line), "{\"type\":\"stall\"," NAMED ADDRESS "}", i, i);
+		assert_int_equal(feed(1, line), NT_TOP_FED_STALL);
+	}
+	assert_int_equal(data.count, 2 * NT_TOP_ROWS);
+	snprintf(line, sizeof(line), SNAPSHOT, 1, "");
+	feed(2, line);
+	feed(3, line);
+	assert_int_equal(data.count, 0);
+}
+
+/* ---- rates ---- */
+
+static void cells_are_as_many_as_intervals_passed(void **state)
+{
+	struct nt_top_rates rates;
+	char text[NT_SPARKLINE_LEN];
+
+	(void)state;
+	nt_top_rates_init(&rates, SECOND);
+	nt_top_rates_add(&rates, 10 * SECOND, 100);
+	assert_int_equal(nt_top_rates_sparkline(&rates, 80, text), 0);
+	nt_top_rates_add(&rates, 11 * SECOND, 100);
+	nt_top_rates_add(&rates, 13 * SECOND, 120); /* late: two cells of ten */
+	nt_top_rates_add(&rates, 13 * SECOND + SECOND / 4, 125);
+	nt_top_rates_add(&rates, 14 * SECOND, 140);
+	assert_int_equal(nt_top_rates_sparkline(&rates, 80, text), 4);
+	assert_string_equal(text, "▁▅▅█");
+	assert_true(nt_top_rates_now(&rates) == 20);
+	assert_true(nt_top_rates_most(&rates, 80) == 20);
+	assert_int_equal(nt_top_rates_sparkline(&rates, 2, text), 2);
+	assert_string_equal(text, "▅█");
+}
+
+static void a_time_without_a_daemon_is_a_gap_and_no_peak(void **state)
+{
+	struct nt_top_rates rates;
+	char text[NT_SPARKLINE_LEN];
+
+	(void)state;
+	nt_top_rates_init(&rates, SECOND);
+	nt_top_rates_add(&rates, 10 * SECOND, 100);
+	nt_top_rates_add(&rates, 11 * SECOND, 110);
+	nt_top_rates_break(&rates);
+	nt_top_rates_add(&rates, 14 * SECOND, 1000000);
+	nt_top_rates_add(&rates, 15 * SECOND, 1000010);
+	nt_top_rates_add(&rates, 16 * SECOND, 3); /* another daemon */
+	nt_top_rates_add(&rates, 17 * SECOND, 13);
+	assert_int_equal(nt_top_rates_sparkline(&rates, 80, text), 7);
+	assert_string_equal(text, "█   █ █");
+	assert_true(nt_top_rates_most(&rates, 80) == 10);
+}
+
+static void the_oldest_cells_go_first(void **state)
+{
+	struct nt_top_rates rates;
+	char text[NT_SPARKLINE_LEN];
+	uint64_t stalls = 0;
+
+	(void)state;
+	nt_top_rates_init(&rates, SECOND);
+	for (uint64_t i = 0; i <= 3 * NT_TOP_CELLS; i++)
+		nt_top_rates_add(&rates, (10 + i) * SECOND, stalls += i < NT_TOP_CELLS ? 1000 : 1);
+	assert_int_equal(nt_top_rates_sparkline(&rates, 10 * NT_TOP_CELLS, text), NT_TOP_CELLS);
+	assert_true(nt_top_rates_most(&rates, NT_TOP_CELLS) == 1);
+	nt_top_rates_add(&rates, UINT64_MAX / 2, stalls); /* a machine that slept long */
+	assert_true(nt_top_rates_most(&rates, NT_TOP_CELLS) == 0);
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+	TEST(a_snapshot_is_taken),
+	TEST(rates_are_those_of_what_is_new),
+	TEST(a_connection_that_counts_anew_keeps_its_rate_until_more_is_known),
+	TEST(what_a_snapshot_lacks_is_shown_no_more_and_then_dropped),
+	TEST(a_stall_becomes_the_last_one_of_its_connection),
+	TEST(a_receivers_stall_has_its_parts_the_other_way_round),
+	TEST(another_protocol_and_what_is_no_daemon_is_told),
+	TEST(values_of_other_types_count_as_absent),
+	TEST(names_cannot_break_the_screen),
+	TEST(whatever_is_told_memory_is_bounded),
+	TEST(cells_are_as_many_as_intervals_passed),
+	TEST(a_time_without_a_daemon_is_a_gap_and_no_peak),
+	TEST(the_oldest_cells_go_first),
+};
+
+UNIT_MAIN(tests)

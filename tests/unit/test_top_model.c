@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/top_model.c userspace/top_keys.c userspace/top_data.c userspace/top_rates.c
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <curses.h>
+#include "unit.h"
+#include "top_keys.h"
+
+#define ESCAPE 27
+
+static struct nt_top_model model;
+
+/* A connection in the data; process p has the pids 100 + p. */
+static struct nt_top_row *add(int pid, int port, uint64_t stalls, uint64_t lost_us, uint64_t max_us)
+{
+	struct nt_top_key key;
+	struct nt_top_row *row;
+
+	memset(&key, 0, sizeof(key));
+	key.pid = pid;
+	key.sender = true;
+	snprintf(key.local, sizeof(key.local), "127.0.0.1:%d", port);
+	snprintf(key.remote, sizeof(key.remote), "10.0.0.9:6379");
+	row = nt_top_data_get(&model.live, &key);
+	assert_non_null(row);
+	snprintf(row->comm, sizeof(row->comm), "program-%c", 'z' - pid % 26);
+	snprintf(row->pattern, sizeof(row->pattern), "write_write_read");
+	row->stalls = stalls;
+	row->lost_us = lost_us;
+	row->max_us = max_us;
+	row->p50_us = max_us / 2;
+	row->rate = stalls / 10.0;
+	return row;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	nt_top_model_init(&model, 1000000000);
+	model.fit = 10;
+	add(1, 5001, 10, 400, 90);
+	add(1, 5002, 30, 300, 50);
+	add(2, 5003, 20, 500, 70);
+	add(3, 5004, 5, 100, 200);
+	nt_top_update(&model);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	nt_top_model_free(&model);
+	return 0;
+}
+
+/* The local ports of the lines, in their order; of processes the pids. */
+static const char *shown(void)
+{
+	static char text[200];
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < model.count; i++) {
+		const struct nt_top_key *key = &model.lines[i].row->key;
+
+		if (model.view == NT_TOP_PROCESSES)
+			at += snprintf(text + at, sizeof(text) - at, "%d ", (int)key->pid);
+		else
+			at += snprintf(text + at, sizeof(text) - at, "%s ",
+				       strchr(key->local, ':') + 3);
+	}
+	return text;
+}
+
+static void press(const char *keys)
+{
+	for (; *keys; keys++)
+		nt_top_key(&model, (unsigned char)*keys);
+}
+
+static void what_lost_most_time_stands_first(void **state)
+{
+	(void)state;
+	assert_string_equal(shown(), "03 01 02 04 ");
+}
+
+static void each_column_sorts_and_r_reverses(void **state)
+{
+	(void)state;
+	press("s");
+	assert_string_equal(shown(), "02 03 01 04 ");
+	press("m");
+	assert_string_equal(shown(), "04 01 03 02 ");
+	press("5");
+	assert_string_equal(shown(), "04 01 03 02 ");
+	press("a");
+	assert_string_equal(shown(), "02 03 01 04 ");
+	press("o"); /* program-w, -x, -y, -y: then by lost time */
+	assert_string_equal(shown(), "04 03 01 02 ");
+	press("l");
+	assert_string_equal(shown(), "03 01 02 04 ");
+	press("r");
+	assert_string_equal(shown(), "04 02 01 03 ");
+	press("s"); /* another column begins with the most */
+	assert_string_equal(shown(), "02 03 01 04 ");
+}
+
+static void less_and_greater_go_to_the_columns_beside(void **state)
+{
+	(void)state;
+	press("<");
+	assert_int_equal(model.sort, NT_TOP_BY_STALLS);
+	press("<<<");
+	assert_int_equal(model.sort, NT_TOP_BY_NAME);
+	press(">>>>>>>>");
+	assert_int_equal(model.sort, NT_TOP_BY_RATE);
+	press("<<");
+	assert_int_equal(model.sort, NT_TOP_BY_P50);
+	press("p"); /* processes have no median */
+	assert_int_equal(model.sort, NT_TOP_BY_LOST);
+	press(">");
+	assert_int_equal(model.sort, NT_TOP_BY_MAX);
+	press("5");
+	assert_int_equal(model.sort, NT_TOP_BY_MAX);
+}
+
+static void processes_sum_up_their_connections(void **state)
+{
+	(void)state;
+	press("p");
+	assert_string_equal(shown(), "1 2 3 ");
+	assert_int_equal(model.lines[0].connections, 2);
+	assert_int_equal(model.lines[0].stalls, 40);
+	assert_int_equal(model.lines[0].lost_us, 700);
+	assert_int_equal(model.lines[0].max_us, 90);
+	assert_true(model.lines[0].rate == 4);
+	press("\t");
+	assert_int_equal(model.view, NT_TOP_CONNECTIONS);
+}
+
+static void enter_goes_into_a_process_then_into_a_connection_and_escape_back(void **state)
+{
+	(void)state;
+	press("p\n");
+	assert_string_equal(shown(), "01 02 ");
+	press("j\n");
+	assert_int_equal(model.page, NT_TOP_DETAIL);
+	assert_string_equal(model.detail.key.local, "127.0.0.1:5002");
+	nt_top_key(&model, ESCAPE);
+	assert_int_equal(model.page, NT_TOP_TABLE);
+	assert_string_equal(shown(), "01 02 ");
+	nt_top_key(&model, ESCAPE);
+	assert_string_equal(shown(), "1 2 3 ");
+	press("j\n"); /* the second process */
+	nt_top_key(&model, ESCAPE);
+	assert_int_equal(model.cursor, 1);
+}
+
+static void a_filter_matches_name_pid_address_and_pattern(void **state)
+{
+	(void)state;
+	press("/PROGRAM-X\n");
+	assert_string_equal(shown(), "03 ");
+	assert_false(model.typing);
+	nt_top_key(&model, ESCAPE);
+	assert_string_equal(shown(), "03 01 02 04 ");
+	press("/[1]\n");
+	assert_string_equal(shown(), "01 02 ");
+	nt_top_key(&model, ESCAPE);
+	press("/5004\n");
+	assert_string_equal(shown(), "04 ");
+	nt_top_key(&model, ESCAPE);
+	press("/10.0.0.9\n");
+	assert_string_equal(shown(), "03 01 02 04 ");
+	press("/q"); /* while typing, letters are letters */
+	assert_false(model.quit);
+	assert_string_equal(shown(), "");
+	nt_top_key(&model, ESCAPE);
+	assert_string_equal(shown(), "03 01 02 04 ");
+}
+
+static void a_filter_is_edited_by_characters_and_never_overruns(void **state)
+{
+	(void)state;
+	press("/aö\x7f\x7f");
+	assert_string_equal(model.filter, "");
+	nt_top_key(&model, KEY_BACKSPACE);
+	for (int i = 0; i < 3 * NT_TOP_FILTER; i++)
+		nt_top_key(&model, 'a');
+	assert_int_equal(strlen(model.filter), NT_TOP_FILTER - 1);
+	nt_top_key(&model, KEY_F(1));
+	nt_top_key(&model, '\t');
+	assert_int_equal(strlen(model.filter), NT_TOP_FILTER - 1);
+}
+
+static void the_chosen_line_is_followed_but_the_first_is_a_place(void **state)
+{
+	(void)state;
+	press("s");
+	assert_int_equal(model.cursor, 0);
+	press("lj"); /* 5001 */
+	assert_string_equal(model.chosen.local, "127.0.0.1:5001");
+	press("s");
+	assert_int_equal(model.cursor, 2);
+	assert_string_equal(model.chosen.local, "127.0.0.1:5001");
+	model.live.count = 1; /* the others are gone */
+	nt_top_update(&model);
+	assert_int_equal(model.cursor, 0);
+}
+
+static void the_chosen_line_is_always_on_the_screen(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 100; i++)
+		add(50, 6000 + i, 1, 50 - i % 50, 1);
+	nt_top_update(&model);
+	for (int i = 0; i < 120; i++) {
+		nt_top_key(&model, i % 7 == 6 ? KEY_NPAGE : KEY_DOWN);
+		assert_true(model.cursor >= model.first && model.cursor < model.first + model.fit);
+		assert_true(model.cursor < model.count);
+	}
+	assert_int_equal(model.cursor, model.count - 1);
+	model.fit = 3; /* the window shrinks */
+	nt_top_move(&model, 0);
+	assert_int_equal(model.first, model.count - 3);
+	nt_top_key(&model, KEY_HOME);
+	assert_true(model.cursor == 0 && model.first == 0);
+	nt_top_key(&model, KEY_UP);
+	nt_top_key(&model, KEY_PPAGE);
+	assert_int_equal(model.cursor, 0);
+}
+
+static void paused_it_shows_what_was_and_then_what_is(void **state)
+{
+	(void)state;
+	press(" ");
+	assert_true(model.paused);
+	add(4, 5005, 99, 9999, 9);
+	nt_top_update(&model);
+	assert_string_equal(shown(), "03 01 02 04 ");
+	press("s"); /* what is shown can still be looked at */
+	assert_string_equal(shown(), "02 03 01 04 ");
+	press("l ");
+	assert_string_equal(shown(), "05 03 01 02 04 ");
+}
+
+static void a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at(void **state)
+{
+	(void)state;
+	press("\n");
+	assert_string_equal(model.detail.key.local, "127.0.0.1:5003");
+	model.live.rows[2].stalls = 21;
+	nt_top_update(&model);
+	assert_int_equal(model.detail.stalls, 21);
+	model.live.rows[2].missed = 1;
+	nt_top_update(&model);
+	assert_true(model.detail_gone);
+	assert_int_equal(model.detail.stalls, 21);
+}
+
+static void arrows_go_from_one_connection_to_the_next(void **state)
+{
+	(void)state;
+	press("\nj");
+	assert_int_equal(model.page, NT_TOP_DETAIL);
+	assert_string_equal(model.detail.key.local, "127.0.0.1:5001");
+}
+
+static void with_nothing_told_no_key_does_harm(void **state)
+{
+	(void)state;
+	model.live.count = 0;
+	nt_top_update(&model);
+	for (int page = 0; page < 3; page++) {
+		for (int key = 0; key < KEY_MAX; key++)
+			nt_top_key(&model, key);
+		model.page = page;
+		model.typing = false;
+	}
+	model.page = NT_TOP_TABLE;
+	model.quit = model.typing = false;
+	press("q");
+	assert_true(model.quit);
+}
+
+static void q_leaves_a_page_before_it_leaves(void **state)
+{
+	(void)state;
+	press("?");
+	assert_int_equal(model.page, NT_TOP_HELP);
+	press("q");
+	assert_int_equal(model.page, NT_TOP_TABLE);
+	press("\nq");
+	assert_false(model.quit);
+	press("q");
+	assert_true(model.quit);
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+static const struct CMUnitTest tests[] = {
+	TEST(what_lost_most_time_stands_first),
+	TEST(each_column_sorts_and_r_reverses),
+	TEST(less_and_greater_go_to_the_columns_beside),
+	TEST(processes_sum_up_their_connections),
+	TEST(enter_goes_into_a_process_then_into_a_connection_and_escape_back),
+	TEST(a_filter_matches_name_pid_address_and_pattern),
+	TEST(a_filter_is_edited_by_characters_and_never_overruns),
+	TEST(the_chosen_line_is_followed_but_the_first_is_a_place),
+	TEST(the_chosen_line_is_always_on_the_screen),
+	TEST(paused_it_shows_what_was_and_then_what_is),
+	TEST(a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at),
+	TEST(arrows_go_from_one_connection_to_the_next),
+	TEST(with_nothing_told_no_key_does_harm),
+	TEST(q_leaves_a_page_before_it_leaves),
+};
+
+UNIT_MAIN(tests)
