@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`nagletrace top` in a terminal: what its screen shows, what its keys do, and how it leaves the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from daemon import Daemon
+from fake_daemon import FakeDaemon, Stalling, connection, snapshot, stall
+from harness import NAGLETRACE, PATIENCE, Lab, Record, run
+from terminal import Terminal
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
+TOP = (str(NAGLETRACE), "top")
+DOWN, ESCAPE, CTRL_C, CTRL_Z = b"\x1bOB", "\x1b", b"\x03", b"\x1a"
+SEVERAL = [connection(i) for i in range(40)]
+
+
+def top_of(fake: FakeDaemon, *arguments: str, **more: object) -> Terminal:
+    return Terminal(*TOP, "--socket", str(fake.path), "-i", "100ms", *arguments, **more)  # type: ignore[arg-type]
+
+
+def rows_of(text: str) -> list[str]:
+    """The lines of the table."""
+    lines = text.splitlines()
+    [title] = [i for i, line in enumerate(lines) if line.startswith("PROCESS")]
+    return [line for line in lines[title + 1:] if "[" in line]
+
+
+@pytest.fixture
+def fake(tmp_path: Path):  # type: ignore[no-untyped-def]
+    with FakeDaemon(tmp_path / "socket", Stalling(SEVERAL)) as daemon:
+        yield daemon
+
+
+# ---- what it shows, and what keys do ----
+
+
+def test_the_table_says_who_loses_time(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        text = top.wait_for("program-0[1000]")
+        lines = text.splitlines()
+        assert "told by the daemon" in lines[0] and "6.1.0, function hooks" in lines[0]
+        assert "stalls/s" in lines[1] and "0 records lost" in lines[1]
+        assert re.search(r"program-0\[1000\] +send :30000 → 127\.0\.0\.1:8000 +1000 +40\.0s +40\.0ms +42\.0ms +0", text)
+        assert "▼LOST" in text and "write_write_read: write 6 B (sent), write 7 B (held)" in text
+        assert max(map(len, lines)) <= 80
+        top.until(lambda text: bool(re.search(r"█{5} most (19|20|21)", text)), "a sparkline of 20 stalls a second")
+
+
+def test_keys_sort_reverse_and_change_the_view(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        top.wait_for("▼LOST")
+        assert rows_of(top.text())[0].startswith("program-0[")
+        top.press("m")
+        assert rows_of(top.wait_for("▼MAX"))[0].startswith("program-39[")
+        top.press("r")
+        assert rows_of(top.wait_for("▲MAX"))[0].startswith("program-0[")
+        top.press("p")
+        text = top.wait_for("40 processes")
+        assert "CONNS" in text and "write_write_read" in text
+        top.press("\t")
+        top.wait_for("40 connections")
+        top.press("?")
+        assert "underlined" in top.wait_for("any key: back")
+        top.press("x")
+        top.wait_for("40 connections")
+
+
+def test_a_filter_narrows_and_escape_shows_all(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        top.wait_for("40 connections")
+        top.press("/[1007]")
+        text = top.wait_for('1 connections with "[1007]"')
+        assert [row.split()[0] for row in rows_of(text)] == ["program-7[1007]"]
+        top.press("\r")
+        top.wait_for("Esc all")
+        top.press(ESCAPE)
+        top.wait_for("40 connections that")
+        top.press("/nothing-like-it\r")
+        top.wait_for("no connection like that has stalled")
+
+
+def test_the_choice_moves_and_enter_shows_the_last_stall_as_a_ladder(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        top.press(DOWN + DOWN + b"k")
+        top.until(lambda _: top.reversed_line().startswith("program-1["), "the second line chosen")
+        top.press("\r")
+        text = top.wait_for("last stall, at 00:00:00.123" if time.tzname[0] == "UTC" else "last stall, at ")
+        assert "program-1[1001]  127.0.0.1:30001 → 127.0.0.1:8000  (sender)" in text
+        assert "why       Nagle holds" in text and "fix       write both parts" in text
+        for drawn in ("server[4200]", "─ 6 B ─", "ACK put off", "7 B held: Nagle", "put off 40.2 ms", "held 40.3 ms",
+                      "◀───────── ACK ─", "timer fires", "released"):
+            assert drawn in text, (drawn, text)
+        top.press("j")
+        top.wait_for("program-2[1002]  127.0.0.1:30002")
+        top.press("q")
+        top.wait_for("▼LOST")
+
+
+def test_paused_it_stands_still_and_gathers_all_the_same(tmp_path: Path) -> None:
+    stalls = 0
+
+    def answer(request: Record) -> list[Record]:
+        nonlocal stalls
+        stalls += 1
+        return [snapshot([connection(1, stalls=stalls)], stalls)] if request["request"] == "snapshot" else []
+
+    with FakeDaemon(tmp_path / "socket", answer) as fake, top_of(fake) as top:
+        top.wait_for("program-1[1001]")
+        top.press(" ")
+        still = top.wait_for("PAUSED")
+        asked = len(fake.requests)
+        while len(fake.requests) < asked + 5:
+            time.sleep(0.05)
+        assert top.text() == still
+        top.press(" ")
+        top.until(lambda text: f"in all {stalls}" in text or f"in all {stalls - 1}" in text, "what was gathered")
+        assert "PAUSED" not in top.text()
+
+
+def test_names_from_outside_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    bad = connection(1, comm="a\x1b[2J\x07\x9b1mb", fix="\x1b]0;title\x07", local="\n\n:1")
+    with FakeDaemon(tmp_path / "socket", Stalling([bad])) as fake, top_of(fake) as top:
+        text = top.wait_for("[1001]")
+        assert "\\x1b" in text and "▼LOST" in text
+        top.press("\r")
+        top.wait_for("last stall")
+        assert b"\x1b]0;" not in top.output and b"\x1b[2J" not in top.output.split(b"\x1b[?1049h")[1][20:]
+
+
+# ---- whatever the terminal is ----
+
+
+@pytest.mark.parametrize("term", ["xterm", "screen", "linux", "vt100", "tmux-256color"])
+def test_it_draws_on_other_terminals(fake: FakeDaemon, term: str) -> None:
+    with top_of(fake, environment={"TERM": term}) as top:
+        top.wait_for("program-0[1000]")
+        top.press("\r")
+        top.wait_for("timer fires")
+        top.press("qq")
+        assert top.ended() == 0 and top.is_restored()
+        if term in ("linux", "vt100"):
+            assert top.output.isascii()
+
+
+def test_without_utf8_all_is_ascii_and_with_no_color_nothing_is_coloured(fake: FakeDaemon) -> None:
+    with top_of(fake, environment={"LC_ALL": "C", "NO_COLOR": "1"}) as top:
+        assert ":30000 > 127.0.0.1:8000" in top.wait_for("program-0[1000]")
+        top.press("\r")
+        assert "7 B held: Nagle #" in top.wait_for("timer fires")
+        top.press("qq")
+        assert top.ended() == 0
+        assert top.output.isascii()
+        assert not re.search(rb"\x1b\[[0-9;]*3[0-7]", top.output)
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        top.until(lambda _: bool(re.search(rb"\x1b\[[0-9;]*3[0-7]", top.output)), "a colour")
+
+
+def test_a_locale_that_the_host_lacks_is_utf8_all_the_same(fake: FakeDaemon) -> None:
+    with top_of(fake, environment={"LC_ALL": "xx_XX.UTF-8"}) as top:
+        assert ":30000 → 127.0.0.1:8000" in top.wait_for("program-0[1000]")
+
+
+@pytest.mark.parametrize("term,what", [("dumb", "place its cursor"), ("no-such-terminal", "known here")])
+def test_a_terminal_that_cannot_is_refused(fake: FakeDaemon, term: str, what: str) -> None:
+    with top_of(fake, environment={"TERM": term}) as top:
+        assert top.ended() == 2
+        assert what in top.text() and f"TERM={term}" in top.text() and top.is_restored()
+
+
+def test_any_size_will_do(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        for page in ("", "\r", "?"):
+            top.press(page)
+            for columns, rows in ((20, 5), (1, 1), (3, 40), (200, 2), (300, 100), (59, 7), (80, 24)):
+                top.resize(columns, rows)
+                for _ in range(3):
+                    time.sleep(0.03)
+                    assert top.process.poll() is None, (page, columns, rows)
+        top.press("qq")
+        top.wait_for("program-0[1000]")
+        top.resize(20, 5)
+        text = top.until(lambda text: "LOST" in text and "[1000]" in text, "a table in 20 columns and 5 lines")
+        assert len(text.splitlines()) == 5
+        top.resize(132, 24)
+        top.wait_for("127.0.0.1:30000 → 127.0.0.1:8000")
+        assert "PATTERN" in top.text()
+
+
+# ---- how it ends ----
+
+
+@pytest.mark.parametrize("how", ["q", "Ctrl-C", "SIGTERM", "SIGHUP", "--duration"])
+def test_the_terminal_is_given_back(fake: FakeDaemon, how: str) -> None:
+    with top_of(fake, *(("-d", "500ms") if how == "--duration" else ())) as top:
+        top.wait_for("program-0[1000]")
+        if how == "q":
+            top.press("q")
+        elif how == "Ctrl-C":
+            top.press(CTRL_C)
+        elif how != "--duration":
+            top.process.send_signal(signal.Signals[how])
+        assert top.ended() == 0
+        assert top.is_restored(), top.output[-200:]
+
+
+def test_it_ends_with_its_terminal(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        os.close(top.slave)
+        top.slave = os.open(os.devnull, os.O_RDONLY)
+        os.close(top.master)
+        top.master = os.open(os.devnull, os.O_RDONLY)
+        assert top.process.wait(PATIENCE) == 0
+
+
+def test_stopped_it_gives_the_terminal_back_and_takes_it_again(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        top.press(CTRL_Z)
+        end = time.monotonic() + PATIENCE
+        state = Path(f"/proc/{top.process.pid}/stat")
+        while state.read_text().rsplit(")", 1)[1].split()[0] != "T":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        top.until(lambda _: top.is_restored(), "the terminal as it was")
+        with top.lock:
+            top.screen.reset()
+        top.process.send_signal(signal.SIGCONT)
+        top.wait_for("program-0[1000]")
+        top.press("q")
+        assert top.ended() == 0 and top.is_restored()
+
+
+# ---- whatever the daemon does ----
+
+
+def test_when_the_daemon_ends_its_last_state_stays_until_another_answers(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    fake = FakeDaemon(path, Stalling(SEVERAL))
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        fake.end()
+        text = top.wait_for("the daemon has ended")
+        assert "program-0[1000]" in text and "asking again" in text
+        with FakeDaemon(path, lambda request: [snapshot([connection(77)], 3, started="2026-11-22T01:00:00.000000Z")]
+                        if request["request"] == "snapshot" else []):
+            text = top.wait_for("program-77[1077]")
+            assert "the daemon has ended" not in text
+            top.until(lambda text: "program-0[1000]" not in text, "the first daemon's connections gone")
+        top.press("q")
+        assert top.ended() == 0 and top.is_restored()
+
+
+@pytest.mark.parametrize("answer,words", [
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no nagletrace daemon"),
+    (b"\0\xff\xfe\n", "no nagletrace daemon"),
+    (b'{"type":"snapshot","protocol":2}\n', "protocol 2"),
+    (b'{"type":"error","protocol":1,"error":"no \\u001b[2J"}\n', "the daemon says: no \\x1b[2J"),
+    (None, "the daemon has ended"),
+])
+def test_what_is_no_daemon_is_told_in_one_line(tmp_path: Path, answer: bytes | None, words: str) -> None:
+    with FakeDaemon(tmp_path / "socket", lambda _: answer) as fake, top_of(fake) as top:
+        assert top.ended() == 1
+        top.reader.join(0.2)
+        lines = [line for line in top.lines() if line]
+        assert len(lines) == 1 and lines[0].startswith("nagletrace: ") and words in lines[0], lines
+        assert b"\x1b[?1049h" not in top.output
+
+
+def test_garbage_later_on_is_told_and_asked_over(fake: FakeDaemon) -> None:
+    with top_of(fake) as top:
+        for garbage in (b"\xff\xfe{{{\n", b"[" * 100_000 + b"\n", b"x" * 3_000_000 + b"\n", b'{"type":7}\n'):
+            top.wait_for("program-0[1000]")
+            top.until(lambda text: "asking again" not in text, "no trouble")
+            fake.say(garbage)
+            top.wait_for("what answers is no nagletrace daemon")
+        top.press("q")
+        assert top.ended() == 0 and top.is_restored()
+
+
+def test_a_daemon_that_answers_no_more_is_told_and_keys_work(tmp_path: Path) -> None:
+    asked = Stalling(SEVERAL)
+    silent = threading.Event()
+    with FakeDaemon(tmp_path / "socket", lambda r: [] if silent.is_set() else asked(r)) as fake, top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        silent.set()
+        assert "program-0[1000]" in top.wait_for("the daemon has not answered for")
+        top.press("m")
+        top.wait_for("▼MAX")
+        silent.clear()
+        top.press("q")
+        assert top.ended() == 0
+
+
+def test_a_fast_stream_leaves_time_for_keys(fake: FakeDaemon) -> None:
+    lines = b"".join(json.dumps(stall(c)).encode() + b"\n" for c in SEVERAL) * 25
+    over = threading.Event()
+
+    def stream() -> None:
+        while not over.is_set():
+            fake.say(lines)
+
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        streaming = threading.Thread(target=stream, daemon=True)
+        streaming.start()
+        for key, shows in (("m", "▼MAX"), ("p", "40 processes"), ("c", "40 connections"), ("\r", "last stall")) * 5:
+            began = time.monotonic()
+            top.press(key)
+            top.wait_for(shows)
+            assert time.monotonic() - began < 2
+            top.press("q" if key == "\r" else "l")
+            top.wait_for("▼LOST")
+        top.press("q")
+        assert top.ended() == 0 and top.is_restored()
+        over.set()
+
+
+# ---- what it refuses ----
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    assert done.returncode == code and done.stdout == "" and len(done.stderr.splitlines()) == 1, done
+    for word in ("nagletrace: ", *words):
+        assert word in done.stderr, done.stderr
+
+
+def test_without_a_terminal_it_says_what_else_there_is(fake: FakeDaemon) -> None:
+    refused(run("top"), 2, "terminal", "ssh -t", "nagletrace report")
+    refused(run("top", "--socket", str(fake.path)), 2, "terminal")
+    assert not fake.requests
+
+
+def in_terminal(*command: str) -> tuple[int, list[str]]:
+    """The exit code, and what is said."""
+    with Terminal(*command, columns=400) as top:
+        code = top.ended()
+        top.reader.join(0.2)
+        return code, [line for line in top.lines() if line]
+
+
+def test_without_a_daemon_and_privilege_it_says_what_to_do(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    code, lines = in_terminal(*NOBODY, *TOP, "--socket", str(tmp_path / "none"))
+    assert code == 4 and len(lines) == 1
+    assert "start `nagletrace daemon`" in lines[0] and "as root" in lines[0]
+    code, lines = in_terminal(*NOBODY, *TOP, "-p", str(os.getpid()))
+    assert code == 4 and len(lines) == 1 and "CAP_BPF" in lines[0]
+
+
+def test_a_socket_of_another_group_is_said(fake: FakeDaemon) -> None:
+    fake.path.chmod(0o600)
+    for parent in list(fake.path.parents)[:-1]:
+        if parent.owner() == "root" and str(parent).startswith("/tmp/"):
+            parent.chmod(0o755)
+    code, lines = in_terminal(*NOBODY, *TOP, "--socket", str(fake.path))
+    assert code == 4 and len(lines) == 1 and "group" in lines[0] and "as root" in lines[0]
+
+
+# ---- real stalls ----
+
+
+def test_by_the_daemon_it_shows_what_stalls_without_any_privilege() -> None:
+    with Daemon("--group", "nogroup") as daemon, Lab("write-write-read", "--rounds", "400") as lab:
+        daemon.socket.parent.chmod(0o755)
+        with Terminal(*NOBODY, *TOP, "--socket", str(daemon.socket), "-i", "250ms") as top:
+            top.wait_for("told by the daemon")
+            lab.go()
+            process = f"lab-client[{lab.client}]"
+            top.wait_for(process)
+            top.press(f"/[{lab.client}]\r")
+            text = top.until(lambda text: bool(re.search(r" (1\d|2\d)\.\d stalls/s|^(1\d|2\d)\.\d stalls/s", text, re.M)),
+                             "some 20 stalls a second")
+            [row] = [row for row in rows_of(text) if row.startswith(process)]
+            port = lab.ready["connections"][0]["client"].rsplit(":", 1)[1]
+            assert f"send :{port} → {lab.ready['connections'][0]['server']}" in row
+            assert re.search(r" 4\d\.\dms", row), row
+            top.press("\r")
+            text = top.wait_for("timer fires")
+            for drawn in (process, f"lab-server[{lab.server}]", "seen at both ends", "held: Nagle", "put off 4",
+                          "TCP_NODELAY"):
+                assert drawn in text, (drawn, text)
+            print(text)
+            top.press("qq")
+            assert top.ended() == 0 and top.is_restored()
+
+
+def test_as_root_it_traces_by_itself_until_the_process_has_ended() -> None:
+    with Lab("write-write-read", "--rounds", "100") as lab:
+        with Terminal(*TOP, "-p", str(lab.client), "-i", "250ms") as top:
+            top.wait_for("no stall")
+            assert "traced here" in top.text()
+            felt = len([r for r in lab.play()["rounds"] if r["latency_us"] > 30_000])
+            text = top.wait_for("the process has ended")
+            assert re.search(rf"lab-client\[{lab.client}\] .* {felt} ", text), (felt, text)
+            assert f"in all {felt} stalls" in text
+            top.press("\r")
+            assert "seen at both ends" in top.wait_for("timer fires")
+            top.press("qq")
+            assert top.ended() == 0 and top.is_restored()
+
+
+def test_without_a_daemon_root_traces_by_itself(tmp_path: Path) -> None:
+    with Terminal(*TOP, "--socket", str(tmp_path / "none"), "-d", "2s") as top:
+        top.wait_for("traced here")
+        assert top.ended() == 0 and top.is_restored()
