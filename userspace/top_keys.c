@@ -188,7 +188,7 @@ void nt_top_key(struct nt_top_model *model, int key)
 		if (model->page == NT_TOP_HELP)
 			nt_top_escape(model);
 		else
-			model->page = NT_TOP_HELP;
+			nt_top_help(model);
 		return;
 	default:
 		break;

@@ -251,9 +251,18 @@ void nt_top_enter(struct nt_top_model *model)
 	nt_top_update(model);
 }
 
+void nt_top_help(struct nt_top_model *model)
+{
+	if (model->page != NT_TOP_HELP)
+		model->below_help = model->page;
+	model->page = NT_TOP_HELP;
+}
+
 void nt_top_escape(struct nt_top_model *model)
 {
-	if (model->page != NT_TOP_TABLE) {
+	if (model->page == NT_TOP_HELP) {
+		model->page = model->below_help;
+	} else if (model->page != NT_TOP_TABLE) {
 		model->page = NT_TOP_TABLE;
 	} else if (model->filter[0]) {
 		model->filter[0] = '\0';

@@ -46,6 +46,7 @@ struct nt_top_model {
 	enum nt_top_sort sort;
 	bool reverse;
 	enum nt_top_page page;
+	enum nt_top_page below_help; /* the page that help covers */
 	char filter[NT_TOP_FILTER];
 	bool typing;      /* the filter */
 	bool one_process; /* connections of that process only */
@@ -76,6 +77,7 @@ void nt_top_choose_view(struct nt_top_model *model, enum nt_top_view view);
 void nt_top_choose_sort(struct nt_top_model *model, enum nt_top_sort sort);
 void nt_top_move(struct nt_top_model *model, long lines);
 void nt_top_enter(struct nt_top_model *model);  /* into the chosen line */
+void nt_top_help(struct nt_top_model *model);   /* what the keys do */
 void nt_top_escape(struct nt_top_model *model); /* one step back: page, filter, process */
 
 #endif /* NT_TOP_MODEL_H */

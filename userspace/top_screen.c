@@ -158,7 +158,6 @@ void nt_screen_resume(struct nt_screen *screen)
 		return;
 	reset_prog_mode();
 	nt_screen_resized(screen);
-	clearok(stdscr, TRUE);
 	curs_set(0);
 }
 
@@ -169,12 +168,16 @@ void nt_screen_resized(struct nt_screen *screen)
 	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row && size.ws_col)
 		resizeterm(size.ws_row, size.ws_col);
 	getmaxyx(stdscr, screen->rows, screen->columns);
+	clearok(stdscr, TRUE); /* terminals keep different parts of what was there */
 }
 
 int nt_screen_key(struct nt_screen *screen)
 {
-	int key = screen->open ? getch() : ERR;
+	int key;
 
+	do
+		key = screen->open ? getch() : ERR;
+	while (key == KEY_RESIZE); /* nobody pressed that */
 	return key == ERR ? -1 : key;
 }
 

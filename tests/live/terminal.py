@@ -34,6 +34,7 @@ class Terminal:
         self.master, self.slave = os.openpty()
         set_size(self.master, columns, rows)
         self.state = termios.tcgetattr(self.slave)
+        self.state_at_end: list[object] = []
         default = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         default.pop("NO_COLOR", None)
         self.process = subprocess.Popen(command, stdin=self.slave, stdout=self.slave, stderr=self.slave,
@@ -92,15 +93,15 @@ class Terminal:
         with self.lock:
             shown = self.output.rfind(b"\x1b[?25h") >= self.output.rfind(b"\x1b[?25l")
             left = self.output.count(b"\x1b[?1049h") == self.output.count(b"\x1b[?1049l")
-        return shown and left and termios.tcgetattr(self.slave) == self.state
+        return shown and left and (self.state_at_end or termios.tcgetattr(self.slave)) == self.state
 
     def ended(self) -> int:
-        """Waits for the end; the exit code."""
+        """Waits for the end, and for all that was written; the exit code."""
         code = self.process.wait(PATIENCE)
-        # what it wrote last is on its way
-        end = time.monotonic() + 1
-        while time.monotonic() < end and not self.is_restored():
-            time.sleep(0.02)
+        self.state_at_end = termios.tcgetattr(self.slave)
+        os.close(self.slave)  # now the other end knows that nobody writes any more
+        self.slave = -1
+        self.reader.join(PATIENCE)
         return code
 
     def close(self) -> None:
@@ -108,7 +109,7 @@ class Terminal:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
         for fd in (self.slave, self.master):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # closed already
                 os.close(fd)
 
     def __enter__(self) -> Terminal:

@@ -291,7 +291,9 @@ static void q_leaves_a_page_before_it_leaves(void **state)
 	assert_int_equal(model.page, NT_TOP_HELP);
 	press("q");
 	assert_int_equal(model.page, NT_TOP_TABLE);
-	press("\nq");
+	press("\n?q"); /* help over a connection */
+	assert_int_equal(model.page, NT_TOP_DETAIL);
+	press("q");
 	assert_false(model.quit);
 	press("q");
 	assert_true(model.quit);
