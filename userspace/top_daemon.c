@@ -35,8 +35,8 @@ static unsigned int seconds(uint64_t ns)
 
 static void tell_trouble(struct nt_top_daemon *daemon, uint64_t now_ns)
 {
-	snprintf(daemon->trouble, sizeof(daemon->trouble), "%s %us ago; asking again", daemon->why,
-		 seconds(now_ns - daemon->lost_ns));
+	snprintf(daemon->trouble, sizeof(daemon->trouble), "state of %us ago, asking again: %s",
+		 seconds(now_ns - daemon->lost_ns), daemon->why);
 }
 
 /* The daemon is lost, for the reason in why. What was told stays. */
