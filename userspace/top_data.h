@@ -67,9 +67,10 @@ struct nt_top_data {
 	char kernel[NT_TOP_NAME], hooks[NT_TOP_WORD], started[NT_TOP_WORD];
 	uint64_t uptime_us, stalls, lost_us;
 	uint64_t records_lost;
-	uint64_t missing_hooks; /* that the kernel lacks, or that were let go */
-	uint64_t span_us;       /* what the rows tell of */
-	bool full;              /* there may be more connections than rows */
+	uint64_t writes, holds, delayed_acks; /* what was looked at, stalls or not */
+	uint64_t missing_hooks;               /* that the kernel lacks, or that were let go */
+	uint64_t span_us;                     /* what the rows tell of */
+	bool full;                            /* there may be more connections than rows */
 	struct nt_top_rates rates;
 	struct nt_top_row *rows;
 	size_t count, room;

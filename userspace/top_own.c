@@ -105,6 +105,7 @@ static void tell(struct nt_top_own *own, uint64_t now_ns)
 	add_identity(o, own, now_ns);
 	nt_json_number(o, "stalls", own->stalls);
 	nt_json_number(o, "lost_us", own->lost_ns / 1000);
+	nt_json_totals(o, &counts.totals);
 	nt_json_lost_counts(o, &counts);
 	for (size_t i = 0; i < n; i++)
 		json_object_array_add(list, nt_json_connection(sorted[i], stacks));

@@ -57,7 +57,7 @@ static void draw_totals(struct nt_screen *screen, int row, const struct nt_top_d
 	int at;
 
 	nt_format_duration(data->lost_us * 1000, lost, sizeof(lost));
-	at = nt_screen_print(screen, row, 0, NT_INK_BOLD, "%.1f stalls/s",
+	at = nt_screen_print(screen, row, 0, NT_INK_BOLD, "%.1f stalls/s now",
 			     nt_top_rates_now(&data->rates));
 	at += nt_screen_print(screen, row, at, NT_INK_PLAIN,
 			      "   in all %" PRIu64 " stalls cost %s   ", data->stalls, lost);
@@ -96,8 +96,11 @@ static void draw_choice(struct nt_screen *screen, int row, const struct nt_top_m
 	nt_top_elapsed(data->span_us, span, sizeof(span));
 	if (model->paused)
 		at = nt_screen_print(screen, row, 0, NT_INK_WARN, "PAUSED  ");
-	at += nt_screen_print(screen, row, at, NT_INK_PLAIN, "%zu %s", model->count,
-			      model->view == NT_TOP_PROCESSES ? "processes" : "connections");
+	at += nt_screen_print(screen, row, at, NT_INK_PLAIN, "%zu %s%s", model->count,
+			      model->view == NT_TOP_PROCESSES ? "process" : "connection",
+			      model->count == 1                 ? ""
+			      : model->view == NT_TOP_PROCESSES ? "es"
+								: "s");
 	if (model->one_process && model->only_pid)
 		at += nt_screen_print(screen, row, at, NT_INK_PLAIN, " of process %" PRId64,
 				      model->only_pid);
@@ -150,13 +153,18 @@ static void draw_footer(struct nt_screen *screen, const struct nt_top_model *mod
 
 static void draw_nothing(struct nt_screen *screen, int row, const struct nt_top_model *model)
 {
-	if (model->filter[0] || model->one_process)
+	const struct nt_top_data *data = nt_top_shown(model);
+
+	if (model->filter[0] || model->one_process) {
 		nt_screen_print(screen, row, 0, NT_INK_PLAIN,
 				"no connection like that has stalled; Esc shows all");
-	else
-		nt_screen_print(
-			screen, row, 0, NT_INK_PLAIN,
+		return;
+	}
+	nt_screen_print(screen, row, 0, NT_INK_PLAIN,
 			"no stall: no connection loses time to Nagle, cork and delayed ACKs");
+	nt_screen_print(screen, row + 1, 0, NT_INK_PLAIN,
+			"looked at %" PRIu64 " writes, %" PRIu64 " holds, %" PRIu64 " delayed ACKs",
+			data->writes, data->holds, data->delayed_acks);
 }
 
 static void draw_table(struct nt_screen *screen, struct nt_top_model *model,

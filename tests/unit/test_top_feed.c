@@ -60,6 +60,19 @@ static void a_snapshot_is_taken(void **state)
 	assert_true(nt_top_row_shown(&data.rows[0]));
 }
 
+static void what_was_looked_at_is_summed_up(void **state)
+{
+	(void)state;
+	feed(1, "{\"type\":\"snapshot\",\"protocol\":1,\"totals\":{\"writes\":50,\"holds\":"
+		"{\"nagle\":24,\"cork\":1},\"delayed_acks\":{\"timer\":3,\"read\":4}},"
+		"\"lost\":{\"ring_full\":2,\"stack\":3},\"missing_hooks\":[\"a\"]}");
+	assert_int_equal(data.writes, 50);
+	assert_int_equal(data.holds, 25);
+	assert_int_equal(data.delayed_acks, 7);
+	assert_int_equal(data.records_lost, 5);
+	assert_int_equal(data.missing_hooks, 1);
+}
+
 static void rates_are_those_of_what_is_new(void **state)
 {
 	(void)state;
@@ -270,6 +283,7 @@ static void the_oldest_cells_go_first(void **state)
 
 static const struct CMUnitTest tests[] = {
 	TEST(a_snapshot_is_taken),
+	TEST(what_was_looked_at_is_summed_up),
 	TEST(rates_are_those_of_what_is_new),
 	TEST(a_connection_that_counts_anew_keeps_its_rate_until_more_is_known),
 	TEST(what_a_snapshot_lacks_is_shown_no_more_and_then_dropped),
