@@ -9,6 +9,9 @@
 
 #include "clock.h"
 
+/* Room for as many again that are in no snapshot yet. */
+#define MOST_ROWS (2 * NT_TOP_ROWS)
+
 void nt_top_data_init(struct nt_top_data *data, uint64_t cell_ns)
 {
 	memset(data, 0, sizeof(*data));
@@ -65,10 +68,10 @@ struct nt_top_row *nt_top_data_get(struct nt_top_data *data, const struct nt_top
 {
 	struct nt_top_row *row = nt_top_data_find(data, key);
 
-	/* room for as many again, that are in no snapshot yet */
-	if (row || data->count >= 2 * NT_TOP_ROWS)
+	if (row || data->count >= MOST_ROWS)
 		return row;
-	if (data->count == data->room && make_room(data, data->room ? 2 * data->room : 16))
+	/* all at once: rows stay where they are, and what is not used takes no memory */
+	if (make_room(data, MOST_ROWS))
 		return NULL;
 	row = &data->rows[data->count++];
 	memset(row, 0, sizeof(*row));

@@ -245,6 +245,18 @@ static void paused_it_shows_what_was_and_then_what_is(void **state)
 	assert_string_equal(shown(), "05 03 01 02 04 ");
 }
 
+/* A key may come between what is told and what is made of it. */
+static void lines_outlive_what_is_added(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 600; i++)
+		add(60, 6000 + i, 1, 1, 1);
+	press("jj");
+	assert_string_equal(model.chosen.local, "127.0.0.1:5002");
+	press("\n");
+	assert_string_equal(model.detail.key.local, "127.0.0.1:5002");
+}
+
 static void a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at(void **state)
 {
 	(void)state;
@@ -312,6 +324,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(the_chosen_line_is_followed_but_the_first_is_a_place),
 	TEST(the_chosen_line_is_always_on_the_screen),
 	TEST(paused_it_shows_what_was_and_then_what_is),
+	TEST(lines_outlive_what_is_added),
 	TEST(a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at),
 	TEST(arrows_go_from_one_connection_to_the_next),
 	TEST(with_nothing_told_no_key_does_harm),
