@@ -8,8 +8,10 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,8 +38,16 @@ def rows_of(text: str) -> list[str]:
 
 
 @pytest.fixture
-def fake(tmp_path: Path):  # type: ignore[no-untyped-def]
-    with FakeDaemon(tmp_path / "socket", Stalling(SEVERAL)) as daemon:
+def place() -> Iterator[Path]:
+    """A directory that others may enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory() as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+@pytest.fixture
+def fake(place: Path) -> Iterator[FakeDaemon]:
+    with FakeDaemon(place / "socket", Stalling(SEVERAL)) as daemon:
         yield daemon
 
 
@@ -107,7 +117,7 @@ def test_the_choice_moves_and_enter_shows_the_last_stall_as_a_ladder(fake: FakeD
         top.wait_for("▼LOST")
 
 
-def test_paused_it_stands_still_and_gathers_all_the_same(tmp_path: Path) -> None:
+def test_paused_it_stands_still_and_gathers_all_the_same(place: Path) -> None:
     stalls = 0
 
     def answer(request: Record) -> list[Record]:
@@ -115,7 +125,7 @@ def test_paused_it_stands_still_and_gathers_all_the_same(tmp_path: Path) -> None
         stalls += 1
         return [snapshot([connection(1, stalls=stalls)], stalls)] if request["request"] == "snapshot" else []
 
-    with FakeDaemon(tmp_path / "socket", answer) as fake, top_of(fake) as top:
+    with FakeDaemon(place / "socket", answer) as fake, top_of(fake) as top:
         top.wait_for("program-1[1001]")
         top.press(" ")
         still = top.wait_for("PAUSED")
@@ -128,9 +138,9 @@ def test_paused_it_stands_still_and_gathers_all_the_same(tmp_path: Path) -> None
         assert "PAUSED" not in top.text()
 
 
-def test_names_from_outside_do_not_reach_the_terminal(tmp_path: Path) -> None:
+def test_names_from_outside_do_not_reach_the_terminal(place: Path) -> None:
     bad = connection(1, comm="a\x1b[2J\x07\x9b1mb", fix="\x1b]0;title\x07", local="\n\n:1")
-    with FakeDaemon(tmp_path / "socket", Stalling([bad])) as fake, top_of(fake) as top:
+    with FakeDaemon(place / "socket", Stalling([bad])) as fake, top_of(fake) as top:
         text = top.wait_for("[1001]")
         assert "\\x1b" in text and "▼LOST" in text
         top.press("\r")
@@ -247,8 +257,8 @@ def test_stopped_it_gives_the_terminal_back_and_takes_it_again(fake: FakeDaemon)
 # ---- whatever the daemon does ----
 
 
-def test_when_the_daemon_ends_its_last_state_stays_until_another_answers(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
+def test_when_the_daemon_ends_its_last_state_stays_until_another_answers(place: Path) -> None:
+    path = place / "socket"
     fake = FakeDaemon(path, Stalling(SEVERAL))
     with top_of(fake) as top:
         top.wait_for("program-0[1000]")
@@ -271,8 +281,8 @@ def test_when_the_daemon_ends_its_last_state_stays_until_another_answers(tmp_pat
     (b'{"type":"error","protocol":1,"error":"no \\u001b[2J"}\n', "the daemon says: no \\x1b[2J"),
     (None, "the daemon has ended"),
 ])
-def test_what_is_no_daemon_is_told_in_one_line(tmp_path: Path, answer: bytes | None, words: str) -> None:
-    with FakeDaemon(tmp_path / "socket", lambda _: answer) as fake, top_of(fake) as top:
+def test_what_is_no_daemon_is_told_in_one_line(place: Path, answer: bytes | None, words: str) -> None:
+    with FakeDaemon(place / "socket", lambda _: answer) as fake, top_of(fake) as top:
         assert top.ended() == 1
         top.reader.join(0.2)
         lines = [line for line in top.lines() if line]
@@ -291,10 +301,10 @@ def test_garbage_later_on_is_told_and_asked_over(fake: FakeDaemon) -> None:
         assert top.ended() == 0 and top.is_restored()
 
 
-def test_a_daemon_that_answers_no_more_is_told_and_keys_work(tmp_path: Path) -> None:
+def test_a_daemon_that_answers_no_more_is_told_and_keys_work(place: Path) -> None:
     asked = Stalling(SEVERAL)
     silent = threading.Event()
-    with FakeDaemon(tmp_path / "socket", lambda r: [] if silent.is_set() else asked(r)) as fake, top_of(fake) as top:
+    with FakeDaemon(place / "socket", lambda r: [] if silent.is_set() else asked(r)) as fake, top_of(fake) as top:
         top.wait_for("program-0[1000]")
         silent.set()
         assert "program-0[1000]" in top.wait_for("the daemon has not answered for")
@@ -352,9 +362,8 @@ def in_terminal(*command: str) -> tuple[int, list[str]]:
         return code, [line for line in top.lines() if line]
 
 
-def test_without_a_daemon_and_privilege_it_says_what_to_do(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    code, lines = in_terminal(*NOBODY, *TOP, "--socket", str(tmp_path / "none"))
+def test_without_a_daemon_and_privilege_it_says_what_to_do(place: Path) -> None:
+    code, lines = in_terminal(*NOBODY, *TOP, "--socket", str(place / "none"))
     assert code == 4 and len(lines) == 1
     assert "start `nagletrace daemon`" in lines[0] and "as root" in lines[0]
     code, lines = in_terminal(*NOBODY, *TOP, "-p", str(os.getpid()))
@@ -363,9 +372,6 @@ def test_without_a_daemon_and_privilege_it_says_what_to_do(tmp_path: Path) -> No
 
 def test_a_socket_of_another_group_is_said(fake: FakeDaemon) -> None:
     fake.path.chmod(0o600)
-    for parent in list(fake.path.parents)[:-1]:
-        if parent.owner() == "root" and str(parent).startswith("/tmp/"):
-            parent.chmod(0o755)
     code, lines = in_terminal(*NOBODY, *TOP, "--socket", str(fake.path))
     assert code == 4 and len(lines) == 1 and "group" in lines[0] and "as root" in lines[0]
 
@@ -413,7 +419,7 @@ def test_as_root_it_traces_by_itself_until_the_process_has_ended() -> None:
             assert top.ended() == 0 and top.is_restored()
 
 
-def test_without_a_daemon_root_traces_by_itself(tmp_path: Path) -> None:
-    with Terminal(*TOP, "--socket", str(tmp_path / "none"), "-d", "2s") as top:
+def test_without_a_daemon_root_traces_by_itself(place: Path) -> None:
+    with Terminal(*TOP, "--socket", str(place / "none"), "-d", "2s") as top:
         top.wait_for("traced here")
         assert top.ended() == 0 and top.is_restored()
