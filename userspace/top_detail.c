@@ -81,6 +81,7 @@ static int draw_advice(struct nt_screen *screen, int at, const struct nt_top_row
 	at = put_labelled(screen, at, "pattern", row->what);
 	at = put_labelled(screen, at, "why", row->why);
 	at = put_labelled(screen, at, "evidence", evidence);
+	at = put_labelled(screen, at, "cgroup", row->cgroup);
 	at = put_labelled(screen, at, "where", row->where);
 	return put_labelled(screen, at, "fix", row->fix);
 }

@@ -21,6 +21,9 @@ from harness import NAGLETRACE, PATIENCE, Lab, Record, run
 from terminal import Terminal
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
+#: The kernel's BTF out of sight, in a mount namespace of its own.
+WITHOUT_BTF = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
+               'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh")
 TOP = (str(NAGLETRACE), "top")
 DOWN, ESCAPE, CTRL_C, CTRL_Z = b"\x1bOB", "\x1b", b"\x03", b"\x1a"
 SEVERAL = [connection(i) for i in range(40)]
@@ -107,6 +110,7 @@ def test_the_choice_moves_and_enter_shows_the_last_stall_as_a_ladder(fake: FakeD
         top.press("\r")
         text = top.wait_for("last stall, at 00:00:00.123" if time.tzname[0] == "UTC" else "last stall, at ")
         assert "program-1[1001]  127.0.0.1:30001 → 127.0.0.1:8000  (sender)" in text
+        assert "cgroup    /system.slice/1.service" in text
         assert "why       Nagle holds" in text and "fix       write both parts" in text
         for drawn in ("server[4200]", "─ 6 B ─", "ACK put off", "7 B held: Nagle", "put off 40.2 ms", "held 40.3 ms",
                       "◀───────── ACK ─", "timer fires", "released"):
@@ -368,6 +372,11 @@ def test_without_a_daemon_and_privilege_it_says_what_to_do(place: Path) -> None:
     assert "start `nagletrace daemon`" in lines[0] and "as root" in lines[0]
     code, lines = in_terminal(*NOBODY, *TOP, "-p", str(os.getpid()))
     assert code == 4 and len(lines) == 1 and "CAP_BPF" in lines[0]
+
+
+def test_on_a_kernel_that_cannot_it_says_why(place: Path) -> None:
+    code, lines = in_terminal(*WITHOUT_BTF, *TOP, "--socket", str(place / "none"))
+    assert code == 3 and len(lines) == 1 and "--btf FILE" in lines[0]
 
 
 def test_a_socket_of_another_group_is_said(fake: FakeDaemon) -> None:
