@@ -22,13 +22,34 @@ def set_size(fd: int, columns: int, rows: int) -> None:
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
+class Screen(pyte.Screen):
+    """What xterm can do and ncurses makes use of, but pyte 0.8 does not know: scrolling a region without a cursor."""
+
+    def scroll_up(self, count: int = 1) -> None:
+        self._scroll(self.delete_lines, count)
+
+    def scroll_down(self, count: int = 1) -> None:
+        self._scroll(self.insert_lines, count)
+
+    def _scroll(self, how: Callable[[int], None], count: int) -> None:
+        row, column = self.cursor.y, self.cursor.x
+        self.cursor.y = self.margins.top if self.margins else 0
+        how(count or 1)
+        self.cursor.y, self.cursor.x = row, column
+
+
+class Stream(pyte.ByteStream):
+    csi = {**pyte.ByteStream.csi, "S": "scroll_up", "T": "scroll_down"}
+    events = pyte.ByteStream.events | {"scroll_up", "scroll_down"}
+
+
 class Terminal:
     """Runs until it ends or the block does; what it wrote is in output, what is to be seen in lines()."""
 
     def __init__(self, *command: str, columns: int = 80, rows: int = 24, environment: dict[str, str] | None = None
                  ) -> None:
-        self.screen = pyte.Screen(columns, rows)
-        self.stream = pyte.ByteStream(self.screen)
+        self.screen = Screen(columns, rows)
+        self.stream = Stream(self.screen)
         self.output = b""
         self.lock = threading.Lock()
         self.master, self.slave = os.openpty()
@@ -62,12 +83,15 @@ class Terminal:
         return "\n".join(self.lines())
 
     def until(self, seen: Callable[[str], bool], what: str = "") -> str:
-        """Waits until the screen is so; what it shows then."""
+        """Waits until the screen is so, with a picture drawn to its end; what it shows then."""
         end = time.monotonic() + PATIENCE
-        while not seen(text := self.text()):
-            assert time.monotonic() < end and self.process.poll() is None, f"{what!r} is not on the screen:\n{text}"
+        while True:
+            drawn = len(self.output)
+            text = self.text()
             time.sleep(0.02)
-        return text
+            if len(self.output) == drawn and seen(text):
+                return text
+            assert time.monotonic() < end and self.process.poll() is None, f"{what!r} is not on the screen:\n{text}"
 
     def wait_for(self, text: str) -> str:
         return self.until(lambda screen: text in screen, text)
