@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/stall.c userspace/owners.c userspace/processes.c userspace/json.c
+// links: userspace/stall.c userspace/owners.c userspace/processes.c userspace/json.c userspace/json_stall.c
 // links: userspace/json_parts.c userspace/text_report.c userspace/text.c userspace/words.c
 // links: userspace/advice.c userspace/aggregate.c userspace/series.c userspace/window.c
 // links: userspace/counts.c userspace/hooks.c userspace/kernel.c userspace/stacks.c
