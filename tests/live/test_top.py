@@ -149,7 +149,7 @@ def test_names_from_outside_do_not_reach_the_terminal(place: Path) -> None:
         text = top.wait_for("[1001]")
         assert "\\x1b" in text and "▼LOST" in text
         top.press("\r")
-        top.wait_for("last stall")
+        assert "a\\x1b[2J\\x07\\xc2\\x9b1mb[1001]" in top.wait_for("last stall")
         assert b"\x1b]" not in top.output and b"\x07" not in top.output
 
 
@@ -407,7 +407,9 @@ def test_by_the_daemon_it_shows_what_stalls_without_any_privilege() -> None:
             for drawn in (process, f"lab-server[{lab.server}]", "seen at both ends", "held: Nagle", "put off 4",
                           "TCP_NODELAY"):
                 assert drawn in text, (drawn, text)
-            print(text)
+            # put off when the first part came, released when the ACK did: neither is far from the other
+            at = {word: text[:text.index(word)].count("\n") for word in ("ACK put off", "held: Nagle", "◀─", "▶│")}
+            assert abs(at["ACK put off"] - at["held: Nagle"]) == 1 and at["▶│"] - at["◀─"] == 1, text
             top.press("qq")
             assert top.ended() == 0 and top.is_restored()
 
