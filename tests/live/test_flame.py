@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Lost time by call stack, of a program whose code is made at run time: Java."""
+"""Lost time by call stack, of programs whose code is made at run time: Java, Node.js."""
 
 from __future__ import annotations
 
@@ -7,38 +7,60 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, PATIENCE, ROOT, Lines, Tracer
 
-SOURCE = Path(__file__).parent / "TwoWrites.java"
-#: Without frame pointers compiled Java cannot be unwound; a method that is inlined has no frame of its own.
-FLAGS = ("-XX:+PreserveFramePointer", "-XX:TieredStopAtLevel=1", "-Xbatch", "-XX:CompileCommand=quiet",
-         "-XX:CompileCommand=dontinline,TwoWrites::*")
-#: As the map of JDK 17 has them.
-CALLER, CALLEE = "void TwoWrites.request(", "void TwoWrites.writeBody("
+HERE = Path(__file__).parent
 
 
-def why_not() -> str | None:
-    if IN_GUEST:
-        return "Java takes minutes in an emulated guest"
-    if not shutil.which("java") or not shutil.which("javac"):
-        return "there is no JDK here (Debian: default-jdk-headless)"
-    probe = subprocess.run(["/usr/bin/python3", "-c", "import bcc"], capture_output=True)
-    return "bcc's Python bindings are not installed (Debian: python3-bpfcc)" if probe.returncode else None
+@dataclass(frozen=True)
+class Language:
+    """A program that says `ready`, stalls when it is told to, and says `done`; and how its functions are called."""
+
+    name: str
+    package: str
+    needs: tuple[str, ...]
+    command: tuple[str, ...]
+    #: the outer function and the one that made the held write, as the perf map has them
+    caller: str
+    callee: str
+    compile: tuple[str, ...] = ()
+
+    def why_not(self) -> str | None:
+        if IN_GUEST:
+            return f"{self.name} takes minutes in an emulated guest"
+        if not all(shutil.which(program) for program in self.needs):
+            return f"there is no {self.name} here (Debian: {self.package})"
+        probe = subprocess.run(["/usr/bin/python3", "-c", "import bcc"], capture_output=True)
+        return "bcc's Python bindings are not installed (Debian: python3-bpfcc)" if probe.returncode else None
 
 
-pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+LANGUAGES = [
+    # Without frame pointers compiled Java cannot be unwound; a method that is inlined has no frame of its own. The
+    # names are those of JDK 17's map.
+    Language("Java", "default-jdk-headless", ("java", "javac"),
+             ("java", "-XX:+PreserveFramePointer", "-XX:TieredStopAtLevel=1", "-Xbatch", "-XX:CompileCommand=quiet",
+              "-XX:CompileCommand=dontinline,TwoWrites::*", "-cp", ".", "TwoWrites"),
+             "void TwoWrites.request(", "void TwoWrites.writeBody(",
+             ("javac", "-d", ".", str(HERE / "TwoWrites.java"))),
+    Language("Node.js", "nodejs", ("node",),
+             ("node", "--perf-basic-prof", "--interpreted-frames-native-stack", "--max-inlined-bytecode-size=0",
+              str(HERE / "two_writes.js")),
+             "processTicksAndRejections", "writeBody "),
+]
 
 
-class Java:
-    """TwoWrites, compiled by its virtual machine and ready to stall; its map is there after play()."""
+class Program:
+    """It runs, its code is compiled, and it waits; its map is there after play()."""
 
-    def __init__(self, classes: Path) -> None:
-        subprocess.run(["javac", "-d", classes, SOURCE], check=True)
-        self.process = subprocess.Popen(["java", *FLAGS, "-cp", str(classes), "TwoWrites"], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+    def __init__(self, language: Language, place: Path) -> None:
+        if language.compile:
+            subprocess.run(language.compile, check=True, cwd=place)
+        self.process = subprocess.Popen(language.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        cwd=place)
         self.lines = Lines(self.process.stdout)
         self.lines.wait_for("ready")
 
@@ -54,13 +76,21 @@ class Java:
         Path(f"/tmp/perf-{self.process.pid}.map").unlink(missing_ok=True)
 
 
+@pytest.fixture(params=LANGUAGES, ids=[language.name for language in LANGUAGES])
+def language(request: pytest.FixtureRequest) -> Language:
+    chosen: Language = request.param
+    if reason := chosen.why_not():
+        pytest.skip(reason)
+    return chosen
+
+
 @pytest.fixture
-def java(tmp_path: Path) -> Iterator[Java]:
-    program = Java(tmp_path)
+def program(language: Language, tmp_path: Path) -> Iterator[Program]:
+    running = Program(language, tmp_path)
     try:
-        yield program
+        yield running
     finally:
-        program.end()
+        running.end()
 
 
 def flame(recording: Path, *arguments: str) -> str:
@@ -70,9 +100,10 @@ def flame(recording: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_held_writes_of_a_java_program_are_named_by_its_methods(java: Java, tmp_path: Path) -> None:
-    with Tracer("-p", str(java.process.pid), "--stacks") as tracer:
-        java.play()
+def test_held_writes_are_named_by_the_functions_that_made_them(language: Language, program: Program, tmp_path: Path
+                                                               ) -> None:
+    with Tracer("-p", str(program.process.pid), "--stacks") as tracer:
+        program.play()
         tracer.stop()
     stalls = tracer.stalls()
     assert len(stalls) >= 10
@@ -80,9 +111,9 @@ def test_held_writes_of_a_java_program_are_named_by_its_methods(java: Java, tmp_
     recording.write_text("".join(json.dumps(record) + "\n" for record in stalls))
     named = flame(recording, "--symbols", "bcc")
     lost = {stack: int(us) for stack, us in (line.rsplit(" ", 1) for line in named.splitlines())}
-    by_method = sum(us for stack, us in lost.items() if CALLEE in stack)
-    assert by_method >= 0.9 * sum(stall["excess_us"] for stall in stalls), named
-    assert all(0 < stack.index(CALLER) < stack.index(CALLEE) < stack.index("__write")
-               for stack in lost if CALLEE in stack), "the outer call first"
-    assert "TwoWrites" not in flame(recording), "without bcc nobody names them"
-    assert CALLEE in flame(recording, "--symbols", "bcc", "--output", "svg")
+    by_function = sum(us for stack, us in lost.items() if language.callee in stack)
+    assert by_function >= 0.9 * sum(stall["excess_us"] for stall in stalls), named
+    assert all(0 < stack.index(language.caller) < stack.index(language.callee) < stack.rindex("write")
+               for stack in lost if language.callee in stack), named
+    assert language.callee not in flame(recording), "without bcc nobody names them"
+    assert language.callee in flame(recording, "--symbols", "bcc", "--output", "svg")
