@@ -160,11 +160,16 @@ def waited_for(ladder: Ladder, way: int) -> None:
     acked = end - way
     departed, label = 0, "in flight"
     if stall.pending_ack:
-        begin = acked - stall.pending_ack.us
+        begin, basis = acked - stall.pending_ack.us, PLACED
+        if stall.ack_after_hold_us is not None:
+            begin, basis = stall.ack_after_hold_us, MEASURED
+        acked = begin + stall.pending_ack.us
         departed = min(0, begin - way)
-        ladder.spans.append(Span(RECEIVER, "pending_ack", begin, acked, PLACED, ack_lines(stall)))
-        ladder.notes.append("Measured: the hold, what let it go, how long the ACK was put off, and what ended that. "
-                            "Inferred: when it was put off, and when what was in flight had left.")
+        ladder.spans.append(Span(RECEIVER, "pending_ack", begin, acked, basis, ack_lines(stall)))
+        when = "when and how long" if basis == MEASURED else "how long"
+        ladder.notes.append(f"Measured: the hold, what let it go, {when} the ACK was put off, and what ended that. "
+                            f"Inferred: {'' if basis == MEASURED else 'when it was put off, and '}when what was in "
+                            "flight had left.")
     else:
         begin = departed + way
         ladder.spans.append(Span(RECEIVER, "pending_ack", min(begin, acked), acked, INFERRED,
@@ -173,8 +178,9 @@ def waited_for(ladder: Ladder, way: int) -> None:
                             "off, and when, is inferred; what was in flight had left by the time the hold began.")
     if stall.hold and stall.hold.in_flight_bytes:
         label = f"{stall.hold.in_flight_bytes} B in flight"
-    ladder.arrows.append(Arrow(SENDER, "data", departed, begin, label, INFERRED, INFERRED))
-    ladder.arrows.append(Arrow(RECEIVER, "ack", acked, end, "ACK", INFERRED, MEASURED))
+    seen = MEASURED if stall.ack_after_hold_us is not None and stall.pending_ack else INFERRED
+    ladder.arrows.append(Arrow(SENDER, "data", departed, begin, label, INFERRED, seen))
+    ladder.arrows.append(Arrow(RECEIVER, "ack", acked, end, "ACK", seen, MEASURED))
 
 
 def receiver_only(ladder: Ladder, way: int) -> None:

@@ -59,6 +59,13 @@ def number_of(record: Json, key: str) -> int | None:
     return value
 
 
+def signed_of(record: Json, key: str) -> int | None:
+    value = record.get(key)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_NUMBER):
+        raise BadRecord(f"{key} is no number")
+    return value
+
+
 def needed_number(record: Json, key: str) -> int:
     value = number_of(record, key)
     if value is None:
@@ -201,6 +208,8 @@ class Stall:
     peer: Process | None
     #: innermost call first; empty: not recorded
     stack: tuple[Frame, ...] = ()
+    #: when the ACK was put off, from the hold's begin on; only where both ends were seen
+    ack_after_hold_us: int | None = None
 
     @staticmethod
     def parse(record: Json) -> Stall:
@@ -223,7 +232,8 @@ class Stall:
             needed_text(record, "cause"), time_of(record), side, needed_text(record, "evidence"),
             needed_number(record, "duration_us"), needed_number(record, "excess_us"), number_of(record, "min_rtt_us"),
             Process.parse(record), Socket.parse(record), needed_text(record, "pattern"),
-            Hold.parse(mine) if mine is not None else None, pending_ack, who, stack_of(record))
+            Hold.parse(mine) if mine is not None else None, pending_ack, who, stack_of(record),
+            signed_of(record, "ack_after_hold_us"))
 
 
 def peer_ack(peer: Json | None) -> PendingAck | None:

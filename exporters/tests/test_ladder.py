@@ -48,6 +48,15 @@ def test_of_both_ends_the_length_of_the_pending_ack_is_measured_and_its_place_in
     assert "what ended that" in made.notes[0]
 
 
+def test_where_the_tracer_tells_when_the_ack_was_put_off_it_is_drawn_there() -> None:
+    made = from_stall(Stall.parse(r.seen(duration_us=44_000, rtt_us=2_000, ack_after_hold_us=-300)))
+    ack = span(made, "pending_ack")
+    assert (ack.begin, ack.finish, ack.basis) == (-300, 41_700, MEASURED)
+    (first,), (answer,) = arrows(made, "data"), arrows(made, "ack")
+    assert (first.depart, first.arrive) == (-1_300, -300) and (answer.depart, answer.arrive) == (41_700, 44_000)
+    assert answer.measured and "when and how long" in made.notes[0] and "when it was put off" not in made.notes[0]
+
+
 def test_from_one_end_nothing_of_the_other_is_called_measured() -> None:
     sender = from_stall(Stall.parse(r.inferred()))
     assert span(sender, "hold").basis == MEASURED and span(sender, "pending_ack").basis == INFERRED

@@ -313,6 +313,20 @@ def per_run(cost: dict[str, int]) -> str:
     return f"{cost['ns'] / cost['runs']:.0f}" if cost["runs"] else "not run"
 
 
+@contextlib.contextmanager
+def tracing_files() -> Iterator[None]:
+    """bpftrace looks for tracepoints in tracefs, below debugfs; mounted for the run where they are not."""
+    mounted = []
+    try:
+        for kind, place in (("tracefs", "/sys/kernel/tracing"), ("debugfs", "/sys/kernel/debug")):
+            if not os.path.ismount(place) and not subprocess.run(["mount", "-t", kind, "none", place]).returncode:
+                mounted.append(place)
+        yield
+    finally:
+        for place in reversed(mounted):
+            subprocess.run(["umount", "-l", place], check=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=["all", "programs"], default="all")
@@ -321,7 +335,7 @@ def main() -> int:
     arguments = parser.parse_args()
     sleeper = subprocess.Popen(["sleep", "100000"])
     try:
-        with Namespace() as space:
+        with tracing_files(), Namespace() as space:
             if arguments.what == "programs":
                 print(json.dumps(measure_programs(space, 2.0)))
                 return 0
