@@ -42,7 +42,7 @@ MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-
                   prometheus-alertmanager iproute2
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
-                  python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
+                  python3-pymemcache socat libhttp-daemon-perl openssl util-linux file git qemu-system-x86 busybox-static \
                   kmod systemd chromium python3-bpfcc default-jdk-headless
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
@@ -58,7 +58,7 @@ UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_
 
 .DEFAULT_GOAL := build
 PARTS := test-unit test-live test-monitoring test-guest
-.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install uninstall clean format
+.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install uninstall dist clean format
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -154,6 +154,17 @@ uninstall: ## remove what install put there
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
 		$(addprefix $(docdir)/,runbooks pictures prometheus grafana kubernetes))
 	-rmdir $(DESTDIR)$(docdir) $(DESTDIR)$(datadir) 2>/dev/null
+
+# Of the last commit, by git's and gzip's own settings and not the user's: the time in it is the commit's.
+dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, the same bytes from every clone
+	@mkdir -p $(BUILD)
+	@git diff --quiet HEAD || echo "nagletrace: what is not committed is not in the archive" >&2
+	@version=$$(git show HEAD:userspace/version.h | sed -n 's/^#define NT_VERSION "\(.*\)"$$/\1/p') && \
+	name=nagletrace-$${version:?} && \
+	git -c tar.umask=0022 -c core.autocrlf=false -c core.eol=lf -c core.attributesFile=/dev/null \
+		archive --format=tar --prefix=$$name/ --output=$(BUILD)/$$name.tar HEAD && \
+	GZIP= gzip -n -9 -f $(BUILD)/$$name.tar && \
+	echo "$(BUILD)/$$name.tar.gz"
 
 clean: ## remove build/
 	rm -rf $(BUILD)
