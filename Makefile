@@ -42,8 +42,8 @@ MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-
                   prometheus-alertmanager iproute2
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
-                  python3-pymemcache socat libhttp-daemon-perl openssl util-linux file git qemu-system-x86 busybox-static \
-                  kmod systemd chromium python3-bpfcc default-jdk-headless
+                  python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
+                  git kmod systemd chromium python3-bpfcc default-jdk-headless
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
@@ -157,6 +157,8 @@ uninstall: ## remove what install put there
 
 # Of the last commit, by git's and gzip's own settings and not the user's: the time in it is the commit's.
 dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, the same bytes from every clone
+	@git rev-parse -q --verify HEAD >/dev/null || \
+		{ echo "nagletrace: the archive is made of a commit; run make dist in a git clone" >&2; exit 1; }
 	@mkdir -p $(BUILD)
 	@git diff --quiet HEAD || echo "nagletrace: what is not committed is not in the archive" >&2
 	@version=$$(git show HEAD:userspace/version.h | sed -n 's/^#define NT_VERSION "\(.*\)"$$/\1/p') && \

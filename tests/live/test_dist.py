@@ -48,9 +48,10 @@ def make_dist(clone: Path, umask: str, environment: dict[str, str]) -> Path:
 
 def test_two_clones_make_the_same_archive(tmp_path: Path, git: dict[str, str]) -> None:
     one = make_dist(tmp_path / "one", "022", {**git, "TZ": "UTC"})
-    # other settings of the user and another place do not matter
-    settings = tmp_path / "settings"
-    settings.write_text("[safe]\n\tdirectory = *\n[tar]\n\tumask = 0077\n[core]\n\tautocrlf = true\n")
+    # another place and the user's settings do not matter
+    settings, attributes = tmp_path / "settings", tmp_path / "attributes"
+    attributes.write_text("docs export-ignore\n")
+    settings.write_text(f"[safe]\n\tdirectory = *\n[tar]\n\tumask = 0077\n[core]\n\tattributesFile = {attributes}\n")
     other = make_dist(tmp_path / "an other place", "077",
                       {**git, "GIT_CONFIG_GLOBAL": str(settings), "TZ": "Asia/Tokyo", "GZIP": "-1"})
     assert re.fullmatch(r"nagletrace-\d+\.\d+\.\d+\.tar\.gz", one.name) and one.name == other.name
