@@ -50,6 +50,8 @@ BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 # what is installed as nagletrace-NAME, and starts the module of that name in exporters/nagletrace_exporters
 PYTHON_COMMANDS := exporter report flame
 
+TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
+
 SOURCES := $(wildcard userspace/*.c)
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
 LAB     := $(wildcard tests/lab/*.c)
@@ -139,7 +141,7 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 			>$(DESTDIR)$(unitdir)/$$unit.service || exit; \
 	done
 	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
-	install -m 0644 -t $(DESTDIR)$(docdir) README.md userspace/nagletrace.schema.json docs/*.md
+	install -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/prometheus dashboards/prometheus/*.yml
@@ -150,7 +152,7 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
-		$(addprefix $(docdir)/,README.md nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
+		$(addprefix $(docdir)/,$(TOP_DOCS) nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
 		$(addprefix $(docdir)/,runbooks pictures prometheus grafana kubernetes))
 	-rmdir $(DESTDIR)$(docdir) $(DESTDIR)$(datadir) 2>/dev/null
