@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A release: one version everywhere, and a source archive that is the same wherever and whenever it is made."""
+"""A release: one version and known licences everywhere, and a source archive that is the same from every clone."""
 
 from __future__ import annotations
 
@@ -25,6 +25,29 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert version_in("CHANGELOG.md", r"^## (\d+\.\d+\.\d+)\b") == version, "the newest section with a number"
     said = subprocess.run([NAGLETRACE, "--version"], capture_output=True, text=True, check=True).stdout
     assert said == f"nagletrace {version}\n"
+
+
+#: The text of each licence that a file names, beside the code.
+TEXTS = {"GPL-2.0": "LICENSE", "BSD-2-Clause": "LICENSES/BSD-2-Clause.txt"}
+ROOMS = ("bpf", "userspace", "exporters/nagletrace_exporters", "exporters/tests", "dashboards", "packaging", "tests")
+
+
+def licences(path: Path) -> set[str]:
+    found = re.search(r"SPDX-License-Identifier: ([\w.-]+(?: OR [\w.-]+)*)", path.read_text()[:300])
+    assert found, f"{path.relative_to(ROOT)} does not say its licence"
+    return set(found[1].split(" OR "))
+
+
+def test_every_source_says_its_licence_and_the_text_is_there() -> None:
+    sources = [path for room in ROOMS for path in (ROOT / room).rglob("*")
+               if path.suffix in (".c", ".h", ".py", ".sh", ".java", ".js", ".yml", ".yaml", ".service")
+               and path.parent.name != "templates"]
+    assert len(sources) > 200
+    assert set.union(*map(licences, sources)) == set(TEXTS)
+    assert all((ROOT / text).stat().st_size > 1000 for text in TEXTS.values())
+    # who reads the records, or asks the verdict, need not be under the GPL
+    for name in ("nagletrace.h", "verdict.h", "release.h", "stall.h"):
+        assert licences(ROOT / "bpf" / name) == {"GPL-2.0", "BSD-2-Clause"}
 
 
 @pytest.fixture(scope="module")
