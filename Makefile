@@ -43,12 +43,14 @@ MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
                   python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
-                  kmod systemd chromium python3-bpfcc default-jdk-headless
+                  git kmod systemd chromium python3-bpfcc default-jdk-headless
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
 # what is installed as nagletrace-NAME, and starts the module of that name in exporters/nagletrace_exporters
 PYTHON_COMMANDS := exporter report flame
+
+TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
 
 SOURCES := $(wildcard userspace/*.c)
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
@@ -58,7 +60,7 @@ UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_
 
 .DEFAULT_GOAL := build
 PARTS := test-unit test-live test-monitoring test-guest
-.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install uninstall clean format
+.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install uninstall dist clean format
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -139,7 +141,7 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 			>$(DESTDIR)$(unitdir)/$$unit.service || exit; \
 	done
 	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
-	install -m 0644 -t $(DESTDIR)$(docdir) README.md userspace/nagletrace.schema.json docs/*.md
+	install -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/prometheus dashboards/prometheus/*.yml
@@ -150,10 +152,23 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
-		$(addprefix $(docdir)/,README.md nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
+		$(addprefix $(docdir)/,$(TOP_DOCS) nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
 		$(addprefix $(docdir)/,runbooks pictures prometheus grafana kubernetes))
 	-rmdir $(DESTDIR)$(docdir) $(DESTDIR)$(datadir) 2>/dev/null
+
+# Of the last commit, by git's and gzip's own settings and not the user's: the time in it is the commit's.
+dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, the same bytes from every clone
+	@git rev-parse -q --verify HEAD >/dev/null || \
+		{ echo "nagletrace: the archive is made of a commit; run make dist in a git clone" >&2; exit 1; }
+	@mkdir -p $(BUILD)
+	@git diff --quiet HEAD || echo "nagletrace: what is not committed is not in the archive" >&2
+	@version=$$(git show HEAD:userspace/version.h | sed -n 's/^#define NT_VERSION "\(.*\)"$$/\1/p') && \
+	name=nagletrace-$${version:?} && \
+	git -c tar.umask=0022 -c core.autocrlf=false -c core.eol=lf -c core.attributesFile=/dev/null \
+		archive --format=tar --prefix=$$name/ --output=$(BUILD)/$$name.tar HEAD && \
+	GZIP= gzip -n -9 -f $(BUILD)/$$name.tar && \
+	echo "$(BUILD)/$$name.tar.gz"
 
 clean: ## remove build/
 	rm -rf $(BUILD)

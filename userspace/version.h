@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The version, here and nowhere else. */
+/*
+ * The version. The Python package is installed by itself too and has it once more, in
+ * exporters/nagletrace_exporters/__init__.py; tests/live/test_dist.py holds them together.
+ */
 #ifndef NT_VERSION_H
 #define NT_VERSION_H
 
