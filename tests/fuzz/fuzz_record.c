@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/stall.c userspace/owners.c userspace/processes.c userspace/json.c userspace/json_stall.c
+// links: userspace/stall.c userspace/owners.c userspace/processes.c userspace/json.c
 // links: userspace/json_parts.c userspace/text_report.c userspace/text.c userspace/words.c
 // links: userspace/advice.c userspace/aggregate.c userspace/series.c userspace/window.c
 // links: userspace/counts.c userspace/hooks.c userspace/kernel.c userspace/stacks.c
 // links: userspace/symbols.c userspace/unwind.c userspace/tracer.c userspace/numbers.c
+// links: userspace/json_stall.c
 /*
  * A record of any bytes, as the ring buffer might hand it out: decoded, counted, and written as
  * JSON that a parser takes and as text without a control character.

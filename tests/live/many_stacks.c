@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Holds bytes from 32768 different call stacks, which a cork releases at once, then stalls for three
- * seconds from one more: what --stacks keeps in the kernel must not stay full. Waits for a line on
- * stdin before it begins; prints how many rounds stalled.
+ * Holds bytes from 32768 different call stacks, which a cork releases at once, then stalls for
+ * three seconds from one more: what --stacks keeps in the kernel must not stay full. Waits for a
+ * line on stdin before it begins; prints how many rounds stalled.
  */
 #include <arpa/inet.h>
 #include <linux/sockios.h>
