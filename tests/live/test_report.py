@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
+import harness
 import pytest
 from harness import PATIENCE, ROOT, Lab, Tracer, stalled_rounds, trace
 
@@ -102,6 +104,24 @@ def test_stacks_name_the_call_that_made_the_held_write() -> None:
 
 def trace_while_it_lives(lab: Lab) -> tuple[dict, Tracer]:
     return trace(lab, "-p", str(lab.client), "--stacks")
+
+
+def test_stacks_of_a_program_whose_files_only_its_container_has_are_named(monkeypatch: pytest.MonkeyPatch,
+                                                                          tmp_path: Path) -> None:
+    """In a mount namespace of its own, from a file system that is not there outside."""
+    place, script = tmp_path / "inside", tmp_path / "contained"
+    place.mkdir()
+    script.write_text(f'#!/bin/sh\nexec unshare --mount --propagation private sh -c \'mount -t tmpfs none "{place}" && '
+                      f'cp "{harness.NAGLE_LAB}" "{place}/program" && exec "$0" "$@"\' "{place}/program" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(harness, "NAGLE_LAB", script)
+    with Lab("write-write-read", "--rounds", "6", "--linger", "2s") as lab:
+        assert not (place / "program").exists()
+        _, tracer = trace_while_it_lives(lab)
+    assert tracer.stalls()
+    for stall in tracer.stalls():
+        assert any(f.get("symbol") == "client_round" for f in stall["stack"]), stall["stack"]
+        assert f"{place}/program" in {f.get("module") for f in stall["stack"]}
 
 
 def test_stacks_stand_in_the_report_that_comes_after_the_process_has_ended() -> None:
