@@ -83,22 +83,22 @@ _nagletrace_command() {
 }
 
 _nagletrace_options() {
-	local choose="--name --cgroup --netns --port --localport --remoteport --ipv4 --ipv6 --min --stacks"
-	local options="--help --version --json-schema"
+	local choose=(--name --cgroup --netns --port --localport --remoteport --ipv4 --ipv6 --min --stacks)
+	local hooks=(--hooks --btf) options=(--help --version --json-schema)
 	case $1 in
 	"")
-		options+=" $choose --pid --interval --count --duration --all-holds --timeline --output --json --wide"
-		options+=" --hooks --btf --max-overhead --progress --quiet --verbose"
+		options+=("${choose[@]}" "${hooks[@]}" --pid --interval --count --duration --all-holds --timeline)
+		options+=(--output --json --wide --max-overhead --progress --quiet --verbose)
 		;;
-	check) options+=" --output --json --hooks --btf --verbose" ;;
+	check) options+=("${hooks[@]}" --output --json --verbose) ;;
 	daemon)
-		options+=" $choose --hooks --btf --max-overhead --quiet --verbose --socket --group --window --by-cgroup"
-		options+=" --max-series --max-connections"
+		options+=("${choose[@]}" "${hooks[@]}" --max-overhead --quiet --verbose)
+		options+=(--socket --group --window --by-cgroup --max-series --max-connections)
 		;;
-	report) options+=" --output --json --wide --socket --follow" ;;
-	top) options+=" $choose --pid --interval --duration --hooks --btf --socket" ;;
+	report) options+=(--output --json --wide --socket --follow) ;;
+	top) options+=("${choose[@]}" "${hooks[@]}" --pid --interval --duration --socket) ;;
 	esac
-	_nagletrace_offer < <(printf '%s\n' $options)
+	_nagletrace_words "${options[@]}"
 }
 
 _nagletrace() {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import grp
 import os
 import re
 import shlex
@@ -76,6 +77,7 @@ def options() -> list[Option]:
                       re.compile(r"  (?:-(?P<short>\w), |    )--(?P<name>[\w-]+)(?: (?P<argument>\S+))?"))
 
 
+@functools.lru_cache
 def options_of_reader(name: str) -> list[Option]:
     """Of a command in Python, by its argparse."""
     done = subprocess.run([sys.executable, "-m", f"nagletrace_exporters.{name}", "--help"], capture_output=True,
@@ -156,16 +158,28 @@ def test_the_options_of_a_page_are_the_programs(name: str) -> None:
             assert f"(default {default})" in told[option.tag], option.tag
 
 
-def test_the_synopsis_has_for_each_command_the_options_that_go_with_it() -> None:
-    text = " ".join(line.strip() for line in manual("nagletrace")["SYNOPSIS"])
+def synopsis(name: str) -> dict[str, set[str]]:
+    """The options by command, as letters where they have one; "answers" are those of the last form."""
     told: dict[str, set[str]] = {}
-    for form in re.split(r"(?:^|(?<= ))nagletrace ", text)[1:]:
+    text = " ".join(line.strip() for line in manual(name)["SYNOPSIS"])
+    for form in re.split(rf"(?:^|(?<= )){name} ", text)[1:]:
         word = form.split()[0]
         given = told.setdefault(word if word in COMMANDS else "answers" if word == "--help" else "", set())
-        given.update(re.findall(r"--([\w-]+)", form))
+        given.update(re.findall(r"--([\w.-]+)", form))
         given.update(letter for letters in re.findall(r"(?<![\w-])-(\w+)", form) for letter in letters)
+    return told
+
+
+def test_the_synopsis_has_for_each_command_the_options_that_go_with_it() -> None:
+    told = synopsis("nagletrace")
     assert told.pop("answers") == ANSWERS
     assert told == {command: {option.short or option.name for option in goes_with(command)} for command in COMMANDS}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_synopsis_of_a_reader_has_its_options(name: str) -> None:
+    wanted = {option.short or option.name for option in options_of_reader(name) if option.name not in ANSWERS}
+    assert synopsis(f"nagletrace-{name}") == {"": wanted, "answers": {"help", "version"}}
 
 
 def test_the_commands_of_the_page_are_the_programs() -> None:
@@ -188,15 +202,24 @@ def test_the_exit_statuses_are_those_of_the_help() -> None:
     assert said and list(tags(manual("nagletrace")["EXIT STATUS"], r"\d")) == re.findall(r"\d", said[1])
 
 
-def test_the_examples_parse() -> None:
-    lines = [line.strip() for line in manual("nagletrace")["EXAMPLES"]]
-    examples = [re.split(r"[|>&]", line[2:])[0] for line in lines if re.match(r"[#$] nagletrace ", line)]
-    assert len(examples) > 5
-    for example in examples:
-        words = shlex.split(example.replace("4242", str(os.getpid())))[1:]
+def examples(page: str, command: str) -> list[list[str]]:
+    """The arguments of each example of a command, up to where the shell goes on."""
+    lines = (line.strip() for line in manual(page)["EXAMPLES"])
+    return [shlex.split(re.split(r"[|>&]", line)[0])[2:] for line in lines if re.match(rf"[#$] {command} ", line)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_parse(page: Path) -> None:
+    for words in examples(page.stem, "nagletrace"):
+        words = [str(os.getpid()) if word == "4242" else word for word in words]
         wrong = ["--max-connections", "5"] if words[0] in ("report", "top") else ["-q", "-v"]
         done = run(*words, *wrong)
         assert done.returncode == 2 and ("do not go together" in done.stderr or wrong[0] in done.stderr), done
+    for name in READERS:
+        known = {spelled for option in options_of_reader(name) for spelled in (f"--{option.name}", f"-{option.short}")}
+        for words in examples(page.stem, f"nagletrace-{name}"):
+            assert {word for word in words if word.startswith("-")} <= known, words
+    assert examples(page.stem, page.stem)
 
 
 # ---- bash ----
@@ -210,10 +233,6 @@ def bash(*words: str, cwd: Path | None = None, prefix: tuple[str, ...] = ()) -> 
                           text=True, check=True, cwd=cwd, timeout=PATIENCE)
     assert not done.stderr
     return [line for line in done.stdout.split("\n") if line]
-
-
-def groups() -> set[str]:
-    return {line.split(":")[0] for line in Path("/etc/group").read_text().splitlines()}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -244,7 +263,7 @@ def test_bash_offers_the_commands_and_values(tmp_path: Path) -> None:
     assert pid in bash("--pid", cut) and f"1,{pid}" in bash("-p", f"1,{cut}") and pid in bash("--netns", cut)
     assert Path("/proc/self/comm").read_text().strip() in bash("-n", "")
     assert bash("--btf", f"{tmp_path}/vm") == [f"{tmp_path}/vmlinux.btf"] == bash("daemon", "--socket", f"{tmp_path}/v")
-    assert set(bash("daemon", "--group", "")) == groups()
+    assert set(bash("daemon", "--group", "")) == {group.gr_name for group in grp.getgrall()}
     assert bash("--port", "") == []
 
 
@@ -265,7 +284,7 @@ def test_a_process_name_is_offered_to_no_shell_that_would_run_it(tmp_path: Path)
         stub = 'setopt extendedglob; _arguments() { :; }; compadd() { print -rl -- $names; }; words=(); CURRENT=1'
         done = subprocess.run(["zsh", "-fc", f'{stub}; source "$1"; _nagletrace_names', "zsh", ZSH], cwd=tmp_path,
                               capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert "python3" in done.stdout and "$" not in done.stdout
+    assert Path("/proc/self/comm").read_text() in done.stdout and "$" not in done.stdout
     assert not list(tmp_path.iterdir())
 
 
