@@ -52,6 +52,7 @@ BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
 # what is installed as nagletrace-NAME, and starts the module of that name in exporters/nagletrace_exporters
 PYTHON_COMMANDS := exporter report flame
+
 MAN_PAGES := $(wildcard docs/man/*.[18])
 TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
 
