@@ -6,6 +6,9 @@ prefix  ?= /usr/local
 sbindir ?= $(prefix)/sbin
 bindir  ?= $(prefix)/bin
 docdir  ?= $(prefix)/share/doc/nagletrace
+mandir  ?= $(prefix)/share/man
+bashcompletiondir ?= $(prefix)/share/bash-completion/completions
+zshcompletiondir ?= $(prefix)/share/zsh/site-functions
 datadir ?= $(prefix)/share/nagletrace
 unitdir ?= $(prefix)/lib/systemd/system
 sysusersdir ?= $(prefix)/lib/sysusers.d
@@ -43,13 +46,14 @@ MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
                   python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
-                  git kmod systemd chromium python3-bpfcc default-jdk-headless
+                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
 # what is installed as nagletrace-NAME, and starts the module of that name in exporters/nagletrace_exporters
 PYTHON_COMMANDS := exporter report flame
 
+MAN_PAGES := $(wildcard docs/man/*.[18])
 TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
 
 SOURCES := $(wildcard userspace/*.c)
@@ -141,6 +145,13 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 			>$(DESTDIR)$(unitdir)/$$unit.service || exit; \
 	done
 	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
+	for page in $(MAN_PAGES); do \
+		install -d $(DESTDIR)$(mandir)/man$${page##*.} && \
+		sed 's,/usr/share/doc/nagletrace,$(docdir),' $$page \
+			>$(DESTDIR)$(mandir)/man$${page##*.}/$${page##*/} || exit; \
+	done
+	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
+	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
 	install -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
@@ -152,6 +163,8 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
+		$(foreach page,$(MAN_PAGES),$(mandir)/man$(subst .,,$(suffix $(page)))/$(notdir $(page))) \
+		$(bashcompletiondir)/nagletrace $(zshcompletiondir)/_nagletrace \
 		$(addprefix $(docdir)/,$(TOP_DOCS) nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
 		$(addprefix $(docdir)/,runbooks pictures prometheus grafana kubernetes))

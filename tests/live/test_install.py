@@ -25,7 +25,9 @@ def test_install_honours_destdir_and_prefix_and_uninstall_removes_all(tmp_path: 
     assert {"usr/sbin/nagletrace", "usr/bin/nagletrace-exporter", "usr/bin/nagletrace-report",
             "usr/bin/nagletrace-flame", "usr/lib/systemd/system/nagletrace.service",
             "usr/share/nagletrace/exporters/nagletrace_exporters/templates/report.html",
-            "usr/share/doc/nagletrace/runbooks/NagletraceStalls40ms.md"} <= files(tmp_path)
+            "usr/share/doc/nagletrace/runbooks/NagletraceStalls40ms.md", "usr/share/man/man8/nagletrace.8",
+            "usr/share/man/man1/nagletrace-exporter.1", "usr/share/bash-completion/completions/nagletrace",
+            "usr/share/zsh/site-functions/_nagletrace"} <= files(tmp_path)
     assert all(name.startswith("usr/") for name in files(tmp_path))
     assert subprocess.run([tmp_path / "usr/sbin/nagletrace", "--version"], capture_output=True).returncode == 0
     make("uninstall", f"DESTDIR={tmp_path}", "prefix=/usr")
@@ -37,6 +39,7 @@ def test_what_is_installed_elsewhere_names_its_place(tmp_path: Path) -> None:
     for name, program in (("nagletrace", "sbin/nagletrace daemon"), ("nagletrace-exporter", "bin/nagletrace-exporter")):
         unit = (tmp_path / f"opt/n/lib/systemd/system/{name}.service").read_text()
         assert f"\nExecStart=/opt/n/{program} " in unit
+    assert ".It Pa /opt/n/share/doc/nagletrace/\n" in (tmp_path / "opt/n/share/man/man8/nagletrace.8").read_text()
     assert '"/opt/n/share/nagletrace/exporters"' in (tmp_path / "opt/n/bin/nagletrace-exporter").read_text()
 
 
