@@ -17,6 +17,7 @@ typedef __u64 u64;
 #define AF_INET     2
 #define AF_INET6    10
 #define IPPROTO_TCP 6
+#define SOCK_STREAM 1
 #define TCPHDR_FIN  0x01
 
 /* The TCP header as it is on the wire. */
@@ -128,6 +129,7 @@ struct sock {
 	u32 sk_pacing_status;
 	struct dst_entry *sk_dst_cache;
 	u16 sk_protocol;
+	u16 sk_type;
 };
 
 struct inet_sock {

@@ -144,7 +144,7 @@ SEC("raw_tp/inet_sock_set_state")
 int BPF_PROG(on_inet_sock_set_state, struct sock *sk, int oldstate, int newstate)
 {
 	if ((newstate == NT_TCP_ESTABLISHED || newstate == NT_TCP_CLOSE) &&
-	    PROBED(sk, sk_protocol) == IPPROTO_TCP)
+	    oldstate != NT_TCP_LISTEN && PROBED(sk, sk_protocol) == IPPROTO_TCP)
 		event_state(sk, newstate);
 	return 0;
 }

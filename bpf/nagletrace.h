@@ -237,7 +237,8 @@ struct nt_event {
 	__u64 time_ns;
 	__u64 sk;
 	struct nt_tuple tuple;
-	__u32 tgid; /* of WRITE and READ, as the next two */
+	__u32 tgid; /* of the process that uses the socket just now, as the next two; 0: none does
+		     */
 	__u32 tid;
 	__u32 seq; /* of the first byte; READ: after the last byte taken; STATE: the first to send
 		    */

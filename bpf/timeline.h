@@ -29,20 +29,26 @@ struct {
 /* Events that found no room; each that comes after tells how many there were. */
 __u64 events_lost;
 
-static __always_inline bool event_by_application(u8 kind)
+/*
+ * Does the process that runs here use the socket? It writes, or has the socket while it reads or
+ * sends: what softirqs do is nobody's.
+ */
+static __always_inline bool event_by_application(const struct sock *sk, u8 kind)
 {
-	return kind == NT_EVENT_WRITE || kind == NT_EVENT_READ;
+	if (kind == NT_EVENT_READ || kind == NT_EVENT_SENT)
+		return PROBED(sk, sk_lock.owned);
+	return kind == NT_EVENT_WRITE;
 }
 
 /* Is the connection asked for? One that a process asked for uses now is so from now on. */
-static __always_inline bool connection_wanted(const struct nt_tuple *tuple, u8 kind)
+static __always_inline bool connection_wanted(const struct nt_tuple *tuple, bool by_application)
 {
 	u64 key = nt_connection_key(tuple);
 	u8 one = 1;
 
 	if (nt_config.target == NT_TARGET_ALL || bpf_map_lookup_elem(&watched, &key))
 		return true;
-	if (!event_by_application(kind) || !current_is_target())
+	if (!by_application || !current_is_target())
 		return false;
 	bpf_map_update_elem(&watched, &key, &one, BPF_ANY);
 	return true;
@@ -59,57 +65,71 @@ static __always_inline void event_read_socket(struct nt_event *e, const struct t
 	e->drained = PROBED(t->tp, copied_seq) == PROBED(t->tp, rcv_nxt);
 }
 
+static __always_inline void event_fill(struct nt_event *e, const struct tcp *t, u64 what,
+				       u64 numbers, u64 more)
+{
+	e->size = sizeof(*e);
+	e->kind = what;
+	e->reason = what >> 8;
+	e->release = what >> 16;
+	e->flags = what >> 24;
+	e->sk = (u64)t->sk;
+	e->seq = numbers;
+	e->bytes = numbers >> 32;
+	if (e->kind == NT_EVENT_HOLD_END) {
+		e->duration_ns = more;
+	} else {
+		e->ack = more;
+		e->in_flight_bytes = more >> 32;
+	}
+	event_read_socket(e, t);
+	/* of what came out of order it does not tell where reads go on */
+	if (e->kind == NT_EVENT_RECEIVED && e->seq != PROBED(t->tp, rcv_nxt))
+		e->drained = 0;
+}
+
 /*
  * Tells of an event on the socket of that number. what: enum nt_event_kind, and by bytes above it
  * the hold's reason and release, the TCP flags or the state. numbers: a sequence number, and in the
  * upper half how many bytes. more: of a hold's end its duration in ns, else an acknowledgement, and
  * in the upper half the bytes in flight. time_ns 0: now. A global function, for the verifier's sake
- * (see hold_judge).
+ * (see hold_judge); the event is made in the scratch, so that only those asked for take room.
  */
 __noinline int event_note(u64 sk, u64 time_ns, u64 what, u64 numbers, u64 more)
 {
 	struct tcp t = tcp_of((void *)sk, false);
 	struct nt_event *e;
-	u8 kind = what;
+	bool by_application;
+	u32 level;
 
 	if (!nt_config.timeline) /* it is verified all the same, before 6.8 */
 		return 0;
-	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	e = scratch_take(&level);
 	if (!e) {
 		__sync_fetch_and_add(&events_lost, 1);
 		return 0;
 	}
 	__builtin_memset(e, 0, sizeof(*e));
 	read_tuple(&e->tuple, t.sk);
-	if (!tuple_wanted(&e->tuple) || !connection_wanted(&e->tuple, kind)) {
-		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
-		return 0;
+	by_application = event_by_application(t.sk, what);
+	if (tuple_wanted(&e->tuple) && connection_wanted(&e->tuple, by_application)) {
+		event_fill(e, &t, what, numbers, more);
+		if (by_application) {
+			e->tgid = bpf_get_current_pid_tgid() >> 32;
+			e->tid = (u32)bpf_get_current_pid_tgid();
+			read_leader_comm(e->comm);
+		}
+		e->time_ns = time_ns ? time_ns : bpf_ktime_get_ns();
+		e->lost = events_lost;
+		/* user space looks now and then */
+		if (bpf_ringbuf_output(&events, e, sizeof(*e), BPF_RB_NO_WAKEUP))
+			__sync_fetch_and_add(&events_lost, 1);
 	}
-	e->size = sizeof(*e);
-	e->kind = kind;
-	e->reason = what >> 8;
-	e->release = what >> 16;
-	e->flags = what >> 24;
-	e->time_ns = time_ns ? time_ns : bpf_ktime_get_ns();
-	e->sk = sk;
-	e->seq = numbers;
-	e->bytes = numbers >> 32;
-	if (kind == NT_EVENT_HOLD_END) {
-		e->duration_ns = more;
-	} else {
-		e->ack = more;
-		e->in_flight_bytes = more >> 32;
-	}
-	if (event_by_application(kind)) {
-		e->tgid = bpf_get_current_pid_tgid() >> 32;
-		e->tid = (u32)bpf_get_current_pid_tgid();
-		read_leader_comm(e->comm);
-	}
-	event_read_socket(e, &t);
-	e->lost = events_lost;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP); /* user space looks now and then */
+	scratch_give(level);
 	return 0;
 }
+
+_Static_assert(sizeof(struct nt_event) <= SCRATCH_BYTES, "room for an event");
 
 static __always_inline u64 halves(u32 low, u32 high)
 {
@@ -177,7 +197,9 @@ static __always_inline void event_queued(struct sk_buff *skb)
 	u16 state;
 	u32 offset;
 
-	if (!sk || PROBED(sk, sk_protocol) != IPPROTO_TCP)
+	/* a raw socket sends TCP too, and so does the kernel's own without a connection */
+	if (!sk || PROBED(sk, sk_protocol) != IPPROTO_TCP || PROBED(sk, sk_type) != SOCK_STREAM ||
+	    !PROBED(sk, __sk_common.skc_dport))
 		return;
 	state = PROBED(sk, __sk_common.skc_state);
 	if (state == NT_TCP_TIME_WAIT || state == NT_TCP_NEW_SYN_RECV || state == NT_TCP_LISTEN)

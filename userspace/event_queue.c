@@ -36,10 +36,29 @@ static void place_write(struct nt_event_queue *queue, size_t place)
 	for (size_t i = place; i-- > first;) {
 		const struct nt_event *e = &queue->list[i].event;
 
-		if (e->sk == w->sk && e->bytes && e->seq - w->seq < w->bytes &&
-		    e->time_ns <= w->time_ns &&
-		    (e->kind == NT_EVENT_SENT || e->kind == NT_EVENT_HOLD_BEGIN))
+		/* a segment may begin with what an earlier write left behind */
+		if (e->sk == w->sk &&
+		    (e->kind == NT_EVENT_SENT || e->kind == NT_EVENT_HOLD_BEGIN) &&
+		    (int32_t)(e->seq + e->bytes - w->seq) > 0 &&
+		    (int32_t)(w->seq + w->bytes - e->seq) > 0 && e->time_ns <= w->time_ns)
 			w->time_ns = e->time_ns - 1;
+	}
+}
+
+/* A hold that was noted only as it ended was timed after its end: by the look, not by the ACK. */
+static void place_hold_end(struct nt_event_queue *queue, size_t place)
+{
+	struct nt_event *end = &queue->list[place].event;
+	size_t first = place > LOOK_BACK ? place - LOOK_BACK : 0;
+
+	for (size_t i = place; i-- > first;) {
+		const struct nt_event *e = &queue->list[i].event;
+
+		if (e->sk != end->sk || e->kind != NT_EVENT_HOLD_BEGIN)
+			continue;
+		if (end->time_ns < e->time_ns)
+			end->time_ns = e->time_ns;
+		return;
 	}
 }
 
@@ -56,9 +75,12 @@ size_t nt_event_queue_sort(struct nt_event_queue *queue, uint64_t until_ns)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < queue->count; i++)
+	for (size_t i = 0; i < queue->count; i++) {
 		if (queue->list[i].event.kind == NT_EVENT_WRITE)
 			place_write(queue, i);
+		else if (queue->list[i].event.kind == NT_EVENT_HOLD_END)
+			place_hold_end(queue, i);
+	}
 	if (queue->count)
 		qsort(queue->list, queue->count, sizeof(*queue->list), compare);
 	while (n < queue->count && queue->list[n].event.time_ns < until_ns)
@@ -71,11 +93,16 @@ const struct nt_event *nt_event_queue_get(const struct nt_event_queue *queue, si
 	return &queue->list[i].event;
 }
 
-const struct nt_event *nt_event_queue_user(const struct nt_event_queue *queue, uint64_t sk)
+const struct nt_event *nt_event_queue_user(const struct nt_event_queue *queue,
+					   const struct nt_event *of)
 {
-	for (size_t i = 0; i < queue->count; i++)
-		if (queue->list[i].event.sk == sk && queue->list[i].event.tgid)
-			return &queue->list[i].event;
+	for (size_t i = 0; i < queue->count; i++) {
+		const struct nt_event *e = &queue->list[i].event;
+
+		if (e->sk == of->sk && e->tgid && e->time_ns >= of->time_ns &&
+		    !memcmp(&e->tuple, &of->tuple, sizeof(e->tuple)))
+			return e;
+	}
 	return NULL;
 }
 

@@ -22,8 +22,10 @@ int nt_event_queue_add(struct nt_event_queue *queue, const struct nt_event *even
 size_t nt_event_queue_sort(struct nt_event_queue *queue, uint64_t until_ns);
 const struct nt_event *nt_event_queue_get(const struct nt_event_queue *queue, size_t i);
 
-/* The first event that tells which process uses this socket, NULL: none does yet. */
-const struct nt_event *nt_event_queue_user(const struct nt_event_queue *queue, uint64_t sk);
+/* The first event from this one on that tells which process uses its socket, NULL: none does yet.
+ */
+const struct nt_event *nt_event_queue_user(const struct nt_event_queue *queue,
+					   const struct nt_event *of);
 
 /* Removes the first n. */
 void nt_event_queue_remove(struct nt_event_queue *queue, size_t n);

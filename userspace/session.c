@@ -57,7 +57,7 @@ static int on_event(void *context, void *data, size_t size)
 		return 0;
 	nt_timeline_add(session->timeline, event);
 	session->event_ns = event->time_ns;
-	return nt_now_ns() > session->pause_ns ? -EINTR : 0;
+	return nt_now_ns() > session->events_pause_ns ? -EINTR : 0;
 }
 
 /* The kernel side counts for processes asked for by the sockets it knows them to hold. */
@@ -189,17 +189,26 @@ void nt_session_drain(struct nt_session *session)
 		;
 }
 
-int nt_session_write_timeline(struct nt_session *session, uint64_t until_ns)
+bool nt_session_consume_events(struct nt_session *session, uint64_t *until_ns)
 {
-	uint64_t give_up = nt_now_ns() + (until_ns == UINT64_MAX ? DRAIN_NS : 0);
-	bool more;
+	bool all = *until_ns == UINT64_MAX, more;
+	uint64_t give_up = nt_now_ns() + (all ? DRAIN_NS : 0);
 
 	do {
-		session->pause_ns = nt_now_ns() + SLICE_NS;
+		session->events_pause_ns = nt_now_ns() + SLICE_NS;
 		more = ring_buffer__consume(session->events) == -EINTR;
 	} while (more && nt_now_ns() < give_up);
-	if (more && until_ns > session->event_ns)
-		until_ns = session->event_ns;
+	if (more && all)
+		nt_complain("timeline: events came faster than they were written; the last ones "
+			    "are left out");
+	else if (more && *until_ns > session->event_ns)
+		*until_ns = session->event_ns;
+	return nt_timeline_waits(session->timeline, *until_ns) ||
+	       (all && nt_tracer_events_lost(&session->tracer));
+}
+
+int nt_session_write_timeline(struct nt_session *session, uint64_t until_ns)
+{
 	return nt_timeline_write(session->timeline, until_ns,
 				 nt_tracer_events_lost(&session->tracer));
 }

@@ -26,7 +26,8 @@ struct nt_session {
 	struct nt_stacks *stacks;     /* NULL without --stacks */
 	struct nt_timeline *timeline; /* NULL without --timeline, as the next */
 	struct ring_buffer *events;
-	uint64_t event_ns; /* when the newest event happened */
+	uint64_t event_ns;        /* when the newest event happened */
+	uint64_t events_pause_ns; /* as pause_ns, for these */
 	struct ring_buffer *records;
 	void (*on_stall)(void *context, const struct nt_stall *stall);
 	void *context;
@@ -55,9 +56,13 @@ bool nt_session_consume(struct nt_session *session);
 void nt_session_drain(struct nt_session *session);
 
 /*
- * Writes the timeline of what happened before until_ns (CLOCK_MONOTONIC), UINT64_MAX: of all, as
- * far as its events are there. 0, or -errno of writing.
+ * Takes events for some 20 ms at most, for 2 s where all are wanted. *until_ns (CLOCK_MONOTONIC,
+ * UINT64_MAX: all) is what the timeline is to be written to, sooner where events are left. True
+ * when there is something to write.
  */
+bool nt_session_consume_events(struct nt_session *session, uint64_t *until_ns);
+
+/* Writes the timeline of what happened before. 0, or -errno of writing. */
 int nt_session_write_timeline(struct nt_session *session, uint64_t until_ns);
 
 /* What the kernel side has counted; as it was read last where that cannot be read, which is told

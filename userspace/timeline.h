@@ -54,7 +54,7 @@ struct nt_line {
 	bool right;                      /* the end shown at the right */
 	bool first_of_end;               /* nothing of this end came before */
 	bool retransmission;             /* SENT */
-	int32_t seq, ack;                /* relative: the first byte of either way is 1 */
+	int64_t seq, ack;                /* relative: the first byte of either way is 1 */
 	uint32_t bytes;
 	uint64_t duration_ns; /* HOLD_END, ACK_SENT */
 	enum nt_ack_end how;  /* ACK_SENT */
@@ -77,6 +77,9 @@ void nt_timeline_free(struct nt_timeline *timeline);
 
 /* Takes an event, copied; one for which there is no memory is counted as lost. */
 void nt_timeline_add(struct nt_timeline *timeline, const struct nt_event *event);
+
+/* Is there a line to write of what happened before until_ns? */
+bool nt_timeline_waits(struct nt_timeline *timeline, uint64_t until_ns);
 
 /*
  * Writes the lines of what happened before until_ns (CLOCK_MONOTONIC), UINT64_MAX: of all. lost:

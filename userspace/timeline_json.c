@@ -20,9 +20,9 @@ static const char *const kinds[NT_LINE_KINDS] = {
 	[NT_LINE_LOST] = "lost",
 };
 
-static void add_signed(struct json_object *o, const char *key, int32_t value)
+static void add_signed(struct json_object *o, const char *key, int64_t value)
 {
-	json_object_object_add(o, key, json_object_new_int(value));
+	json_object_object_add(o, key, json_object_new_int64(value));
 }
 
 static void add_details(struct json_object *o, const struct nt_line *line)

@@ -10,6 +10,9 @@
 
 #define COLUMN      32
 #define WIDE_COLUMN 60
+#define NARROW      80 /* columns of a terminal */
+#define BEFORE      16 /* of them, the connection and the time */
+#define ADDRESSES   16
 #define TCPHDR_SYN  0x02
 #define TCPHDR_FIN  0x01
 #define TCPHDR_RST  0x04
@@ -22,21 +25,25 @@ static void add_flags(char *text, size_t size, uint8_t flags)
 		 flags & TCPHDR_FIN ? " FIN" : "", flags & TCPHDR_RST ? " RST" : "");
 }
 
-/* "sent 1:7 (6 B) ack 1", "got ACK 7" */
-static void describe_segment(const struct nt_line *line, char *text, size_t size)
+/* "sent 1:7 (6 B) ack 1", "got ACK 7"; brief: only where it begins. */
+static void describe_segment(const struct nt_line *line, bool brief, char *text, size_t size)
 {
 	const char *verb = line->kind == NT_LINE_SENT ? "sent" : "got";
 	uint8_t flags = line->event->flags;
+	char rest[80];
 
 	if (line->retransmission)
 		verb = "sent again";
+	snprintf(rest, sizeof(rest), ":%" PRId64 " (%u B) ack %" PRId64, line->seq + line->bytes,
+		 line->bytes, line->ack);
+	if (brief)
+		snprintf(rest, sizeof(rest), " (%u B)", line->bytes);
 	if (line->bytes)
-		snprintf(text, size, "%s %d:%d (%u B) ack %d", verb, line->seq,
-			 line->seq + (int32_t)line->bytes, line->bytes, line->ack);
+		snprintf(text, size, "%s %" PRId64 "%s", verb, line->seq, rest);
 	else if (flags & (TCPHDR_SYN | TCPHDR_RST))
 		snprintf(text, size, "%s", verb);
 	else
-		snprintf(text, size, "%s ACK %d", verb, line->ack);
+		snprintf(text, size, "%s ACK %" PRId64, verb, line->ack);
 	add_flags(text, size, flags);
 }
 
@@ -45,7 +52,8 @@ static const char *or_unknown(const char *word)
 	return word ? word : "unknown";
 }
 
-static void describe(const struct nt_line *line, char *text, size_t size)
+/* brief: in fewer columns, where there are too few. */
+static void describe(const struct nt_line *line, bool brief, char *text, size_t size)
 {
 	const struct nt_event *e = line->event;
 	char lasted[16];
@@ -60,11 +68,12 @@ static void describe(const struct nt_line *line, char *text, size_t size)
 		break;
 	case NT_LINE_SENT:
 	case NT_LINE_RECEIVED:
-		describe_segment(line, text, size);
+		describe_segment(line, brief, text, size);
 		break;
 	case NT_LINE_HOLD_BEGIN:
-		snprintf(text, size, "holds %u B: %s, %u B in flight", line->bytes,
-			 or_unknown(nt_hold_reason_word(e->reason)), e->in_flight_bytes);
+		snprintf(text, size, brief ? "holds %u B: %s" : "holds %u B: %s, %u B in flight",
+			 line->bytes, or_unknown(nt_hold_reason_word(e->reason)),
+			 e->in_flight_bytes);
 		break;
 	case NT_LINE_HOLD_END:
 		snprintf(text, size, "lets %u B go: %s, %s", line->bytes,
@@ -77,7 +86,7 @@ static void describe(const struct nt_line *line, char *text, size_t size)
 		snprintf(text, size, "delayed-ACK timer fires");
 		break;
 	case NT_LINE_ACK_SENT:
-		snprintf(text, size, "ACK was put off %s: %s", lasted,
+		snprintf(text, size, "ACK put off %s: %s", lasted,
 			 or_unknown(nt_ack_end_word(line->how)));
 		break;
 	case NT_LINE_OPTIONS:
@@ -102,19 +111,24 @@ static void format_name(const struct nt_process *process, char *name, size_t siz
 		return;
 	}
 	nt_escape(process->comm, sizeof(process->comm), comm, sizeof(comm));
+	nt_shorten(comm, NT_COMM_LEN);
 	snprintf(name, size, "%s[%d]", comm, process->tgid);
 }
 
-/* Which end is which column: "  1              left: java[4242] 127.0.0.1:51234" */
-static void print_end(FILE *out, const struct nt_line *line)
+/* Which end is which column, on two lines: who, and where. */
+static void print_end(FILE *out, const struct nt_options *opts, const struct nt_line *line)
 {
 	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
+	char both[2 * NT_ADDRESS_LEN + 8];
 
 	format_name(&line->end->process, name, sizeof(name));
 	nt_format_address(&line->end->tuple, true, local, sizeof(local));
 	nt_format_address(&line->end->tuple, false, remote, sizeof(remote));
-	fprintf(out, "%3u             %s: %s  %s → %s\n", line->connection,
-		line->right ? "right" : "left", name, local, remote);
+	snprintf(both, sizeof(both), "%s → %s", local, remote);
+	if (!opts->wide)
+		nt_shorten(both, NARROW - ADDRESSES);
+	fprintf(out, "%3u       %5s %s\n%*s%s\n", line->connection, line->right ? "right" : "left",
+		name, ADDRESSES, "", both);
 }
 
 /* What one end keeps back: "; left holds 7 B (nagle)". */
@@ -131,13 +145,15 @@ static void add_waits(const struct nt_line_end *end, const char *side, char *tex
 		snprintf(text + n, size - n, "; %s puts its ACK off", side);
 }
 
-static void print_gap(FILE *out, const struct nt_line *line)
+static void print_gap(FILE *out, const struct nt_options *opts, const struct nt_line *line)
 {
 	char text[256] = "", lasted[16];
 
 	nt_format_duration(line->gap_ns, lasted, sizeof(lasted));
 	add_waits(line->right ? line->other : line->end, "left", text, sizeof(text));
 	add_waits(line->right ? line->end : line->other, "right", text, sizeof(text));
+	if (!opts->wide)
+		nt_shorten(text, NARROW - BEFORE - 12);
 	fprintf(out, "%3u     · · · · · %s%s\n", line->connection, lasted, text);
 }
 
@@ -148,8 +164,7 @@ int nt_text_timeline_stall(FILE *out, const struct nt_stall *stall)
 	format_name(&stall->self, name, sizeof(name));
 	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
 	nt_format_duration(stall->excess_ns, excess, sizeof(excess));
-	fprintf(out, "        * * * * * %s of %s: %s", stall->is_stall ? "stall" : "hold", lasted,
-		name);
+	fprintf(out, "     * * * %s of %s: %s", stall->is_stall ? "stall" : "hold", lasted, name);
 	if (stall->is_stall)
 		fprintf(out, " lost %s (%s)", excess,
 			or_unknown(nt_evidence_word(stall->record.evidence)));
@@ -161,17 +176,23 @@ int nt_text_line(FILE *out, const struct nt_options *opts, const struct nt_line 
 {
 	int column = opts->wide ? WIDE_COLUMN : COLUMN;
 	char text[128];
+	size_t room;
 
 	if (line->kind == NT_LINE_LOST) {
-		fprintf(out, "        ! ! ! ! ! %" PRIu64 " %s lost here: there was no room\n",
-			line->lost, line->lost == 1 ? "event" : "events");
+		fprintf(out, "     ! ! ! %" PRIu64 " %s lost here: there was no room\n", line->lost,
+			line->lost == 1 ? "event" : "events");
 		return nt_flush(out);
 	}
 	if (line->first_of_end)
-		print_end(out, line);
+		print_end(out, opts, line);
 	if (line->gap_ns)
-		print_gap(out, line);
-	describe(line, text, sizeof(text));
+		print_gap(out, opts, line);
+	room = opts->wide ? sizeof(text) : (size_t)(NARROW - BEFORE - (line->right ? column : 0));
+	describe(line, false, text, sizeof(text));
+	if (strlen(text) > room)
+		describe(line, true, text, sizeof(text));
+	if (!opts->wide)
+		nt_shorten(text, room);
 	fprintf(out, "%3u %11.6f %*s%s\n", line->connection, line->since_ns / 1e9,
 		line->right ? column : 0, "", text);
 	return nt_flush(out);

@@ -88,6 +88,8 @@ static void show_progress(struct trace *trace)
 
 static void write_timeline(struct trace *trace, uint64_t until_ns)
 {
+	if (!nt_session_consume_events(&trace->session, &until_ns))
+		return;
 	clear_progress(trace);
 	note_output(trace, nt_session_write_timeline(&trace->session, until_ns));
 }
@@ -282,6 +284,7 @@ static void pid_ended(struct trace *trace, unsigned int i)
 	epoll_ctl(trace->epoll, EPOLL_CTL_DEL, trace->session.targets.pidfds[i], NULL);
 	nt_targets_ended(&trace->session.targets, i);
 	if (!--trace->pids_left) {
+		clear_progress(trace);
 		if (!trace->opts->quiet)
 			nt_complain("%s ended",
 				    trace->opts->n_pids == 1 ? "the process" : "all processes");
@@ -298,6 +301,7 @@ static void watch_overhead(struct trace *trace)
 
 	if (read(trace->overhead, &times, sizeof(times)) < 0)
 		return;
+	clear_progress(trace);
 	news = nt_overhead_turn(&session->overhead, &session->tracer, &again_ns);
 	set_timer(trace->overhead, again_ns, false);
 	if (news && trace->opts->output == NT_OUTPUT_JSON)

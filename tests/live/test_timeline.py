@@ -67,16 +67,19 @@ def test_a_stall_is_told_from_both_ends_in_the_order_in_which_it_happened() -> N
     ends = [e for e in events if e["event"] == "hold_end" and e["duration_us"] > 30_000]
     assert [e["duration_us"] for e in ends] == [s["duration_us"] for s in stalls]
     for stall, end in zip(stalls, ends):
-        before = events[:events.index(end) + 1]
-        begin = max(i for i, e in enumerate(before) if e["event"] == "hold_begin")
-        first = max(i for i, e in enumerate(before[:begin]) if e["event"] == "write" and e["bytes"] == 6)
+        ended = events.index(end)
+        begin = max(i for i, e in enumerate(events[:ended]) if e["event"] == "hold_begin")
+        first = max(i for i, e in enumerate(events[:begin]) if e["event"] == "write" and e["bytes"] == 6)
+        # up to where the next round begins
+        after = next((i for i, e in enumerate(events) if i > ended and e["event"] == "write" and e["bytes"] == 6), None)
+        of_round = events[first:after]
         assert happened(
-            before[first:] + events[len(before):],
+            of_round,
             {"event": "write", "local": client, "bytes": 6},
             {"event": "sent", "local": client, "bytes": 6},
-            {"event": "received", "local": server, "bytes": 6}), before[first:]
+            {"event": "received", "local": server, "bytes": 6}), of_round
         assert happened(
-            before[first:] + events[len(before):],
+            of_round,
             {"event": "write", "local": client, "bytes": 7},
             {"event": "hold_begin", "local": client, "reason": "nagle", "bytes": 7, "in_flight_bytes": 6},
             {"event": "ack_timer", "local": server},
@@ -86,8 +89,8 @@ def test_a_stall_is_told_from_both_ends_in_the_order_in_which_it_happened() -> N
             {"event": "hold_end", "local": client, "release": "ack", "bytes": 7},
             {"event": "sent", "local": client, "bytes": 7},
             {"event": "received", "local": server, "bytes": 7},
-            {"event": "read", "local": server}), before[first:]
-        put_off = next(e["duration_us"] for e in before[begin:] if e["event"] == "ack_sent")
+            {"event": "read", "local": server}), of_round
+        put_off = next(e["duration_us"] for e in events[begin:ended] if e["event"] == "ack_sent")
         assert abs(put_off - stall["peer"]["pending_ack_us"]) < (5_000 if IN_GUEST else 500)
 
 
@@ -162,6 +165,52 @@ def test_a_connection_begins_and_ends_and_its_numbers_begin_with_it() -> None:
                     {"event": "received", "seq": 1, "bytes": 100, "ack": 1},
                     {"event": "state", "state": "closed"})
     assert {e.get("pid") for e in events if e["event"] in ("write", "read")} == {os.getpid()}
+
+
+def test_a_connection_that_its_own_process_opens_is_told_of_from_its_first_segment_on() -> None:
+    with Lab("write-write-read", "--late-connect", "--rounds", "4") as lab:
+        _, tracer = play(lab)
+    events = events_of(tracer)
+    client = next(e["local"] for e in events if e.get("comm") == "lab-client")
+    assert happened(events, {"event": "state", "state": "established", "local": client},
+                    {"event": "write", "local": client, "bytes": 6},
+                    {"event": "sent", "local": client, "seq": 1, "bytes": 6},
+                    {"event": "write", "local": client, "bytes": 7})
+
+
+def test_resets_and_listeners_make_no_connections() -> None:
+    """A socket closed with unread data sends a reset after its end; a listener is no connection."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    with Tracer("-P", str(port), "--timeline") as tracer:
+        for _ in range(3):
+            client = socket.create_connection(("127.0.0.1", port))
+            server = listener.accept()[0]
+            client.sendall(b"unread")
+            time.sleep(0.05)
+            server.close()
+            client.close()
+        listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        time.sleep(0.3)
+        tracer.stop()
+    events = events_of(tracer)
+    ends = {(e["connection"], e["local"], e["remote"]) for e in events}
+    assert len({number for number, _, _ in ends if number <= 3}) == 3
+    assert sum(local.endswith(f":{port}") for _, local, _ in ends) == 3, "an end for each that was accepted"
+    assert not [e for e in events if e["remote"] == "0.0.0.0:0"]
+
+
+def test_a_flood_of_stalls_does_not_keep_it_from_ending() -> None:
+    with Lab("write-write-read", "--connections", "64", "--rounds", "100") as lab:
+        with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2], "--timeline", "-d", "1500ms",
+                    text=True) as tracer:
+            lab.go()
+            began = time.monotonic()
+            tracer.wait()
+            assert time.monotonic() - began < 10
+    assert "stalls in " in tracer.lines.text()
 
 
 def test_only_connections_asked_for_are_told_of_and_each_by_itself() -> None:
@@ -258,3 +307,6 @@ def test_progress_shows_on_a_terminal_over_itself_and_never_in_pipes() -> None:
     assert len(shown) >= 3 and shown == sorted(shown, key=float)
     assert said.endswith("\r\x1b[K"), "the last one is wiped away"
     assert "\r" not in run("--progress", "-d", "1200ms").stderr
+    # where nothing is written it stays, a timeline or not
+    with_timeline = on_a_terminal("--progress", "--timeline", "-P", "1", "-d", "2500ms")
+    assert with_timeline.count("\r\x1b[K") == with_timeline.count("stalls, ") + 1

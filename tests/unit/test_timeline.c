@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/timeline.c userspace/timeline_text.c userspace/event_queue.c
+// links: userspace/timeline.c userspace/timeline_ends.c userspace/timeline_text.c
+// links: userspace/event_queue.c
 // links: userspace/text.c userspace/words.c
 #include <stdlib.h>
 #include <string.h>
@@ -127,10 +128,10 @@ static void a_write_stands_before_its_segment_and_both_ends_in_one_order(void **
 	add(f, segment(true, NT_EVENT_SENT, 1001, 9001, 4, 5001));
 	add(f, segment(false, NT_EVENT_WRITE, 1500, 5001, 6, 0));
 	assert_order(written(f, UINT64_MAX, 0),
-		     (const char *const[]){"left: (process not known)  10.0.0.1:40000",
-					   " write 6 B", " sent 1:7 (6 B) ack 1",
-					   "right: (process not known)  10.0.0.2:80",
-					   " sent 1:5 (4 B) ack 1", " got 1:7 (6 B) ack 1", NULL});
+		     (const char *const[]){
+			     "left (process not known)", "10.0.0.1:40000 → 10.0.0.2:80",
+			     " write 6 B", " sent 1:7 (6 B) ack 1", "right (process not known)",
+			     "10.0.0.2:80", " sent 1:5 (4 B) ack 1", " got 1:7 (6 B) ack 1", NULL});
 }
 
 static void what_happened_later_waits(void **state)
@@ -164,10 +165,10 @@ static void a_put_off_ack_goes_with_the_next_segment(void **state)
 		bool timer, drained;
 		const char *how;
 	} cases[] = {
-		{0, true, false, "ACK was put off 40.0 ms: timer"},
-		{5, false, false, "ACK was put off 40.0 ms: piggyback"},
-		{0, false, true, "ACK was put off 40.0 ms: read"},
-		{0, false, false, "ACK was put off 40.0 ms: segment"},
+		{0, true, false, "ACK put off 40.0 ms: timer"},
+		{5, false, false, "ACK put off 40.0 ms: piggyback"},
+		{0, false, true, "ACK put off 40.0 ms: read"},
+		{0, false, false, "ACK put off 40.0 ms: segment"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -240,10 +241,124 @@ static void an_address_of_a_socket_that_is_another_connection_now_begins_anew(vo
 	e.time_ns = 2;
 	add(f, e);
 	assert_order(written(f, UINT64_MAX, 0),
-		     (const char *const[]){"  1             left", "  2             left", NULL});
+		     (const char *const[]){"  1        left", "  2        left", NULL});
+}
+
+static struct nt_event state(bool server, uint64_t time_ns, uint8_t now, uint32_t seq, uint32_t ack)
+{
+	struct nt_event e = segment(server, NT_EVENT_STATE, time_ns, seq, 0, ack);
+
+	e.flags = now;
+	return e;
+}
+
+static void what_a_closed_socket_still_does_is_its_own_and_a_new_one_begins_anew(void **unused)
+{
+	struct fixture *f = *unused;
+	struct nt_event reset = segment(false, NT_EVENT_SENT, 5, 7, 0, 1);
+
+	reset.flags = 0x14;
+	add(f, state(false, 1, NT_TCP_ESTABLISHED, 1, 1));
+	add(f, segment(false, NT_EVENT_SENT, 2, 1, 6, 1));
+	add(f, state(false, 4, NT_TCP_CLOSE, 7, 1));
+	add(f, reset);
+	/* the same addresses and the same memory, another connection: nothing is sent again */
+	add(f, state(false, 10, NT_TCP_ESTABLISHED, 1000, 5000));
+	add(f, segment(false, NT_EVENT_SENT, 11, 1000, 6, 5000));
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){"  1        left", "closed", "  1    0.000000 sent RST",
+					   "  2        left", "sent 1:7 (6 B) ack 1", NULL});
+	assert_null(strstr(f->text, "sent again"));
+	assert_null(strstr(strstr(f->text, "closed"), "  1        left"));
+}
+
+static void ends_of_what_was_never_seen_make_no_connection(void **unused)
+{
+	struct fixture *f = *unused;
+
+	add(f, state(false, 1, NT_TCP_CLOSE, 0, 0));
+	add(f, at(false, NT_EVENT_HOLD_END, 2));
+	assert_string_equal(written(f, UINT64_MAX, 0) ? f->text : "", "");
+}
+
+static void a_hold_that_was_noted_as_it_ended_begins_before_its_end(void **unused)
+{
+	struct nt_event begin = segment(false, NT_EVENT_HOLD_BEGIN, 1005, 7, 7, 0);
+	struct nt_event end = segment(false, NT_EVENT_HOLD_END, 1000, 7, 7, 0);
+	struct fixture *f = *unused;
+
+	begin.reason = end.reason = NT_HOLD_NAGLE;
+	end.release = NT_RELEASE_ACK;
+	add(f, begin);
+	add(f, end);
+	add(f, segment(false, NT_EVENT_SENT, 20 * MS, 7, 7, 0));
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){"holds 7 B", "lets 7 B go", "· · ·", "sent", NULL});
+	assert_null(strstr(f->text, "left holds"));
+}
+
+static void a_write_stands_before_the_segment_that_took_it_along(void **unused)
+{
+	struct fixture *f = *unused;
+
+	add(f, segment(false, NT_EVENT_WRITE, 1, 1, 100, 0)); /* with MSG_MORE */
+	add(f, segment(false, NT_EVENT_SENT, 50, 1, 1100, 1));
+	add(f, segment(false, NT_EVENT_WRITE, 60, 101, 1000, 0));
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){"write 100 B", "write 1000 B", "sent 1:1101", NULL});
+}
+
+static void after_a_loss_nothing_is_said_of_what_went_on_before(void **unused)
+{
+	struct nt_event held = segment(false, NT_EVENT_HOLD_BEGIN, 10, 7, 7, 0);
+	struct nt_event later = segment(false, NT_EVENT_SENT, 50 * MS, 20, 1, 1);
+	struct fixture *f = *unused;
+
+	held.reason = NT_HOLD_NAGLE;
+	later.lost = 3;
+	add(f, held);
+	add(f, at(false, NT_EVENT_ACK_DELAYED, 11));
+	add(f, later);
+	assert_order(
+		written(f, UINT64_MAX, 3),
+		(const char *const[]){"puts the ACK off", "3 events lost", "· · ·", "sent", NULL});
+	assert_null(strstr(f->text, "left holds"));
+	assert_null(strstr(f->text, "put off 5"));
+}
+
+static void long_streams_keep_their_numbers_and_lines_their_width(void **unused)
+{
+	struct nt_event held = segment(true, NT_EVENT_HOLD_BEGIN, 4, 3000000000U, 65483, 0);
+	struct fixture *f = *unused;
+
+	held.in_flight_bytes = 65483;
+	held.reason = NT_HOLD_NAGLE;
+	add(f, segment(false, NT_EVENT_SENT, 1, 0, 1, 1));
+	add(f, segment(true, NT_EVENT_SENT, 2, 1, 1, 1));
+	add(f, segment(true, NT_EVENT_SENT, 3, 1500000000, 1, 1500000000));
+	add(f, segment(true, NT_EVENT_SENT, 3, 3000000000U, 65483, 3000000000U));
+	add(f, held);
+	assert_order(
+		written(f, UINT64_MAX, 0),
+		(const char *const[]){" sent 3000000000 (65483 B)", "holds 65483 B: nagle", NULL});
+	for (char *line = strtok(f->text, "\n"); line; line = strtok(NULL, "\n"))
+		assert_true(strlen(line) <= 80 + 2); /* an arrow is three bytes */
 }
 
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(
+		what_a_closed_socket_still_does_is_its_own_and_a_new_one_begins_anew, set_up,
+		tear_down),
+	cmocka_unit_test_setup_teardown(ends_of_what_was_never_seen_make_no_connection, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(a_hold_that_was_noted_as_it_ended_begins_before_its_end,
+					set_up, tear_down),
+	cmocka_unit_test_setup_teardown(a_write_stands_before_the_segment_that_took_it_along,
+					set_up, tear_down),
+	cmocka_unit_test_setup_teardown(after_a_loss_nothing_is_said_of_what_went_on_before, set_up,
+					tear_down),
+	cmocka_unit_test_setup_teardown(long_streams_keep_their_numbers_and_lines_their_width,
+					set_up, tear_down),
 	cmocka_unit_test_setup_teardown(
 		a_write_stands_before_its_segment_and_both_ends_in_one_order, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(what_happened_later_waits, set_up, tear_down),
