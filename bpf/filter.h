@@ -88,14 +88,12 @@ static __always_inline bool socket_wanted(struct sock *sk, const bool trusted)
 /* The same by addresses, which stay when the socket has given its port back. */
 static __always_inline bool tuple_wanted(const struct nt_tuple *tuple)
 {
-	u16 local = tuple->local_port, remote = tuple->remote_port;
-
 	if (nt_config.netns && tuple->netns != nt_config.netns)
 		return false;
 	if (nt_config.family && tuple->family != nt_config.family)
 		return false;
-	return !nt_config.ports || bpf_map_lookup_elem(&ports, &local) ||
-	       bpf_map_lookup_elem(&ports, &remote);
+	return !nt_config.ports || bpf_map_lookup_elem(&ports, &tuple->local_port) ||
+	       bpf_map_lookup_elem(&ports, &tuple->remote_port);
 }
 
 static __always_inline void read_leader_comm(char comm[NT_COMM_LEN])
@@ -116,23 +114,29 @@ static __always_inline bool name_matches(const char comm[NT_COMM_LEN])
 	return true;
 }
 
-/* Is the running process among those asked for? */
-static __always_inline bool current_is_target(void)
+/* Is the running process, of this number and name, among those asked for? */
+static __always_inline bool is_target(const u32 *tgid, const char comm[NT_COMM_LEN])
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	char comm[NT_COMM_LEN] = {};
-
 	switch (nt_config.target) {
 	case NT_TARGET_PIDS:
-		return bpf_map_lookup_elem(&pids, &tgid);
+		return bpf_map_lookup_elem(&pids, tgid);
 	case NT_TARGET_NAME:
-		read_leader_comm(comm);
 		return name_matches(comm);
 	case NT_TARGET_CGROUP:
 		return bpf_current_task_under_cgroup(&cgroups, 0) == 1;
 	default:
 		return true;
 	}
+}
+
+static __always_inline bool current_is_target(void)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	char comm[NT_COMM_LEN] = {};
+
+	if (nt_config.target == NT_TARGET_NAME)
+		read_leader_comm(comm);
+	return is_target(&tgid, comm);
 }
 
 static __always_inline void read_writer(struct writer *w)

@@ -40,17 +40,20 @@ static __always_inline bool event_by_application(const struct sock *sk, u8 kind)
 	return kind == NT_EVENT_WRITE;
 }
 
-/* Is the connection asked for? One that a process asked for uses now is so from now on. */
-static __always_inline bool connection_wanted(const struct nt_tuple *tuple, bool by_application)
-{
-	u64 key = nt_connection_key(tuple);
-	u8 one = 1;
+static const u8 is_watched = 1;
 
-	if (nt_config.target == NT_TARGET_ALL || bpf_map_lookup_elem(&watched, &key))
+/* Is the connection asked for? One that a process asked for uses now is so from now on. The key is
+ * made in the event, for the small stack's sake. */
+static __always_inline bool connection_wanted(struct nt_event *e, bool by_application)
+{
+	if (nt_config.target == NT_TARGET_ALL)
 		return true;
-	if (!by_application || !current_is_target())
+	e->lost = nt_connection_key(&e->tuple);
+	if (bpf_map_lookup_elem(&watched, &e->lost))
+		return true;
+	if (!by_application || !is_target(&e->tgid, e->comm))
 		return false;
-	bpf_map_update_elem(&watched, &key, &one, BPF_ANY);
+	bpf_map_update_elem(&watched, &e->lost, &is_watched, BPF_ANY);
 	return true;
 }
 
@@ -112,13 +115,13 @@ __noinline int event_note(u64 sk, u64 time_ns, u64 what, u64 numbers, u64 more)
 	__builtin_memset(e, 0, sizeof(*e));
 	read_tuple(&e->tuple, t.sk);
 	by_application = event_by_application(t.sk, what);
-	if (tuple_wanted(&e->tuple) && connection_wanted(&e->tuple, by_application)) {
+	if (by_application) {
+		e->tgid = bpf_get_current_pid_tgid() >> 32;
+		e->tid = (u32)bpf_get_current_pid_tgid();
+		read_leader_comm(e->comm);
+	}
+	if (tuple_wanted(&e->tuple) && connection_wanted(e, by_application)) {
 		event_fill(e, &t, what, numbers, more);
-		if (by_application) {
-			e->tgid = bpf_get_current_pid_tgid() >> 32;
-			e->tid = (u32)bpf_get_current_pid_tgid();
-			read_leader_comm(e->comm);
-		}
 		e->time_ns = time_ns ? time_ns : bpf_ktime_get_ns();
 		e->lost = events_lost;
 		/* user space looks now and then */

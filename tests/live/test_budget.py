@@ -18,8 +18,10 @@ MOST_STACK, STACK_STEP = 512, 32
 LOG = re.compile(r"prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", re.DOTALL)
 
 
-def test_every_program_is_cheap_to_verify(hooks: str, record_property: Callable[[str, object], None]) -> None:
-    done = run("-vv", "--duration", "10ms", "--hooks", hooks)
+@pytest.mark.parametrize("more", [(), ("--timeline", "--stacks", "-p", "1")], ids=["all", "timeline"])
+def test_every_program_is_cheap_to_verify(more: tuple[str, ...], hooks: str,
+                                          record_property: Callable[[str, object], None]) -> None:
+    done = run("-vv", "--duration", "10ms", "--hooks", hooks, *more)
     assert done.returncode == 0, done.stderr
     # a kernel that refuses one way of keeping state is asked again for another: the last words count
     logs = {program: log for program, log in LOG.findall(done.stderr) if "verification time" in log}
