@@ -163,8 +163,9 @@ def test_ctrl_c_does_not_cut_off_what_the_tracer_says_last(tmp_path: Path) -> No
     assert process.stdin and process.stderr
     process.stdin.write(b"".join(encoded([r.start(), r.seen()])))
     process.stdin.flush()
+    deadline = time.monotonic() + 60
     while not reads_a_pipe(process.pid):
-        assert process.poll() is None
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert b"reading to the end" in process.stderr.readline()
