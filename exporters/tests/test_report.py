@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
 import re
 import resource
 import subprocess
 import sys
+from collections import Counter
 from html import unescape
 from pathlib import Path
 
@@ -16,7 +18,9 @@ import recordings as r
 from browser import dump, needs_chromium, run_script
 from pages import HERE, HOSTILE, check_html, command, make
 
-from nagletrace_exporters.records import Stall
+from nagletrace_exporters.charts import height_of, levels_between
+from nagletrace_exporters.flame_drawing import colour
+from nagletrace_exporters.records import MAX_NUMBER, Stall
 from nagletrace_exporters.summary import Durations, Groups, Points, Slices, Summary
 
 
@@ -113,22 +117,46 @@ def test_the_same_recording_makes_the_same_bytes(tmp_path: Path) -> None:
     assert make("report", tmp_path, r.mixed()) == make("report", tmp_path, r.mixed())
 
 
-def test_colours_have_enough_contrast() -> None:
+def luminance(colour: str) -> float:
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def palettes_of(css: str) -> list[dict[str, str]]:
+    return [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{[^}]*\}", css)]
+
+
+@pytest.mark.parametrize(("style", "grounds", "inks"), [
+    ("report.css", ("paper", "shade"), ("ink", "soft", "link", "hold", "ack", "data")),
+    ("flame.css", ("paper",), ("ink", "soft"))])
+def test_colours_have_enough_contrast(style: str, grounds: tuple[str, ...], inks: tuple[str, ...]) -> None:
     """WCAG AA: 4.5 to 1 for text, in light, dark and print."""
-    css = (HERE / "nagletrace_exporters" / "templates" / "report.css").read_text()
-    palettes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{[^}]*\}", css)]
+    css = (HERE / "nagletrace_exporters" / "templates" / style).read_text()
+    assert "opacity" not in css, "it takes contrast from the text"
+    palettes = palettes_of(css)
     assert len(palettes) == 3
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-        red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
     for palette in palettes:
-        for ground in ("paper", "shade"):
-            for ink in ("ink", "soft", "link", "hold", "ack", "data"):
-                light, dark = sorted((luminance(palette[ground]), luminance(palette[ink])), reverse=True)
-                assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground, palette)
+        for ground in grounds:
+            for ink in inks:
+                assert contrast(palette[ground], palette[ink]) >= 4.5, (ink, ground, palette)
+
+
+def test_names_in_frames_have_enough_contrast() -> None:
+    css = (HERE / "nagletrace_exporters" / "templates" / "flame.css").read_text()
+    ink = re.findall(r"\.frame text \{ fill: (#[0-9a-f]{6})", css)[0]
+    for name in ["all", *(f"f{n}" for n in range(500))]:
+        hue, saturation, light = map(int, re.findall(r"\d+", colour(name)))
+        parts = colorsys.hls_to_rgb(hue / 360, light / 100, saturation / 100)
+        ground = "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+        assert contrast(ink, ground) >= 4.5, name
+    fill, text = (re.findall(rf"\.frame\.match {what} \{{ fill: (#[0-9a-f]{{6}})", css)[0] for what in ("rect", "text"))
+    assert contrast(fill, text) >= 4.5
 
 
 def test_percentiles_are_right_within_three_percent() -> None:
