@@ -52,7 +52,7 @@ class Durations:
 
     def percentile(self, percent: int) -> int:
         """At least so many percent lasted no longer than this, and not much less."""
-        wanted = -(-self.counts.total() * percent // 100)
+        wanted = -(-sum(self.counts.values()) * percent // 100)
         below = 0
         for bucket in sorted(self.counts):
             below += self.counts[bucket]
