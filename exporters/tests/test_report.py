@@ -212,6 +212,25 @@ def test_percentiles_need_no_python_newer_than_the_package_asks_for(monkeypatch:
     assert sums.percentile(50) == 40_000
 
 
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (3, 5), (43_900, 203_400), (1, MAX_NUMBER),
+                                             (MAX_NUMBER, MAX_NUMBER)])
+def test_levels_enclose_all_durations(least: int, most: int) -> None:
+    levels = levels_between(least, most)
+    assert levels[0] <= least <= most <= levels[-1] and levels == sorted(set(levels))
+    assert height_of(levels[-1], levels) < height_of(levels[0], levels)
+
+
+@pytest.mark.parametrize("rtt_us", [1, MAX_NUMBER])
+def test_the_longest_stall_that_can_be_told_fits_the_page(tmp_path: Path, rtt_us: int) -> None:
+    evil = [make_of(duration_us=MAX_NUMBER, excess_us=MAX_NUMBER, min_rtt_us=rtt_us)
+            for make_of in (r.seen, r.inferred, r.cork_ceiling, r.peer_holds)]
+    evil[-1]["pending_ack"]["us"] = MAX_NUMBER
+    for lines in (evil, [*evil, r.seen()]):
+        page = make("report", tmp_path, lines)
+        check_html(page)
+        assert page.count('<svg class="ladder"') == 4 and 'class="timeline"' in page
+
+
 @needs_chromium
 def test_a_browser_shows_the_figures(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
