@@ -21,7 +21,7 @@ from .charts import (
 from .chosen import Chosen
 from .ladder import Ladder, milliseconds
 from .ladder_drawing import Drawing, draw, milliseconds_signed
-from .ladder_events import ladder_of
+from .ladder_events import ladder_of, zero_of
 from .records import Connection, Report, Stall
 from .summary import BOUNDS_MS, Group, Summary, connection_key
 
@@ -295,9 +295,8 @@ def ladder_part(chosen: Chosen) -> LadderPart:
     notes = [*ladder.notes]
     if drawing.unlabelled:
         notes.append(f"{plural(drawing.unlabelled, 'label')} found no room; the table has them.")
-    zero = chosen.stall.time_us - stall.duration_us
     return LadderPart(heading, describe(ladder), caption_of(stall), notes,
-                      f"{clock(zero, True)} UTC", drawing,
+                      f"{clock(zero_of(stall), True)} UTC", drawing,
                       [(milliseconds_signed(at), end, what, basis) for at, end, what, basis in ladder.rows()])
 
 

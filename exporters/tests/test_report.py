@@ -231,6 +231,14 @@ def test_the_longest_stall_that_can_be_told_fits_the_page(tmp_path: Path, rtt_us
         assert page.count('<svg class="ladder"') == 4 and 'class="timeline"' in page
 
 
+def test_a_ladder_names_the_moment_that_its_table_counts_from(tmp_path: Path) -> None:
+    """Without the sender's record that is the pending ACK's begin, a round trip before the record's hold would be."""
+    page = make("report", tmp_path, [r.peer_holds(1_000_000, 40_000, 2_000)])
+    assert "from 2026-11-21 08:00:00.958 UTC on" in text_of(page)
+    page = make("report", tmp_path, [r.seen(1_000_000, 40_000, 2_000)])
+    assert "from 2026-11-21 08:00:00.960 UTC on" in text_of(page)
+
+
 @needs_chromium
 def test_a_browser_shows_the_figures(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
