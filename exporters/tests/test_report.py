@@ -231,6 +231,11 @@ def test_the_longest_stall_that_can_be_told_fits_the_page(tmp_path: Path, rtt_us
         assert page.count('<svg class="ladder"') == 4 and 'class="timeline"' in page
 
 
+def test_a_lost_time_that_is_not_known_is_not_called_zero(tmp_path: Path) -> None:
+    text = text_of(make("report", tmp_path, [r.start(), r.report(r.connection(), folded_stalls=12)]))
+    assert "no row has 12 stalls of those that lost least" in text
+
+
 def test_a_ladder_names_the_moment_that_its_table_counts_from(tmp_path: Path) -> None:
     """Without the sender's record that is the pending ACK's begin, a round trip before the record's hold would be."""
     page = make("report", tmp_path, [r.peer_holds(1_000_000, 40_000, 2_000)])
