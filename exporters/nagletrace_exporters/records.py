@@ -23,8 +23,15 @@ MAX_FRAMES = 256
 MAX_NUMBER = 1 << 60
 
 
+#: What is wrong with a record is told in fewer characters; it may name a key from outside.
+MAX_TOLD = 200
+
+
 class BadRecord(ValueError):
-    """Not a record of the schema; says what is wrong with it."""
+    """Not a record of the schema; says what is wrong with it, on one printable line."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(told(what))
 
 
 def text_of(record: Json, key: str) -> str | None:
@@ -41,6 +48,11 @@ def printable(text: str) -> str:
     if text.isprintable():  # false for controls, surrogates, and what turns the direction of text
         return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def told(text: str) -> str:
+    """A text from outside as a message may have it."""
+    return printable(text[:MAX_TOLD])[:MAX_TOLD]
 
 
 def needed_text(record: Json, key: str) -> str:
@@ -386,6 +398,8 @@ class Snapshot:
         bounds = [needed_number({"bound": bound}, "bound") for bound in list_of(record, "bounds_us")]
         buckets = [0] * len(bounds)
         for series in list_of(record, "series"):
+            if not isinstance(series, dict):
+                raise BadRecord("a series is no object")
             for i, count in enumerate(list_of(series, "buckets")[:len(bounds)]):
                 buckets[i] += needed_number({"count": count}, "count")
         return Snapshot(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import socket
 import stat
@@ -19,14 +20,14 @@ import jsonschema
 import pytest
 import recordings as r
 from fake_daemon import FakeDaemon, series, snapshot
-from pages import HERE, command
+from pages import HERE, check_html, check_svg, command
 
 from nagletrace_exporters import recording
-from nagletrace_exporters.daemon import _chunks
+from nagletrace_exporters.daemon import DaemonError, _chunks, ask
 from nagletrace_exporters.options import duration
 from nagletrace_exporters.output import OutputError, write_whole
 from nagletrace_exporters.recording import Reading, lines_of
-from nagletrace_exporters.records import Event, Report, Stall, Start
+from nagletrace_exporters.records import BadRecord, Event, Report, Snapshot, Stall, Start
 
 SCHEMA = json.loads((HERE.parent / "userspace" / "nagletrace.schema.json").read_text())
 
@@ -81,6 +82,32 @@ def test_what_is_no_record_never_stops_the_reading() -> None:
     assert reading.broken == len(rubbish) - 1
     reading = Reading()
     assert list(reading.records_from([b'{"type":"of tomorrow"}\n'])) == [] and reading.unknown == 1
+
+
+#: Keys that would break a line, a terminal, UTF-8, or the page's patience.
+HOSTILE_KEYS = ("\x1b[31m\nred\x00", "\ud800", "\u202elanif", "<script>&]]>", "x" * 100_000)
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+@pytest.mark.parametrize("output", ["html", "svg", "folded"])
+def test_what_is_wrong_with_a_hostile_key_is_one_printable_line(tmp_path: Path, key: str, output: str) -> None:
+    bad = r.report(r.connection())
+    bad["totals"]["holds"] = {key: "many"}
+    name, more = ("report", []) if output == "html" else ("flame", ["--output", output])
+    done = command(name, "-i", r.write(tmp_path / "x", [r.start(), r.seen(stack=r.stack("f")), bad]), *more)
+    assert done.returncode == 0, done.stderr
+    if output == "html":
+        check_html(done.stdout)
+        assert done.stderr == "" and "1 of 3 lines could not be read (the first: line 3: " in done.stdout
+    else:
+        line, end = done.stderr[:-1], done.stderr[-1]
+        assert end == "\n" and line.isprintable() and len(line) < 400 and "1 of 3 lines" in line, line
+    if output == "svg":
+        check_svg(done.stdout)
+    if output == "folded":
+        assert done.stdout == "java;f 43865\n"
+    none = command(name, "-i", r.write(tmp_path / "x", [bad]), *more)
+    assert none.returncode == 2 and none.stdout == "" and none.stderr[:-1].isprintable() and len(none.stderr) < 400
 
 
 def test_a_line_without_end_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,3 +283,9 @@ def test_a_daemon_of_another_kind_is_one_line(tmp_path: Path) -> None:
     with FakeDaemon(tmp_path / "s", {"type": "snapshot", "protocol": 1}):
         done = command("report", "--socket", tmp_path / "s")
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "lacks something" in done.stderr
+
+
+def test_a_series_of_another_shape_is_refused() -> None:
+    for wrong in ({"series": [3]}, {"series": [{"buckets": 3}]}, {"series": [{"buckets": ["x"]}]}, {"series": 3}):
+        with pytest.raises(BadRecord):
+            Snapshot.parse({**daemon_snapshot(), **wrong})
