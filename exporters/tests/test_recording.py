@@ -285,6 +285,14 @@ def test_a_daemon_of_another_kind_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "lacks something" in done.stderr
 
 
+@pytest.mark.parametrize("answer", [{"type": "error", "protocol": 1, "error": "\x1b[31m\nred \ud800" + "x" * 100_000},
+                                    b"[" * 200_000 + b"\n", b"9" * 10_000 + b"\n", b"\xff\n"])
+def test_an_answer_of_a_hostile_daemon_is_one_printable_line(tmp_path: Path, answer: r.Record | bytes) -> None:
+    with FakeDaemon(tmp_path / "s", answer), pytest.raises(DaemonError) as told:
+        ask(tmp_path / "s", {"request": "snapshot"}, 30)
+    assert str(told.value).isprintable() and len(str(told.value)) < 500
+
+
 def test_a_series_of_another_shape_is_refused() -> None:
     for wrong in ({"series": [3]}, {"series": [{"buckets": 3}]}, {"series": [{"buckets": ["x"]}]}, {"series": 3}):
         with pytest.raises(BadRecord):
