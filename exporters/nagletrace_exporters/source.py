@@ -18,7 +18,7 @@ from typing import BinaryIO, Union
 from .daemon import DaemonError, ask, stream
 from .options import Parser
 from .recording import Reading, Record, RecordingError, lines_of
-from .records import BadRecord, Report, Snapshot, counted_since, totals_since
+from .records import BadRecord, Report, Snapshot, counted_since, printable, totals_since
 
 DAEMON_TIMEOUT_S = 10.0
 
@@ -36,8 +36,8 @@ class Source:
     @property
     def name(self) -> str:
         if self.options.socket is not None:
-            return f"the daemon at {self.options.socket}"
-        return "stdin" if self.options.input in (None, "-") else Path(self.options.input).name
+            return f"the daemon at {printable(self.options.socket)}"
+        return "stdin" if self.options.input in (None, "-") else printable(Path(self.options.input).name)
 
     def records(self) -> Iterator[AnyRecord]:
         """Raises RecordingError when there is nothing to read, or it is no recording."""

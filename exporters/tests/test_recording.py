@@ -110,6 +110,23 @@ def test_what_is_wrong_with_a_hostile_key_is_one_printable_line(tmp_path: Path, 
     assert none.returncode == 2 and none.stdout == "" and none.stderr[:-1].isprintable() and len(none.stderr) < 400
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b"a\x1b[31m\nb.jsonl", "caf\u00e9.jsonl".encode()])
+@pytest.mark.parametrize("output", ["html", "svg"])
+def test_a_file_of_any_name_is_read_and_named(tmp_path: Path, name: bytes, output: str) -> None:
+    path = tmp_path / os.fsdecode(name)
+    r.write(path, [r.start(), r.seen()])
+    command_, more = ("report", []) if output == "html" else ("flame", ["--output", output])
+    done = command(command_, "-i", path, *more)
+    assert done.returncode == 0, done.stderr
+    (check_html if output == "html" else check_svg)(done.stdout)
+    assert "jsonl" in done.stdout
+    path.write_text("no recording")
+    done = command(command_, "-i", path, *more)
+    assert done.returncode == 2 and done.stderr[:-1].isprintable(), done.stderr
+    done = command(command_, "-i", r.write(tmp_path / "x", [r.start()]), "-o", tmp_path / "none" / os.fsdecode(name))
+    assert done.returncode == 1 and done.stderr[:-1].isprintable(), done.stderr
+
+
 def test_a_line_without_end_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "MAX_LINE", 1000)
     reading = Reading()
@@ -283,6 +300,17 @@ def test_a_daemon_of_another_kind_is_one_line(tmp_path: Path) -> None:
     with FakeDaemon(tmp_path / "s", {"type": "snapshot", "protocol": 1}):
         done = command("report", "--socket", tmp_path / "s")
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "lacks something" in done.stderr
+
+
+def test_a_daemons_socket_of_any_name_is_asked_and_named(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9\x1b\n")
+    FakeStream(path, [])
+    done = command("report", "--socket", path)
+    assert done.returncode == 0, done.stderr
+    check_html(done.stdout)
+    path.unlink()
+    done = command("report", "--socket", path)
+    assert done.returncode == 1 and done.stderr[:-1].isprintable(), done.stderr
 
 
 @pytest.mark.parametrize("answer", [{"type": "error", "protocol": 1, "error": "\x1b[31m\nred \ud800" + "x" * 100_000},
