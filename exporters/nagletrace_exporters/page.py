@@ -23,7 +23,8 @@ from .ladder import Ladder, milliseconds
 from .ladder_drawing import Drawing, draw, milliseconds_signed
 from .ladder_events import ladder_of, zero_of
 from .records import Connection, Report, Stall
-from .summary import BOUNDS_MS, Group, Summary, connection_key
+from .reports import connection_key
+from .summary import BOUNDS_MS, Group, Summary
 
 #: Rows of each table; what is beyond is said in its caption.
 MAX_ROWS = 50
