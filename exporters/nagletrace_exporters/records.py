@@ -406,14 +406,3 @@ class Snapshot:
             time_of({"time": record.get("started")}), time_of(record), Start.parse(record),
             needed_number(record, "stalls"), needed_number(record, "lost_us"), bounds, buckets, Totals.parse(totals),
             counts_of(record, "lost"))
-
-
-def counted_since(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:
-    return {word: max(0, count - before.get(word, 0)) for word, count in now.items()}
-
-
-def totals_since(now: Totals, before: Totals) -> Totals:
-    """What was counted between two snapshots."""
-    return Totals(max(0, now.writes - before.writes), counted_since(now.stalls, before.stalls),
-                  counted_since(now.holds, before.holds), counted_since(now.hold_us, before.hold_us),
-                  counted_since(now.releases, before.releases), counted_since(now.delayed_acks, before.delayed_acks))

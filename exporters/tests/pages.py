@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def make(name: str, tmp_path: Path, lines: list[Record], *arguments: str) -> str
     done = command(name, "--input", write(tmp_path / "recording", lines), *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def text_of(page: str) -> str:
+    """What one reads, without tags."""
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 class Checker(HTMLParser):

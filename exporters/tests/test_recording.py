@@ -15,12 +15,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 import recordings as r
 from fake_daemon import FakeDaemon, series, snapshot
-from pages import HERE, check_html, check_svg, command
+from pages import HERE, check_html, check_svg, command, text_of
 
 from nagletrace_exporters import recording
 from nagletrace_exporters.daemon import DaemonError, _chunks, ask
@@ -225,11 +226,19 @@ def reads_a_pipe(pid: int) -> bool:
 
 
 class FakeStream(threading.Thread):
-    """A daemon that answers snapshots and reports, and streams some stalls, by docs/protocol.md."""
+    """A daemon that answers snapshots and reports, and streams some stalls, by docs/protocol.md.
 
-    def __init__(self, path: Path, stalls: list[r.Record]) -> None:
+    `snapshots`: its answers, one after the other. `gone_at`: with the answer to this request it ends.
+    """
+
+    def __init__(self, path: Path, stalls: list[r.Record], *, snapshots: list[r.Record] | None = None,
+                 window: r.Record | None = None, gone_at: str = "") -> None:
         super().__init__(daemon=True)
+        self.path = path
         self.stalls = stalls
+        self.snapshots = snapshots or [daemon_snapshot(1), daemon_snapshot(2)]
+        self.window = window or r.report(r.connection(), closing=False, span_us=300_000_000)
+        self.gone_at = gone_at
         self.asked: list[str] = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
@@ -237,27 +246,30 @@ class FakeStream(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while True:
+        while self.path.exists():
             connection, _ = self.listener.accept()
             with connection:
                 request = json.loads(connection.makefile("rb").readline())["request"]
                 self.asked.append(request)
+                if request == self.gone_at:  # before it hangs up: who asks next finds nobody
+                    self.listener.close()
+                    self.path.unlink()
                 for line in self.answers(request):
                     connection.sendall(json.dumps(line).encode() + b"\n")
 
     def answers(self, request: str) -> list[r.Record]:
         if request == "report":
-            return [r.report(r.connection(), closing=False, span_us=300_000_000)]
+            return [self.window]
         if request == "stream":
             return [{"type": "streaming", "protocol": 1}, *self.stalls,
                     {"type": "skipped", "protocol": 1, "stalls": 5}]
-        return [daemon_snapshot(self.asked.count("snapshot"))]
+        return [self.snapshots[max(0, self.asked.count("snapshot") - 1)]]
 
 
-def daemon_snapshot(which: int = 1) -> r.Record:
+def daemon_snapshot(which: int = 1, **of: Any) -> r.Record:
     made = snapshot(series("java", [40.0, 41.0, 43.0, 3000.0]))
     made["totals"]["writes"] = 100 * which
-    return made
+    return {**made, "time": r.at(30_000_000 * which), **of}
 
 
 @pytest.mark.parametrize("name", ["report", "flame"])
@@ -282,6 +294,29 @@ def test_the_daemon_is_watched_stall_by_stall(tmp_path: Path) -> None:
     assert "100 writes" in done.stdout, "counted between the two snapshots"
     assert "did not hand on 5 stalls" in done.stdout and "the daemon closed the connection" in done.stdout
     assert "writev" in done.stdout, "the daemon's advice"
+
+
+@pytest.mark.parametrize("streamed", [0, 3])
+def test_what_the_daemon_had_before_it_was_watched_is_not_in_the_figures(tmp_path: Path, streamed: int) -> None:
+    """Its report is of its whole window, 300 stalls of two connections."""
+    window = r.report(r.connection(stalls=200, lost_us=9_000_000),
+                      r.connection(stalls=100, lost_us=4_000_000, comm="earlier", pid=9), closing=False)
+    snapshots = [daemon_snapshot(1, stalls=700, lost_us=31_000_000),
+                 daemon_snapshot(2, stalls=700 + streamed, lost_us=31_000_000 + streamed * 43_865)]
+    stalls = [r.seen(1_000_000 * n) for n in range(1, streamed + 1)]
+    for name in ("report", "flame"):
+        FakeStream(tmp_path / name, stalls, snapshots=snapshots, window=window)
+        done = command(name, "--socket", tmp_path / name, "--duration", "30s")
+        assert done.returncode == 0, done.stderr
+        assert "earlier" not in done.stdout
+        if name == "flame":
+            assert done.stdout == ("java;[no stack recorded] 131595\n" if streamed else "")
+            continue
+        text = text_of(done.stdout)
+        for wrong in ("300", "200 ", "700", "told of", "9.00 s", "13.00 s", "31.0", "the tracer's sums"):
+            assert wrong not in text, wrong
+        assert ("3 stalls in 30.00 s lost 131.6 ms" if streamed else "No stall in 30.00 s") in done.stdout
+        assert ("writev" in done.stdout) is bool(streamed), "advice on what was seen"
 
 
 def test_what_has_come_by_the_end_of_watching_is_read() -> None:

@@ -10,24 +10,17 @@ import resource
 import subprocess
 import sys
 from collections import Counter
-from html import unescape
 from pathlib import Path
 
 import pytest
 import recordings as r
 from browser import dump, needs_chromium, run_script
-from pages import HERE, HOSTILE, check_html, command, make
+from pages import HERE, HOSTILE, check_html, command, make, text_of
 
 from nagletrace_exporters.charts import height_of, levels_between
 from nagletrace_exporters.flame_drawing import colour
 from nagletrace_exporters.records import MAX_NUMBER, Stall
 from nagletrace_exporters.summary import Durations, Groups, Points, Slices, Summary
-
-
-def text_of(page: str) -> str:
-    """What one reads, without tags."""
-    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
