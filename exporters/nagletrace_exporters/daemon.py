@@ -79,6 +79,8 @@ def _chunks(connection: socket.socket, deadline: float, stop: threading.Event) -
             chunk = connection.recv(1 << 16)
         except socket.timeout:
             continue
+        except ConnectionResetError:  # it ended before it had read all
+            return
         if not chunk:
             return
         yield chunk
@@ -86,7 +88,7 @@ def _chunks(connection: socket.socket, deadline: float, stop: threading.Event) -
     for _ in range(64):  # more than a socket's buffer holds
         try:
             chunk = connection.recv(1 << 16)
-        except BlockingIOError:
+        except (BlockingIOError, ConnectionResetError):
             return
         if not chunk:
             return

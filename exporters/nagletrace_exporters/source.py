@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Union
 
 from .daemon import DaemonError, ask, stream
+from .ladder import milliseconds
 from .options import Parser
 from .recording import Reading, Record, RecordingError, lines_of
 from .records import BadRecord, Report, Snapshot, Stall, printable
@@ -96,8 +97,17 @@ class Source:
                                      + ("stopped." if stop.is_set() else "the daemon closed the connection."))
 
     def _counted(self, path: Path, watched: Watched) -> Iterator[Report]:
-        """The daemon's counts of the time watched."""
-        yield watched.report(snapshot(path), window(path))
+        """The daemon's counts of the time watched; when it has ended by now, what was seen is shown without."""
+        try:
+            after = snapshot(path)
+            report = watched.report(after, window(path))
+        except (DaemonError, BadRecord) as error:
+            self.more_remarks.append(f"What the daemon counted while it was watched is not known ({error}).")
+            return
+        if watched.began_anew(after):
+            self.more_remarks.append("The daemon was started anew while it was watched: its counts are of its last "
+                                     f"{milliseconds(max(0, after.time_us - after.started_us))} alone.")
+        yield report
 
 
 def snapshot(path: Path) -> Snapshot:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from .records import Report, Snapshot, Stall, Totals
 from .reports import connection_key
@@ -25,13 +26,22 @@ class Watched:
         if len(self.connections) > self.most:
             del self.connections[next(iter(self.connections))]
 
+    def began_anew(self, after: Snapshot) -> bool:
+        """Is it another daemon by now, whose counters began at zero?"""
+        return after.started_us != self.before.started_us
+
     def report(self, after: Snapshot, window: Report) -> Report:
         """Of the window's report only what it says of connections that were streamed: why, and what to do."""
-        since = self.before
+        since = anew(self.before) if self.began_anew(after) else self.before
         return Report(after.time_us, True, max(0, after.time_us - self.before.time_us),
                       max(0, after.stalls - since.stalls), max(0, after.lost_us - since.lost_us),
                       [one for one in window.connections if connection_key(one) in self.connections], 0,
                       totals_since(after.totals, since.totals), counted_since(after.lost, since.lost))
+
+
+def anew(snapshot: Snapshot) -> Snapshot:
+    """As a daemon begins."""
+    return replace(snapshot, stalls=0, lost_us=0, totals=Totals(0, {}, {}, {}, {}, {}), lost={})
 
 
 def counted_since(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:

@@ -319,6 +319,40 @@ def test_what_the_daemon_had_before_it_was_watched_is_not_in_the_figures(tmp_pat
         assert ("writev" in done.stdout) is bool(streamed), "advice on what was seen"
 
 
+@pytest.mark.parametrize("name", ["report", "flame"])
+@pytest.mark.parametrize("gone_at", ["stream", "report"])
+def test_what_was_seen_of_a_daemon_that_ended_is_shown(tmp_path: Path, name: str, gone_at: str) -> None:
+    daemon = FakeStream(tmp_path / "s", [r.seen()], gone_at=gone_at)
+    if gone_at == "report":
+        daemon.window = {"type": "error", "protocol": 1, "error": "ending"}
+    done = command(name, "--socket", tmp_path / "s", "--duration", "30s")
+    assert done.returncode == 0, done.stderr
+    assert not daemon.path.exists()
+    assert ("1 stall in 43.9 ms lost 43.9 ms" in done.stdout if name == "report" else "java;" in done.stdout)
+    said = done.stdout if name == "report" else done.stderr
+    assert "What the daemon counted while it was watched is not known (" in said
+    assert ("No such file" if gone_at == "stream" else "ending") in said
+
+
+def test_a_daemon_that_began_anew_while_it_was_watched_tells_what_it_counted_since(tmp_path: Path) -> None:
+    before = daemon_snapshot(9, stalls=700, lost_us=31_000_000, time=r.at(0))
+    after = daemon_snapshot(1, stalls=2, lost_us=80_000, started=r.at(28_000_000))
+    FakeStream(tmp_path / "s", [], snapshots=[before, after])
+    done = command("report", "--socket", tmp_path / "s", "--duration", "30s")
+    assert done.returncode == 0, done.stderr
+    assert "100 writes" in done.stdout and "2 stalls in 30.00 s lost 80.0 ms" in done.stdout
+    assert "was started anew while it was watched: its counts are of its last 2.00 s alone" in done.stdout
+
+
+def test_a_connection_that_is_reset_has_ended() -> None:
+    ours, its = socket.socketpair()
+    with ours:
+        ours.sendall(b"never read")
+        its.sendall(b"last words")
+        its.close()
+        assert list(_chunks(ours, time.monotonic() + 30, threading.Event())) == [b"last words"]
+
+
 def test_what_has_come_by_the_end_of_watching_is_read() -> None:
     ours, its = socket.socketpair()
     with ours, its:
