@@ -17,7 +17,7 @@ HERE = Path(__file__).parent.parent
 VOID = {"meta", "br", "link", "input"}
 #: Names that would break out of where they are put.
 HOSTILE = ("<script>alert(1)</script>", "</style><b>", "\"'><img src=x onerror=alert(1)>", "{{ 7*7 }}", "a;b ]]> c",
-           "\x1b[31mred\x00", "‮lanif", "&amp;&lt;", "${x}`</title>", "javascript:alert(1)")
+           "\x1b[31mred\x00", "‮lanif", "&amp;&lt;", "${x}`</title>", "javascript:alert(1)", "\ud800")
 
 
 def command(name: str, *arguments: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
