@@ -40,6 +40,8 @@ class Stacks:
     unnamed_stalls: int = 0
     #: by connections of the tracer's reports, where no single stalls are recorded
     by_last: bool = False
+    #: stalls that the tracer counted, here or not
+    told: int = 0
     _reports: Reports = field(default_factory=lambda: Reports(MAX_STACKS))
 
     def add(self, record: Record | Snapshot) -> None:
@@ -53,9 +55,10 @@ class Stacks:
     def finish(self) -> None:
         """Without single stalls, each connection's lost time goes to the stack of its last stall."""
         report = self._reports.whole()
+        self.told = report.stalls if report else 0
         if self.stalls or report is None:
             return
-        self.by_last = True
+        self.by_last = bool(report.connections)
         for connection in report.connections:
             self._add(connection.process, connection.side, connection.stack, connection.lost_us, connection.stalls,
                       report.time_us)
@@ -93,6 +96,8 @@ class Stacks:
         if self.by_last:
             said.append("No single stalls are told of here: each connection's lost time is given to the stack of its "
                         "last stall.")
+        if self.told > self.stalls:
+            said.append(f"The tracer told of {self.told} stalls; {self.stalls} of them are here.")
         if self.without_stack:
             said.append(f"{self.without_stack} of {self.stalls} stalls have no stack (nagletrace --stacks records "
                         "them, at the sender).")

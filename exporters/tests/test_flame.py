@@ -75,6 +75,16 @@ def test_reports_of_runs_appended_to_each_other_add_up(tmp_path: Path) -> None:
     assert by_reports(tmp_path, *[line for line in (*run, *run) if line["type"] == "report"]) == {"java;f": 262_000}
 
 
+def test_stalls_that_were_counted_and_are_not_here_are_told_of(tmp_path: Path) -> None:
+    path = r.write(tmp_path / "x", [r.start(), r.report(stalls=2)])
+    done = command("flame", "-i", path)
+    assert done.stdout == "" and done.stderr == "nagletrace-flame: The tracer told of 2 stalls; 0 of them are here.\n"
+    svg = command("flame", "-i", path, "--output", "svg").stdout
+    assert "told of 2 stalls" in svg and "No stall." not in svg
+    done = command("flame", "-i", r.write(tmp_path / "x", [r.start(), r.report()]))
+    assert done.stdout == done.stderr == "", "there was none"
+
+
 def test_frames_without_a_name_are_called_by_their_file_or_by_what_they_are() -> None:
     frames = [{"ip": "0x1", "module": "/usr/lib/x/libc.so.6", "offset": "0x27285"}, {"ip": "0x2"}]
     (stack,) = stalls(r.seen(stack=frames)).excess_us
