@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import log
 
-from .ladder import milliseconds
+from .ladder import milliseconds, round_numbers
 from .records import EPOCH
 from .summary import Point, Slices
 
@@ -90,10 +90,14 @@ def clock(time_us: int, with_date: bool) -> str:
 
 def levels_between(least: int, most: int) -> list[int]:
     """Round durations on a logarithmic scale that enclose both."""
-    steps = [step * 10**power for power in range(14) for step in (1, 2, 5)]
-    first = max((step for step in steps if step <= least), default=1)
-    last = min((step for step in steps if step >= most and step > first), default=steps[-1])
-    return [step for step in steps if first <= step <= last]
+    levels: list[int] = []
+    for step in round_numbers():
+        if step <= least:
+            levels.clear()
+        levels.append(step)
+        if step > least and step >= most:
+            break
+    return levels
 
 
 def time_line(points: list[Point], first_us: int, last_us: int) -> TimeLine | None:
@@ -105,6 +109,7 @@ def time_line(points: list[Point], first_us: int, last_us: int) -> TimeLine | No
     spots = [Spot(round(100 * (point.time_us - first_us) / span, 3), height_of(max(1, point.duration_us), levels),
                   point.cause != "nagle_delayed_ack", point.evidence == "seen") for point in points]
     shown = levels if len(levels) <= 8 else [level for level in levels if str(level)[0] == "1"]
+    shown = shown[::-(-len(shown) // 8)]
     middle = first_us + span // 2
     long = span > 12 * 3_600_000_000
     return TimeLine(spots, [Level(height_of(level, levels), milliseconds_short(level)) for level in shown],

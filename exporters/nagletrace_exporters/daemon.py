@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .records import printable, told
+
 DEFAULT_SOCKET = Path("/run/nagletrace/nagletrace.sock")
 PROTOCOL = 1
 
@@ -24,7 +26,10 @@ Answer = dict[str, Any]
 
 
 class DaemonError(Exception):
-    """The daemon could not be asked; says why on one line."""
+    """The daemon could not be asked; says why on one printable line."""
+
+    def __init__(self, path: Path, why: object) -> None:
+        super().__init__(f"{printable(str(path))}: {told(str(why))}")
 
 
 def ask(path: Path, request: dict[str, Any], timeout_s: float) -> Answer:
@@ -40,7 +45,7 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float) -> Answer:
             connection.sendall(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
             line = _read_line(connection, deadline)
     except OSError as error:
-        raise DaemonError(f"{path}: {error.strerror or error}") from error
+        raise DaemonError(path, error.strerror or error) from error
     return _parse(path, line)
 
 
@@ -64,7 +69,7 @@ def stream(path: Path, seconds: float, stop: threading.Event) -> Iterator[bytes]
                         _parse(path, line + b"\n")
                     yield line + b"\n"
     except OSError as error:
-        raise DaemonError(f"{path}: {error.strerror or error}") from error
+        raise DaemonError(path, error.strerror or error) from error
 
 
 def _chunks(connection: socket.socket, deadline: float, stop: threading.Event) -> Iterator[bytes]:
@@ -74,6 +79,8 @@ def _chunks(connection: socket.socket, deadline: float, stop: threading.Event) -
             chunk = connection.recv(1 << 16)
         except socket.timeout:
             continue
+        except ConnectionResetError:  # it ended before it had read all
+            return
         if not chunk:
             return
         yield chunk
@@ -81,7 +88,7 @@ def _chunks(connection: socket.socket, deadline: float, stop: threading.Event) -
     for _ in range(64):  # more than a socket's buffer holds
         try:
             chunk = connection.recv(1 << 16)
-        except BlockingIOError:
+        except (BlockingIOError, ConnectionResetError):
             return
         if not chunk:
             return
@@ -106,14 +113,14 @@ def _read_line(connection: socket.socket, deadline: float) -> bytes:
 
 def _parse(path: Path, line: bytes) -> Answer:
     if not line.endswith(b"\n"):
-        raise DaemonError(f"{path}: the answer is not whole")
+        raise DaemonError(path, "the answer is not whole")
     try:
         answer = json.loads(line)
-    except ValueError as error:
-        raise DaemonError(f"{path}: the answer is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DaemonError(path, f"the answer is not JSON: {error}") from error
     # a report is the record that nagletrace -i writes, and has no word of the protocol
     if not isinstance(answer, dict) or (answer.get("protocol") != PROTOCOL and answer.get("type") != "report"):
-        raise DaemonError(f"{path}: not an answer of protocol {PROTOCOL}")
+        raise DaemonError(path, f"not an answer of protocol {PROTOCOL}")
     if answer.get("type") == "error":
-        raise DaemonError(f"{path}: {answer.get('error')}")
+        raise DaemonError(path, answer.get("error"))
     return answer

@@ -37,8 +37,10 @@ def picture(stacks: Stacks, name: str, remarks: list[str]) -> Iterable[str]:
     flame = lay_out(stacks.excess_us)
     if flame.left_out:
         remarks = [*remarks, f"{flame.left_out} frames too narrow to be seen are left out."]
-    lead = (f"{stacks.stalls} stalls lost {milliseconds(flame.total_us)}. The wider a frame, the more time was lost by "
-            "writes held below it." if stacks.stalls else "No stall.")
+    lead = "No stall is recorded here." if stacks.told else "No stall."
+    if stacks.stalls:
+        lead = (f"{stacks.stalls} stalls lost {milliseconds(flame.total_us)}. The wider a frame, the more time was "
+                "lost by writes held below it.")
     head = HEAD + REMARK * len(remarks)
     return [render("flame.svg", flame=flame, row=ROW, head=head, lead=lead, origin=f"From {name}.", remarks=remarks,
                    version=__version__)]

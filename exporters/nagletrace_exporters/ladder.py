@@ -7,7 +7,9 @@ inferred. `from_events` (ladder_events.py) has the recorded events. Times are mi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 from .records import Stall
 
@@ -100,6 +102,11 @@ def basis_of(basis: str) -> str:
 
 def other(end: str) -> str:
     return RECEIVER if end == SENDER else SENDER
+
+
+def round_numbers() -> Iterator[int]:
+    """1, 2, 5, 10, 20, 50 and so on without end, since a hostile recording may be of any length."""
+    return (step * 10**power for power in count() for step in (1, 2, 5))
 
 
 def milliseconds(us: int) -> str:

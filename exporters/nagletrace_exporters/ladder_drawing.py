@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .ladder import RECEIVER, SENDER, Ladder, Span, milliseconds
+from .ladder import RECEIVER, SENDER, Ladder, Span, milliseconds, round_numbers
 
 WIDTH = 376
 #: from left to right: the scale, what the sender does, its life line, the receiver's, what that does
@@ -81,8 +81,7 @@ class Scale:
 
     def ticks(self) -> list[int]:
         """Some six round moments, the beginning (0) among them."""
-        step = next(step * 10**power for power in range(15) for step in (1, 2, 5)
-                    if self.length / (step * 10**power) <= 6)
+        step = next(step for step in round_numbers() if self.length / step <= 6)
         first = -(-self.begin // step)
         return [n * step for n in range(first, (self.begin + self.length) // step + 1)]
 

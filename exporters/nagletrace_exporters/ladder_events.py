@@ -36,7 +36,7 @@ class Picture:
 
     stall: Stall
     events: list[Event]
-    #: time 0: the hold's begin, or the pending ACK's
+    #: time 0
     zero_us: int
 
     def end_of(self, event: Event) -> str:
@@ -54,13 +54,18 @@ class Picture:
         return (self.stall.min_rtt_us or 0) // 2
 
 
+def zero_of(stall: Stall) -> int:
+    """When the hold began, or the pending ACK where that is what was measured: a ladder's time 0."""
+    began = stall.time_us - stall.duration_us
+    if stall.hold is None:  # the record's time is when data came next, a round trip after the pending ACK's end
+        began -= 2 * ((stall.min_rtt_us or 0) // 2)
+    return began
+
+
 def ladder_of(chosen: Chosen) -> Ladder:
     """By the events where there are some that show segments, else by the stall's record alone."""
     stall = chosen.stall
-    zero = stall.time_us - stall.duration_us
-    if stall.hold is None:  # the record's time is when data came next, a round trip after the pending ACK's end
-        zero -= 2 * ((stall.min_rtt_us or 0) // 2)
-    picture = Picture(stall, shown(stall, chosen.events), zero)
+    picture = Picture(stall, shown(stall, chosen.events), zero_of(stall))
     if not any(event.event in ("sent", "received") for event in picture.events):
         return from_stall(stall)
     ladder = Ladder(stall, exact=True)

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from .records import printable
+
 
 class OutputError(Exception):
     """Nothing was written; says why and what to do on one line."""
@@ -26,7 +28,7 @@ def write_whole(target: str, parts: Iterable[str]) -> None:
         else:
             replace(Path(target).resolve(), parts)  # resolved: a link stays a link, to the new text
     except OSError as error:
-        raise OutputError(f"--output-file {target}: {error.strerror or error}; nothing was written; "
+        raise OutputError(f"--output-file {printable(target)}: {error.strerror or error}; nothing was written; "
                           "give a file in a directory that may be written") from error
 
 

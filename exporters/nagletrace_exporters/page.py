@@ -21,9 +21,10 @@ from .charts import (
 from .chosen import Chosen
 from .ladder import Ladder, milliseconds
 from .ladder_drawing import Drawing, draw, milliseconds_signed
-from .ladder_events import ladder_of
+from .ladder_events import ladder_of, zero_of
 from .records import Connection, Report, Stall
-from .summary import BOUNDS_MS, Group, Summary, connection_key
+from .reports import connection_key
+from .summary import BOUNDS_MS, Group, Summary
 
 #: Rows of each table; what is beyond is said in its caption.
 MAX_ROWS = 50
@@ -223,13 +224,15 @@ def group_key(group: Group) -> tuple[object, ...]:
             *((socket.netns, socket.local, socket.remote) if socket else ()))
 
 
-def caption(one: str, several: str, count: int, folded_stalls: int, folded_us: int) -> str:
+def caption(one: str, several: str, count: int, folded_stalls: int, folded_us: int | None) -> str:
+    """`folded_us` None: the tracer's report does not tell it."""
     text = f"{count:,} {one if count == 1 else several}, by lost time"
     if count > MAX_ROWS:
         text += f"; the first {MAX_ROWS} are shown"
     if folded_stalls:
-        text += (f". There were too many to tell apart: {folded_stalls:,} stalls ({milliseconds(folded_us)}) of those "
-                 "that lost least are in no row, and what a row says may be short by some of them")
+        lost = f" ({milliseconds(folded_us)})" if folded_us is not None else ""
+        text += (f". There were too many to tell apart: no row has {plural(folded_stalls, 'stall')}{lost} of those "
+                 "that lost least, and what a row says may be short by some of them")
     return text + "."
 
 
@@ -270,11 +273,11 @@ def from_report(page: Page, summary: Summary, report: Report) -> None:
             for (name, cause), group in sorted(by_process.items(),
                                                key=lambda item: -sum(c.lost_us for c in item[1]))]
     page.processes = rows[:MAX_ROWS]
-    page.processes_caption = caption("process", "processes", len(rows), report.folded_stalls, 0)
+    page.processes_caption = caption("process", "processes", len(rows), report.folded_stalls, None)
     connections = sorted(report.connections, key=lambda c: -c.lost_us)
     page.connections = [connection_row(connection) for connection in connections[:MAX_ROWS]]
     page.advice = advice(connections[:MAX_ROWS])
-    page.connections_caption = caption("connection", "connections", len(connections), report.folded_stalls, 0)
+    page.connections_caption = caption("connection", "connections", len(connections), report.folded_stalls, None)
 
 
 def connection_row(connection: Connection) -> StallRow:
@@ -295,9 +298,8 @@ def ladder_part(chosen: Chosen) -> LadderPart:
     notes = [*ladder.notes]
     if drawing.unlabelled:
         notes.append(f"{plural(drawing.unlabelled, 'label')} found no room; the table has them.")
-    zero = chosen.stall.time_us - stall.duration_us
     return LadderPart(heading, describe(ladder), caption_of(stall), notes,
-                      f"{clock(zero, True)} UTC", drawing,
+                      f"{clock(zero_of(stall), True)} UTC", drawing,
                       [(milliseconds_signed(at), end, what, basis) for at, end, what, basis in ladder.rows()])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Union
 
-from .records import BadRecord, Event, Report, Stall, Start, needed_number, needed_text, object_of
+from .records import BadRecord, Event, Report, Stall, Start, needed_number, needed_text, object_of, printable
 
 #: No record is longer: a report of a thousand connections with their stacks is a few MB.
 MAX_LINE = 16 << 20
@@ -21,10 +21,11 @@ Record = Union[Start, Stall, Event, Report]
 
 
 class RecordingError(Exception):
-    """The recording cannot be used; says why and what to do on one line, and whether it was asked for wrongly."""
+    """The recording cannot be used; says why and what to do on one printable line, and whether it was asked for
+    wrongly."""
 
     def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.code = code
 
 

@@ -23,8 +23,15 @@ MAX_FRAMES = 256
 MAX_NUMBER = 1 << 60
 
 
+#: What is wrong with a record is told in fewer characters; it may name a key from outside.
+MAX_TOLD = 200
+
+
 class BadRecord(ValueError):
-    """Not a record of the schema; says what is wrong with it."""
+    """Not a record of the schema; says what is wrong with it, on one printable line."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(told(what))
 
 
 def text_of(record: Json, key: str) -> str | None:
@@ -41,6 +48,11 @@ def printable(text: str) -> str:
     if text.isprintable():  # false for controls, surrogates, and what turns the direction of text
         return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def told(text: str) -> str:
+    """A text from outside as a message may have it."""
+    return printable(text[:MAX_TOLD])[:MAX_TOLD]
 
 
 def needed_text(record: Json, key: str) -> str:
@@ -386,20 +398,11 @@ class Snapshot:
         bounds = [needed_number({"bound": bound}, "bound") for bound in list_of(record, "bounds_us")]
         buckets = [0] * len(bounds)
         for series in list_of(record, "series"):
+            if not isinstance(series, dict):
+                raise BadRecord("a series is no object")
             for i, count in enumerate(list_of(series, "buckets")[:len(bounds)]):
                 buckets[i] += needed_number({"count": count}, "count")
         return Snapshot(
             time_of({"time": record.get("started")}), time_of(record), Start.parse(record),
             needed_number(record, "stalls"), needed_number(record, "lost_us"), bounds, buckets, Totals.parse(totals),
             counts_of(record, "lost"))
-
-
-def counted_since(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:
-    return {word: max(0, count - before.get(word, 0)) for word, count in now.items()}
-
-
-def totals_since(now: Totals, before: Totals) -> Totals:
-    """What was counted between two snapshots."""
-    return Totals(max(0, now.writes - before.writes), counted_since(now.stalls, before.stalls),
-                  counted_since(now.holds, before.holds), counted_since(now.hold_us, before.hold_us),
-                  counted_since(now.releases, before.releases), counted_since(now.delayed_acks, before.delayed_acks))

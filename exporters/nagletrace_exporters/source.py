@@ -11,14 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Union
 
 from .daemon import DaemonError, ask, stream
+from .ladder import milliseconds
 from .options import Parser
 from .recording import Reading, Record, RecordingError, lines_of
-from .records import BadRecord, Report, Snapshot, counted_since, totals_since
+from .records import BadRecord, Report, Snapshot, Stall, printable
+from .watched import Watched
 
 DAEMON_TIMEOUT_S = 10.0
 
@@ -36,8 +38,8 @@ class Source:
     @property
     def name(self) -> str:
         if self.options.socket is not None:
-            return f"the daemon at {self.options.socket}"
-        return "stdin" if self.options.input in (None, "-") else Path(self.options.input).name
+            return f"the daemon at {printable(self.options.socket)}"
+        return "stdin" if self.options.input in (None, "-") else printable(Path(self.options.input).name)
 
     def records(self) -> Iterator[AnyRecord]:
         """Raises RecordingError when there is nothing to read, or it is no recording."""
@@ -69,15 +71,15 @@ class Source:
             before = snapshot(path)
             yield before.start
             if self.options.duration:
-                yield from self._watch(path, self.options.duration)
-                after = snapshot(path)
-                report = self._report(path)
-                yield replace(report, time_us=after.time_us, closing=True, span_us=after.time_us - before.time_us,
-                              totals=totals_since(after.totals, before.totals), folded_stalls=0,
-                              lost=counted_since(after.lost, before.lost))
+                watched = Watched(before)
+                for record in self._watch(path, self.options.duration):
+                    if isinstance(record, Stall):
+                        watched.saw(record)
+                    yield record
+                yield from self._counted(path, watched)
             else:
                 yield before
-                yield self._report(path)
+                yield window(path)
         except DaemonError as error:
             remedy = "; is `nagletrace daemon` running, and may you write to its socket?"
             raise RecordingError(f"--socket {error}{remedy if isinstance(error.__cause__, OSError) else ''}"
@@ -94,12 +96,27 @@ class Source:
             self.more_remarks.append(f"Watched for {watched:.1f} s of {seconds:g} s: "
                                      + ("stopped." if stop.is_set() else "the daemon closed the connection."))
 
-    def _report(self, path: Path) -> Report:
-        return Report.parse(ask(path, {"request": "report", "format": "json"}, DAEMON_TIMEOUT_S))
+    def _counted(self, path: Path, watched: Watched) -> Iterator[Report]:
+        """The daemon's counts of the time watched; when it has ended by now, what was seen is shown without."""
+        try:
+            after = snapshot(path)
+            report = watched.report(after, window(path))
+        except (DaemonError, BadRecord) as error:
+            self.more_remarks.append(f"What the daemon counted while it was watched is not known ({error}).")
+            return
+        if watched.began_anew(after):
+            self.more_remarks.append("The daemon was started anew while it was watched: its counts are of its last "
+                                     f"{milliseconds(max(0, after.time_us - after.started_us))} alone.")
+        yield report
 
 
 def snapshot(path: Path) -> Snapshot:
     return Snapshot.parse(ask(path, {"request": "snapshot"}, DAEMON_TIMEOUT_S))
+
+
+def window(path: Path) -> Report:
+    """The daemon's report of the last minutes."""
+    return Report.parse(ask(path, {"request": "report", "format": "json"}, DAEMON_TIMEOUT_S))
 
 
 def check_source(parser: Parser, options: argparse.Namespace) -> None:

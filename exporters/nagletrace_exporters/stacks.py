@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from .recording import Record
-from .records import Frame, Process, Report, Snapshot, Stall
+from .records import Frame, Process, Report, Snapshot, Stall, Start
+from .reports import Reports
 
 #: Stacks told apart; the tracer itself keeps fewer.
 MAX_STACKS = 20_000
@@ -39,22 +40,28 @@ class Stacks:
     unnamed_stalls: int = 0
     #: by connections of the tracer's reports, where no single stalls are recorded
     by_last: bool = False
-    _report: Report | None = None
+    #: stalls that the tracer counted, here or not
+    told: int = 0
+    _reports: Reports = field(default_factory=lambda: Reports(MAX_STACKS))
 
     def add(self, record: Record | Snapshot) -> None:
         if isinstance(record, Stall):
             self._add(record.process, record.side, record.stack, record.excess_us, 1, record.time_us)
-        elif isinstance(record, Report) and (record.closing or self._report is None or not self._report.closing):
-            self._report = record
+        elif isinstance(record, Start):
+            self._reports.begin()
+        elif isinstance(record, Report):
+            self._reports.add(record)
 
     def finish(self) -> None:
         """Without single stalls, each connection's lost time goes to the stack of its last stall."""
-        if self.stalls or self._report is None:
+        report = self._reports.whole()
+        self.told = report.stalls if report else 0
+        if self.stalls or report is None:
             return
-        self.by_last = True
-        for connection in self._report.connections:
+        self.by_last = bool(report.connections)
+        for connection in report.connections:
             self._add(connection.process, connection.side, connection.stack, connection.lost_us, connection.stalls,
-                      self._report.time_us)
+                      report.time_us)
 
     def _add(self, process: Process, side: str, frames: tuple[Frame, ...], excess_us: int, stalls: int,
              time_us: int) -> None:
@@ -89,6 +96,8 @@ class Stacks:
         if self.by_last:
             said.append("No single stalls are told of here: each connection's lost time is given to the stack of its "
                         "last stall.")
+        if self.told > self.stalls:
+            said.append(f"The tracer told of {self.told} stalls; {self.stalls} of them are here.")
         if self.without_stack:
             said.append(f"{self.without_stack} of {self.stalls} stalls have no stack (nagletrace --stacks records "
                         "them, at the sender).")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from .recording import Record
-from .records import Connection, Process, Report, Snapshot, Socket, Stall, Start, Totals
+from .records import Connection, Process, Report, Snapshot, Socket, Stall, Start
+from .reports import MAX_WORDS, Reports, connection_key, count_word
 
 #: Upper bounds of the histogram's buckets in ms, those of the daemon and the exporter.
 BOUNDS_MS = (1, 5, 10, 20, 30, 35, 40, 45, 50, 75, 100, 150, 200, 250, 500, 1000, 2000)
@@ -19,14 +20,8 @@ MAX_GROUPS = 10_000
 MAX_POINTS = 1500
 #: Of the longest stalls none is left out of the time line.
 LONGEST_POINTS = 40
-#: Words of one kind that are told apart: the schema has fewer.
-MAX_WORDS = 16
 
 Key = TypeVar("Key", bound=Hashable)
-
-
-def count_word(words: Counter[str], word: str, by: int = 1) -> None:
-    words[word if word in words or len(words) < MAX_WORDS else "other"] += by
 
 
 class Durations:
@@ -52,7 +47,7 @@ class Durations:
 
     def percentile(self, percent: int) -> int:
         """At least so many percent lasted no longer than this, and not much less."""
-        wanted = -(-self.counts.total() * percent // 100)
+        wanted = -(-sum(self.counts.values()) * percent // 100)
         below = 0
         for bucket in sorted(self.counts):
             below += self.counts[bucket]
@@ -193,10 +188,6 @@ class Points:
         return [both[number] for number in sorted(both)]
 
 
-def connection_key(of: Stall | Connection) -> tuple[Hashable, ...]:
-    return of.side, of.cause, of.process.pid, of.process.comm, of.socket.netns, of.socket.local, of.socket.remote
-
-
 class Summary:
     """All that the report shows, but for the ladders."""
 
@@ -211,9 +202,7 @@ class Summary:
         self.buckets = [0] * (len(BOUNDS_MS) + 1)
         self.first_us: int | None = None
         self.last_us: int | None = None
-        #: of each trace whose end is recorded, and of the intervals since
-        self.closing: list[Report] = []
-        self.intervals: list[Report] = []
+        self.reports = Reports(max_groups)
         self.snapshot: Snapshot | None = None
         #: what the tracer's reports say of connections; the last one says it
         self.advice: dict[Hashable, Connection] = {}
@@ -225,9 +214,7 @@ class Summary:
         elif isinstance(record, Start):
             self.traces += 1
             self.starts = [*self.starts, record][-MAX_WORDS:]
-            for report in self.intervals:  # of a trace whose end is not recorded
-                self.closing = join(self.closing, report, self.max_groups)
-            self.intervals = []
+            self.reports.begin()
         elif isinstance(record, Report):
             self._add_report(record)
         elif isinstance(record, Snapshot):
@@ -256,52 +243,8 @@ class Summary:
             self.advice[key] = connection
         while len(self.advice) > self.max_groups:
             del self.advice[next(iter(self.advice))]
-        if report.closing:
-            self.closing = join(self.closing, report, self.max_groups)
-            self.intervals = []
-        else:
-            self.intervals = join(self.intervals, report, self.max_groups)
+        self.reports.add(report)
 
     def report(self) -> Report | None:
         """The tracer's own words of all that is recorded; None: it has not told any."""
-        reports = [*self.closing, *self.intervals]
-        whole = reports[:1]
-        for report in reports[1:]:
-            whole = join(whole, report, self.max_groups)
-        return whole[0] if whole else None
-
-
-def join(so_far: list[Report], report: Report, most: int) -> list[Report]:
-    """One report of both spans. Percentiles cannot be added: connections met in both have none."""
-    if not so_far:
-        return [report]
-    one = so_far[0]
-    connections = {connection_key(connection): connection for connection in one.connections}
-    for new in report.connections:
-        key = connection_key(new)
-        old = connections.get(key)
-        connections[key] = new if old is None else joined(old, new)
-    kept = sorted(connections.values(), key=lambda c: -c.lost_us)
-    folded = sum(c.stalls for c in kept[most:])
-    return [Report(report.time_us, report.closing, one.span_us + report.span_us, one.stalls + report.stalls,
-                   one.lost_us + report.lost_us, kept[:most], one.folded_stalls + report.folded_stalls + folded,
-                   joined_totals(one.totals, report.totals), added(one.lost, report.lost))]
-
-
-def joined(old: Connection, new: Connection) -> Connection:
-    return Connection(new.side, new.cause, new.process, new.socket, old.stalls + new.stalls,
-                      old.lost_us + new.lost_us, None, None, max(old.max_us, new.max_us),
-                      added(old.evidence, new.evidence), new.pattern, new.what, new.why, new.fix, new.stack)
-
-
-def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    sums = Counter(one)
-    for word, count in other.items():
-        count_word(sums, word, count)
-    return dict(sums)
-
-
-def joined_totals(one: Totals, other: Totals) -> Totals:
-    return Totals(one.writes + other.writes, added(one.stalls, other.stalls), added(one.holds, other.holds),
-                  added(one.hold_us, other.hold_us), added(one.releases, other.releases),
-                  added(one.delayed_acks, other.delayed_acks))
+        return self.reports.whole()

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,7 +17,7 @@ HERE = Path(__file__).parent.parent
 VOID = {"meta", "br", "link", "input"}
 #: Names that would break out of where they are put.
 HOSTILE = ("<script>alert(1)</script>", "</style><b>", "\"'><img src=x onerror=alert(1)>", "{{ 7*7 }}", "a;b ]]> c",
-           "\x1b[31mred\x00", "‮lanif", "&amp;&lt;", "${x}`</title>", "javascript:alert(1)")
+           "\x1b[31mred\x00", "‮lanif", "&amp;&lt;", "${x}`</title>", "javascript:alert(1)", "\ud800")
 
 
 def command(name: str, *arguments: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -29,6 +30,12 @@ def make(name: str, tmp_path: Path, lines: list[Record], *arguments: str) -> str
     done = command(name, "--input", write(tmp_path / "recording", lines), *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def text_of(page: str) -> str:
+    """What one reads, without tags."""
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 class Checker(HTMLParser):

@@ -50,6 +50,41 @@ def test_stalls_without_a_stack_are_shown_and_counted(tmp_path: Path) -> None:
     assert NO_STACK in svg and AT_PEER in svg and "2 of 2 stalls have no stack" in svg
 
 
+def by_reports(tmp_path: Path, *lines: r.Record) -> dict[str, int]:
+    """What is made of a recording of reports: lost time by folded stack."""
+    folded = make("flame", tmp_path, list(lines))
+    return {stack: int(us) for stack, _, us in (line.rpartition(" ") for line in folded.splitlines())}
+
+
+def test_reports_of_intervals_add_up_until_the_closing_one_tells_of_them_all(tmp_path: Path) -> None:
+    java = r.connection(stack=r.stack("__write", "main"))
+    other = r.connection(pid=9, comm="other", stalls=1, lost_us=500)
+    intervals = [r.start(), r.report(java, closing=False), r.report(java, other, closing=False)]
+    both = {"java;main;__write": 262_000, f"other;{NO_STACK}": 500}
+    assert by_reports(tmp_path, *intervals) == both, "a recording that was cut off"
+    closing = r.report(r.connection(stack=r.stack("__write", "main"), lost_us=270_000))
+    assert by_reports(tmp_path, *intervals, closing) == {"java;main;__write": 270_000}
+    # a second run, whose end is not recorded, then a third one that has only its end
+    lines = [*intervals, closing, *intervals, r.start(), r.report(other)]
+    assert by_reports(tmp_path, *lines) == {"java;main;__write": 270_000 + 262_000, f"other;{NO_STACK}": 1_000}
+
+
+def test_reports_of_runs_appended_to_each_other_add_up(tmp_path: Path) -> None:
+    run = [r.start(), r.report(r.connection(stack=r.stack("f")))]
+    assert by_reports(tmp_path, *run, *run) == {"java;f": 262_000}
+    assert by_reports(tmp_path, *[line for line in (*run, *run) if line["type"] == "report"]) == {"java;f": 262_000}
+
+
+def test_stalls_that_were_counted_and_are_not_here_are_told_of(tmp_path: Path) -> None:
+    path = r.write(tmp_path / "x", [r.start(), r.report(stalls=2)])
+    done = command("flame", "-i", path)
+    assert done.stdout == "" and done.stderr == "nagletrace-flame: The tracer told of 2 stalls; 0 of them are here.\n"
+    svg = command("flame", "-i", path, "--output", "svg").stdout
+    assert "told of 2 stalls" in svg and "No stall." not in svg
+    done = command("flame", "-i", r.write(tmp_path / "x", [r.start(), r.report()]))
+    assert done.stdout == done.stderr == "", "there was none"
+
+
 def test_frames_without_a_name_are_called_by_their_file_or_by_what_they_are() -> None:
     frames = [{"ip": "0x1", "module": "/usr/lib/x/libc.so.6", "offset": "0x27285"}, {"ip": "0x2"}]
     (stack,) = stalls(r.seen(stack=frames)).excess_us

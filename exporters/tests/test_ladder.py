@@ -10,7 +10,7 @@ from nagletrace_exporters.chosen import Chooser, Chosen
 from nagletrace_exporters.ladder import INFERRED, MEASURED, PLACED, Arrow, Ladder, Span, from_stall
 from nagletrace_exporters.ladder_drawing import LENGTH, RECEIVER_X, SENDER_X, TOP, Labels, Scale, draw
 from nagletrace_exporters.ladder_events import ladder_of
-from nagletrace_exporters.records import Event, Stall
+from nagletrace_exporters.records import MAX_NUMBER, Event, Stall
 
 
 def chosen(lines: list[r.Record], most: int = 6) -> list[Chosen]:
@@ -174,7 +174,10 @@ def test_the_drawing_is_to_scale() -> None:
 
 
 @pytest.mark.parametrize("record", [r.seen(rtt_us=1), r.seen(duration_us=0, rtt_us=1), r.seen(duration_us=1 << 50),
-                                    r.peer_holds(put_off_us=0), r.inferred(duration_us=10, rtt_us=1 << 40)])
+                                    r.peer_holds(put_off_us=0), r.inferred(duration_us=10, rtt_us=1 << 40),
+                                    r.seen(duration_us=MAX_NUMBER), r.inferred(duration_us=10, rtt_us=MAX_NUMBER),
+                                    r.seen(duration_us=MAX_NUMBER, rtt_us=MAX_NUMBER),
+                                    r.peer_holds(put_off_us=MAX_NUMBER, rtt_us=MAX_NUMBER)])
 def test_extreme_durations_stay_on_the_drawing(record: r.Record) -> None:
     drawing = draw(from_stall(Stall.parse(record)))
     for line in drawing.lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import socket
 import stat
@@ -14,19 +15,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 import recordings as r
 from fake_daemon import FakeDaemon, series, snapshot
-from pages import HERE, command
+from pages import HERE, check_html, check_svg, command, text_of
 
 from nagletrace_exporters import recording
-from nagletrace_exporters.daemon import _chunks
+from nagletrace_exporters.daemon import DaemonError, _chunks, ask
 from nagletrace_exporters.options import duration
 from nagletrace_exporters.output import OutputError, write_whole
 from nagletrace_exporters.recording import Reading, lines_of
-from nagletrace_exporters.records import Event, Report, Stall, Start
+from nagletrace_exporters.records import BadRecord, Event, Report, Snapshot, Stall, Start
 
 SCHEMA = json.loads((HERE.parent / "userspace" / "nagletrace.schema.json").read_text())
 
@@ -81,6 +83,49 @@ def test_what_is_no_record_never_stops_the_reading() -> None:
     assert reading.broken == len(rubbish) - 1
     reading = Reading()
     assert list(reading.records_from([b'{"type":"of tomorrow"}\n'])) == [] and reading.unknown == 1
+
+
+#: Keys that would break a line, a terminal, UTF-8, or the page's patience.
+HOSTILE_KEYS = ("\x1b[31m\nred\x00", "\ud800", "\u202elanif", "<script>&]]>", "x" * 100_000)
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+@pytest.mark.parametrize("output", ["html", "svg", "folded"])
+def test_what_is_wrong_with_a_hostile_key_is_one_printable_line(tmp_path: Path, key: str, output: str) -> None:
+    bad = r.report(r.connection())
+    bad["totals"]["holds"] = {key: "many"}
+    name, more = ("report", []) if output == "html" else ("flame", ["--output", output])
+    done = command(name, "-i", r.write(tmp_path / "x", [r.start(), r.seen(stack=r.stack("f")), bad]), *more)
+    assert done.returncode == 0, done.stderr
+    if output == "html":
+        check_html(done.stdout)
+        assert done.stderr == "" and "1 of 3 lines could not be read (the first: line 3: " in done.stdout
+    else:
+        line, end = done.stderr[:-1], done.stderr[-1]
+        assert end == "\n" and line.isprintable() and len(line) < 400 and "1 of 3 lines" in line, line
+    if output == "svg":
+        check_svg(done.stdout)
+    if output == "folded":
+        assert done.stdout == "java;f 43865\n"
+    none = command(name, "-i", r.write(tmp_path / "x", [bad]), *more)
+    assert none.returncode == 2 and none.stdout == "" and none.stderr[:-1].isprintable() and len(none.stderr) < 400
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b"a\x1b[31m\nb.jsonl", "caf\u00e9.jsonl".encode()])
+@pytest.mark.parametrize("output", ["html", "svg"])
+def test_a_file_of_any_name_is_read_and_named(tmp_path: Path, name: bytes, output: str) -> None:
+    path = tmp_path / os.fsdecode(name)
+    r.write(path, [r.start(), r.seen()])
+    command_, more = ("report", []) if output == "html" else ("flame", ["--output", output])
+    done = command(command_, "-i", path, *more)
+    assert done.returncode == 0, done.stderr
+    (check_html if output == "html" else check_svg)(done.stdout)
+    assert "jsonl" in done.stdout
+    path.write_text("no recording")
+    done = command(command_, "-i", path, *more)
+    assert done.returncode == 2 and done.stderr[:-1].isprintable(), done.stderr
+    done = command(command_, "-i", r.write(tmp_path / "x", [r.start()]), "-o", tmp_path / "none" / os.fsdecode(name))
+    assert done.returncode == 1 and done.stderr[:-1].isprintable(), done.stderr
 
 
 def test_a_line_without_end_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +208,9 @@ def test_ctrl_c_does_not_cut_off_what_the_tracer_says_last(tmp_path: Path) -> No
     assert process.stdin and process.stderr
     process.stdin.write(b"".join(encoded([r.start(), r.seen()])))
     process.stdin.flush()
+    deadline = time.monotonic() + 60
     while not reads_a_pipe(process.pid):
-        assert process.poll() is None
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert b"reading to the end" in process.stderr.readline()
@@ -180,11 +226,19 @@ def reads_a_pipe(pid: int) -> bool:
 
 
 class FakeStream(threading.Thread):
-    """A daemon that answers snapshots and reports, and streams some stalls, by docs/protocol.md."""
+    """A daemon that answers snapshots and reports, and streams some stalls, by docs/protocol.md.
 
-    def __init__(self, path: Path, stalls: list[r.Record]) -> None:
+    `snapshots`: its answers, one after the other. `gone_at`: with the answer to this request it ends.
+    """
+
+    def __init__(self, path: Path, stalls: list[r.Record], *, snapshots: list[r.Record] | None = None,
+                 window: r.Record | None = None, gone_at: str = "") -> None:
         super().__init__(daemon=True)
+        self.path = path
         self.stalls = stalls
+        self.snapshots = snapshots or [daemon_snapshot(1), daemon_snapshot(2)]
+        self.window = window or r.report(r.connection(), closing=False, span_us=300_000_000)
+        self.gone_at = gone_at
         self.asked: list[str] = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
@@ -192,27 +246,30 @@ class FakeStream(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while True:
+        while self.path.exists():
             connection, _ = self.listener.accept()
             with connection:
                 request = json.loads(connection.makefile("rb").readline())["request"]
                 self.asked.append(request)
+                if request == self.gone_at:  # before it hangs up: who asks next finds nobody
+                    self.listener.close()
+                    self.path.unlink()
                 for line in self.answers(request):
                     connection.sendall(json.dumps(line).encode() + b"\n")
 
     def answers(self, request: str) -> list[r.Record]:
         if request == "report":
-            return [r.report(r.connection(), closing=False, span_us=300_000_000)]
+            return [self.window]
         if request == "stream":
             return [{"type": "streaming", "protocol": 1}, *self.stalls,
                     {"type": "skipped", "protocol": 1, "stalls": 5}]
-        return [daemon_snapshot(self.asked.count("snapshot"))]
+        return [self.snapshots[max(0, self.asked.count("snapshot") - 1)]]
 
 
-def daemon_snapshot(which: int = 1) -> r.Record:
+def daemon_snapshot(which: int = 1, **of: Any) -> r.Record:
     made = snapshot(series("java", [40.0, 41.0, 43.0, 3000.0]))
     made["totals"]["writes"] = 100 * which
-    return made
+    return {**made, "time": r.at(30_000_000 * which), **of}
 
 
 @pytest.mark.parametrize("name", ["report", "flame"])
@@ -239,6 +296,63 @@ def test_the_daemon_is_watched_stall_by_stall(tmp_path: Path) -> None:
     assert "writev" in done.stdout, "the daemon's advice"
 
 
+@pytest.mark.parametrize("streamed", [0, 3])
+def test_what_the_daemon_had_before_it_was_watched_is_not_in_the_figures(tmp_path: Path, streamed: int) -> None:
+    """Its report is of its whole window, 300 stalls of two connections."""
+    window = r.report(r.connection(stalls=200, lost_us=9_000_000),
+                      r.connection(stalls=100, lost_us=4_000_000, comm="earlier", pid=9), closing=False)
+    snapshots = [daemon_snapshot(1, stalls=700, lost_us=31_000_000),
+                 daemon_snapshot(2, stalls=700 + streamed, lost_us=31_000_000 + streamed * 43_865)]
+    stalls = [r.seen(1_000_000 * n) for n in range(1, streamed + 1)]
+    for name in ("report", "flame"):
+        FakeStream(tmp_path / name, stalls, snapshots=snapshots, window=window)
+        done = command(name, "--socket", tmp_path / name, "--duration", "30s")
+        assert done.returncode == 0, done.stderr
+        assert "earlier" not in done.stdout
+        if name == "flame":
+            assert done.stdout == ("java;[no stack recorded] 131595\n" if streamed else "")
+            continue
+        text = text_of(done.stdout)
+        for wrong in ("300", "200 ", "700", "told of", "9.00 s", "13.00 s", "31.0", "the tracer's sums"):
+            assert wrong not in text, wrong
+        assert ("3 stalls in 30.00 s lost 131.6 ms" if streamed else "No stall in 30.00 s") in done.stdout
+        assert ("writev" in done.stdout) is bool(streamed), "advice on what was seen"
+
+
+@pytest.mark.parametrize("name", ["report", "flame"])
+@pytest.mark.parametrize("gone_at", ["stream", "report"])
+def test_what_was_seen_of_a_daemon_that_ended_is_shown(tmp_path: Path, name: str, gone_at: str) -> None:
+    daemon = FakeStream(tmp_path / "s", [r.seen()], gone_at=gone_at)
+    if gone_at == "report":
+        daemon.window = {"type": "error", "protocol": 1, "error": "ending"}
+    done = command(name, "--socket", tmp_path / "s", "--duration", "30s")
+    assert done.returncode == 0, done.stderr
+    assert not daemon.path.exists()
+    assert ("1 stall in 43.9 ms lost 43.9 ms" in done.stdout if name == "report" else "java;" in done.stdout)
+    said = done.stdout if name == "report" else done.stderr
+    assert "What the daemon counted while it was watched is not known (" in said
+    assert ("No such file" if gone_at == "stream" else "ending") in said
+
+
+def test_a_daemon_that_began_anew_while_it_was_watched_tells_what_it_counted_since(tmp_path: Path) -> None:
+    before = daemon_snapshot(9, stalls=700, lost_us=31_000_000, time=r.at(0))
+    after = daemon_snapshot(1, stalls=2, lost_us=80_000, started=r.at(28_000_000))
+    FakeStream(tmp_path / "s", [], snapshots=[before, after])
+    done = command("report", "--socket", tmp_path / "s", "--duration", "30s")
+    assert done.returncode == 0, done.stderr
+    assert "100 writes" in done.stdout and "2 stalls in 30.00 s lost 80.0 ms" in done.stdout
+    assert "was started anew while it was watched: its counts are of its last 2.00 s alone" in done.stdout
+
+
+def test_a_connection_that_is_reset_has_ended() -> None:
+    ours, its = socket.socketpair()
+    with ours:
+        ours.sendall(b"never read")
+        its.sendall(b"last words")
+        its.close()
+        assert list(_chunks(ours, time.monotonic() + 30, threading.Event())) == [b"last words"]
+
+
 def test_what_has_come_by_the_end_of_watching_is_read() -> None:
     ours, its = socket.socketpair()
     with ours, its:
@@ -255,3 +369,28 @@ def test_a_daemon_of_another_kind_is_one_line(tmp_path: Path) -> None:
     with FakeDaemon(tmp_path / "s", {"type": "snapshot", "protocol": 1}):
         done = command("report", "--socket", tmp_path / "s")
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "lacks something" in done.stderr
+
+
+def test_a_daemons_socket_of_any_name_is_asked_and_named(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9\x1b\n")
+    FakeStream(path, [])
+    done = command("report", "--socket", path)
+    assert done.returncode == 0, done.stderr
+    check_html(done.stdout)
+    path.unlink()
+    done = command("report", "--socket", path)
+    assert done.returncode == 1 and done.stderr[:-1].isprintable(), done.stderr
+
+
+@pytest.mark.parametrize("answer", [{"type": "error", "protocol": 1, "error": "\x1b[31m\nred \ud800" + "x" * 100_000},
+                                    b"[" * 200_000 + b"\n", b"9" * 10_000 + b"\n", b"\xff\n"])
+def test_an_answer_of_a_hostile_daemon_is_one_printable_line(tmp_path: Path, answer: r.Record | bytes) -> None:
+    with FakeDaemon(tmp_path / "s", answer), pytest.raises(DaemonError) as told:
+        ask(tmp_path / "s", {"request": "snapshot"}, 30)
+    assert str(told.value).isprintable() and len(str(told.value)) < 500
+
+
+def test_a_series_of_another_shape_is_refused() -> None:
+    for wrong in ({"series": [3]}, {"series": [{"buckets": 3}]}, {"series": [{"buckets": ["x"]}]}, {"series": 3}):
+        with pytest.raises(BadRecord):
+            Snapshot.parse({**daemon_snapshot(), **wrong})

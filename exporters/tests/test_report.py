@@ -3,27 +3,24 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
 import re
 import resource
 import subprocess
 import sys
-from html import unescape
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import recordings as r
 from browser import dump, needs_chromium, run_script
-from pages import HERE, HOSTILE, check_html, command, make
+from pages import HERE, HOSTILE, check_html, command, make, text_of
 
-from nagletrace_exporters.records import Stall
+from nagletrace_exporters.charts import height_of, levels_between
+from nagletrace_exporters.flame_drawing import colour
+from nagletrace_exporters.records import MAX_NUMBER, Stall
 from nagletrace_exporters.summary import Durations, Groups, Points, Slices, Summary
-
-
-def text_of(page: str) -> str:
-    """What one reads, without tags."""
-    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
@@ -113,22 +110,46 @@ def test_the_same_recording_makes_the_same_bytes(tmp_path: Path) -> None:
     assert make("report", tmp_path, r.mixed()) == make("report", tmp_path, r.mixed())
 
 
-def test_colours_have_enough_contrast() -> None:
+def luminance(colour: str) -> float:
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def palettes_of(css: str) -> list[dict[str, str]]:
+    return [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{[^}]*\}", css)]
+
+
+@pytest.mark.parametrize(("style", "grounds", "inks"), [
+    ("report.css", ("paper", "shade"), ("ink", "soft", "link", "hold", "ack", "data")),
+    ("flame.css", ("paper",), ("ink", "soft"))])
+def test_colours_have_enough_contrast(style: str, grounds: tuple[str, ...], inks: tuple[str, ...]) -> None:
     """WCAG AA: 4.5 to 1 for text, in light, dark and print."""
-    css = (HERE / "nagletrace_exporters" / "templates" / "report.css").read_text()
-    palettes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{[^}]*\}", css)]
+    css = (HERE / "nagletrace_exporters" / "templates" / style).read_text()
+    assert "opacity" not in css, "it takes contrast from the text"
+    palettes = palettes_of(css)
     assert len(palettes) == 3
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-        red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
     for palette in palettes:
-        for ground in ("paper", "shade"):
-            for ink in ("ink", "soft", "link", "hold", "ack", "data"):
-                light, dark = sorted((luminance(palette[ground]), luminance(palette[ink])), reverse=True)
-                assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground, palette)
+        for ground in grounds:
+            for ink in inks:
+                assert contrast(palette[ground], palette[ink]) >= 4.5, (ink, ground, palette)
+
+
+def test_names_in_frames_have_enough_contrast() -> None:
+    css = (HERE / "nagletrace_exporters" / "templates" / "flame.css").read_text()
+    ink = re.findall(r"\.frame text \{ fill: (#[0-9a-f]{6})", css)[0]
+    for name in ["all", *(f"f{n}" for n in range(500))]:
+        hue, saturation, light = map(int, re.findall(r"\d+", colour(name)))
+        parts = colorsys.hls_to_rgb(hue / 360, light / 100, saturation / 100)
+        ground = "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+        assert contrast(ink, ground) >= 4.5, name
+    fill, text = (re.findall(rf"\.frame\.match {what} \{{ fill: (#[0-9a-f]{{6}})", css)[0] for what in ("rect", "text"))
+    assert contrast(fill, text) >= 4.5
 
 
 def test_percentiles_are_right_within_three_percent() -> None:
@@ -175,6 +196,45 @@ def test_a_large_recording_takes_bounded_memory(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "There were too many to tell apart" in done.stdout and len(done.stdout) < 500_000
     assert "one in 64, and the longest" in done.stdout
+
+
+def test_percentiles_need_no_python_newer_than_the_package_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Counter, "total", raising=False)  # since 3.10
+    sums = Durations()
+    sums.add(40_000)
+    assert sums.percentile(50) == 40_000
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (3, 5), (43_900, 203_400), (1, MAX_NUMBER),
+                                             (MAX_NUMBER, MAX_NUMBER)])
+def test_levels_enclose_all_durations(least: int, most: int) -> None:
+    levels = levels_between(least, most)
+    assert levels[0] <= least <= most <= levels[-1] and levels == sorted(set(levels))
+    assert height_of(levels[-1], levels) < height_of(levels[0], levels)
+
+
+@pytest.mark.parametrize("rtt_us", [1, MAX_NUMBER])
+def test_the_longest_stall_that_can_be_told_fits_the_page(tmp_path: Path, rtt_us: int) -> None:
+    evil = [make_of(duration_us=MAX_NUMBER, excess_us=MAX_NUMBER, min_rtt_us=rtt_us)
+            for make_of in (r.seen, r.inferred, r.cork_ceiling, r.peer_holds)]
+    evil[-1]["pending_ack"]["us"] = MAX_NUMBER
+    for lines in (evil, [*evil, r.seen()]):
+        page = make("report", tmp_path, lines)
+        check_html(page)
+        assert page.count('<svg class="ladder"') == 4 and 'class="timeline"' in page
+
+
+def test_a_lost_time_that_is_not_known_is_not_called_zero(tmp_path: Path) -> None:
+    text = text_of(make("report", tmp_path, [r.start(), r.report(r.connection(), folded_stalls=12)]))
+    assert "no row has 12 stalls of those that lost least" in text
+
+
+def test_a_ladder_names_the_moment_that_its_table_counts_from(tmp_path: Path) -> None:
+    """Without the sender's record that is the pending ACK's begin, a round trip before the record's hold would be."""
+    page = make("report", tmp_path, [r.peer_holds(1_000_000, 40_000, 2_000)])
+    assert "from 2026-11-21 08:00:00.958 UTC on" in text_of(page)
+    page = make("report", tmp_path, [r.seen(1_000_000, 40_000, 2_000)])
+    assert "from 2026-11-21 08:00:00.960 UTC on" in text_of(page)
 
 
 @needs_chromium
