@@ -246,7 +246,7 @@ static int widen(const char *text, wchar_t *wide, int width, int *columns)
 
 static int put_ascii(int width, const char *text)
 {
-	char ascii[MAX_COLUMNS];
+	char ascii[4 * MAX_COLUMNS]; /* of UTF-8 first, of which each character becomes one */
 	int n;
 
 	snprintf(ascii, sizeof(ascii), "%s", text);

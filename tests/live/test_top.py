@@ -182,6 +182,15 @@ def test_without_utf8_all_is_ascii_and_with_no_color_nothing_is_coloured(fake: F
         top.until(lambda _: bool(COLOUR.search(top.output)), "a colour")
 
 
+@pytest.mark.parametrize("environment", [{"TERM": "linux"}, {"LC_ALL": "C"}], ids=str)
+def test_a_wide_line_is_whole_in_ascii(place: Path, environment: dict[str, str]) -> None:
+    """As a sparkline of 21 s would be: its characters take three bytes each until they are ASCII."""
+    wide = connection(1, what="→" * 168 + "end")
+    with FakeDaemon(place / "socket", Stalling([wide])) as fake, top_of(fake, columns=240, environment=environment
+                                                                        ) as top:
+        top.wait_for("what  write_write_read: " + ">" * 168 + "end\n")
+
+
 def test_a_locale_that_the_host_lacks_is_utf8_all_the_same(fake: FakeDaemon) -> None:
     with top_of(fake, environment={"LC_ALL": "xx_XX.UTF-8"}) as top:
         assert ":30000 → 127.0.0.1:8000" in top.wait_for("program-0[1000]")
