@@ -251,19 +251,37 @@ def test_it_ends_with_its_terminal(fake: FakeDaemon) -> None:
 
 
 def test_stopped_it_gives_the_terminal_back_and_takes_it_again(fake: FakeDaemon) -> None:
-    with top_of(fake) as top:
+    shell = ("sh", "-c", 'set -m; "$@"; echo "stopped: $?"; read -r line; fg; exit $?', "sh")
+    with Terminal(*shell, *TOP, "--socket", str(fake.path), "-i", "100ms") as top:
         top.wait_for("program-0[1000]")
         top.press(CTRL_Z)
-        end = time.monotonic() + PATIENCE
-        state = Path(f"/proc/{top.process.pid}/stat")
-        while state.read_text().rsplit(")", 1)[1].split()[0] != "T":
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        top.until(lambda _: top.is_restored(), "the terminal as it was")
+        top.wait_for(f"stopped: {128 + signal.SIGTSTP}")
+        assert top.is_restored()
         with top.lock:
             top.screen.reset()
-        top.process.send_signal(signal.SIGCONT)
+        top.press("\n")
         top.wait_for("program-0[1000]")
+        top.press("q")
+        assert top.ended() == 0 and top.is_restored()
+
+
+def press_ctrl_z_and_go_on(top: Terminal) -> None:
+    taken = top.output.count(b"\x1b[?1049h")
+    for _ in range(20):
+        top.press("l")  # it is to draw as the signal comes, which ncurses would discard
+    top.press(CTRL_Z)
+    top.until(lambda _: top.output.count(b"\x1b[?1049h") > taken, "the terminal taken again")
+    top.wait_for("program-0[1000]")
+
+
+def test_where_nobody_could_continue_it_it_does_not_stop(fake: FakeDaemon) -> None:
+    """A session's leader, as `ssh -t` and `docker exec -it` make it: its process group is orphaned."""
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        for _ in range(8):
+            press_ctrl_z_and_go_on(top)
+        top.press("m")
+        top.wait_for("▼MAX")
         top.press("q")
         assert top.ended() == 0 and top.is_restored()
 
