@@ -126,6 +126,7 @@ int nt_screen_open(struct nt_screen *screen, char *err, size_t err_size)
 	cbreak();
 	noecho();
 	nonl();
+	intrflush(stdscr, FALSE); /* Ctrl-C and Ctrl-Z would drop what gives the terminal back */
 	keypad(stdscr, TRUE);
 	nodelay(stdscr, TRUE);
 	set_escdelay(ESCAPE_MS);

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -238,6 +239,13 @@ def test_the_terminal_is_given_back(fake: FakeDaemon, how: str) -> None:
             top.process.send_signal(signal.Signals[how])
         assert top.ended() == 0
         assert top.is_restored(), top.output[-200:]
+
+
+def test_ctrl_c_and_ctrl_z_drop_nothing_that_was_written(fake: FakeDaemon) -> None:
+    """The kernel (n_tty.c: isig()) empties the terminal's queues after it has sent the signal, unless told not to."""
+    with top_of(fake) as top:
+        top.wait_for("program-0[1000]")
+        assert termios.tcgetattr(top.slave)[3] & termios.NOFLSH
 
 
 def test_it_ends_with_its_terminal(fake: FakeDaemon) -> None:
