@@ -20,6 +20,13 @@ void nt_format_duration(uint64_t ns, char *out, size_t size)
 	snprintf(out, size, "%.*f %s", decimals, value, units[u].name);
 }
 
+/* Unseen, they set the direction of what follows: a name could make a line read as another. */
+static bool turns_direction(uint32_t c)
+{
+	return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+	       (c >= 0x2066 && c <= 0x2069);
+}
+
 /* Bytes of the UTF-8 character at s, 0 if there is no valid printable one (RFC 3629, without C1
  * controls). */
 static size_t utf8_length(const unsigned char *s, size_t left)
@@ -40,7 +47,7 @@ static size_t utf8_length(const unsigned char *s, size_t left)
 	}
 	if (c < smallest[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) || c < 0xa0)
 		return 0;
-	return c == 0x2028 || c == 0x2029 || (c >= 0x202a && c <= 0x202e) || c == 0xfeff ? 0 : n;
+	return c == 0x2028 || c == 0x2029 || c == 0xfeff || turns_direction(c) ? 0 : n;
 }
 
 static void escape(const char *text, size_t length, bool again, char *out, size_t size)

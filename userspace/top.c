@@ -46,15 +46,29 @@ static int watch_signals(struct top *top)
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return -errno;
 	signal(SIGPIPE, SIG_IGN);
+	/* blocked, it comes all the same; else ncurses would take it, and discard it as it draws */
+	signal(SIGTSTP, SIG_IGN);
 	top->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return top->signals < 0 ? -errno : 0;
 }
 
-/* Stopped as the shell expects it: the terminal is given back for that time. */
+/*
+ * Stopped as the shell expects it: the terminal is given back for that time. The default action of
+ * SIGTSTP, unlike SIGSTOP, spares an orphaned process group, which nobody would continue
+ * (get_signal(): is_current_pgrp_orphaned()).
+ */
 static void stop_for_a_while(struct top *top)
 {
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
 	nt_screen_suspend(&top->screen);
-	raise(SIGSTOP);
+	signal(SIGTSTP, SIG_DFL);
+	raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &set, NULL); /* stops here */
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGTSTP, SIG_IGN);
 	nt_screen_resume(&top->screen);
 }
 

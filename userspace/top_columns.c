@@ -11,6 +11,7 @@
 
 #define CELL_LEN       256
 #define FULL_ADDRESSES 46 /* from so many columns on the connection is told with both addresses */
+#define HOURS_FROM_US  99999500000ULL /* in seconds it takes more than six columns */
 
 struct cell {
 	char text[CELL_LEN];
@@ -38,10 +39,21 @@ const char *nt_top_sort_name(enum nt_top_sort sort)
 	return names[sort];
 }
 
+/* Of a number with three figures. */
+static int decimals(double value)
+{
+	return value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+}
+
 void nt_top_duration(uint64_t us, char *out, size_t size)
 {
+	double hours = us / 3.6e9;
 	char text[32], *blank;
 
+	if (us >= HOURS_FROM_US) {
+		snprintf(out, size, "%.*fh", decimals(hours), hours);
+		return;
+	}
 	nt_format_duration(us * 1000, text, sizeof(text));
 	blank = strchr(text, ' ');
 	if (blank)
@@ -100,9 +112,19 @@ static void write_connections(struct cell *cell)
 	snprintf(cell->text, CELL_LEN, "%zu", cell->line->connections);
 }
 
+/* From a million on there is no room for all its digits. */
 static void write_stalls(struct cell *cell)
 {
-	snprintf(cell->text, CELL_LEN, "%" PRIu64, cell->line->stalls);
+	const char *unit = "MGTPE";
+	double value = cell->line->stalls / 1e6;
+
+	if (cell->line->stalls < 1000000) {
+		snprintf(cell->text, CELL_LEN, "%" PRIu64, cell->line->stalls);
+		return;
+	}
+	for (; value >= 999.5; value /= 1000)
+		unit++;
+	snprintf(cell->text, CELL_LEN, "%.*f%c", decimals(value), value, *unit);
 }
 
 static void write_lost(struct cell *cell)

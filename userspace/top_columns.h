@@ -14,8 +14,10 @@ void nt_top_draw_line(struct nt_screen *screen, int row, const struct nt_top_mod
 /* "lost time", as what the table is sorted by. */
 const char *nt_top_sort_name(enum nt_top_sort sort);
 
-/* "43.9ms", "22.6": at most six columns up to 99999 s, five up to 99999 a second. */
+/* "43.9ms", "27.8h": at most six columns up to 99999 h. */
 void nt_top_duration(uint64_t us, char *out, size_t size);
+
+/* "22.6": at most five columns up to 99999 a second. */
 void nt_top_rate(double rate, char *out, size_t size);
 
 #endif /* NT_TOP_COLUMNS_H */

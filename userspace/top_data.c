@@ -97,18 +97,47 @@ void nt_top_row_count(struct nt_top_row *row, uint64_t now_ns, uint64_t stalls)
 	}
 }
 
-void nt_top_data_sweep(struct nt_top_data *data)
+static bool is_stale(const struct nt_top_row *row)
+{
+	return row->missed >= 2;
+}
+
+static bool is_missed(const struct nt_top_row *row)
+{
+	return row->missed > 0;
+}
+
+/* A stall made it, and no snapshot has told of it. */
+static bool is_untold(const struct nt_top_row *row)
+{
+	return row->missed && !row->stalls;
+}
+
+static void drop(struct nt_top_data *data, bool (*which)(const struct nt_top_row *row))
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < data->count; i++) {
-		if (data->rows[i].missed >= 2)
+		if (which(&data->rows[i]))
 			continue;
 		if (kept != i)
 			data->rows[kept] = data->rows[i];
 		kept++;
 	}
 	data->count = kept;
+}
+
+void nt_top_data_sweep(struct nt_top_data *data)
+{
+	drop(data, is_stale);
+}
+
+void nt_top_data_make_way(struct nt_top_data *data, size_t rows)
+{
+	if (data->count + rows > MOST_ROWS)
+		drop(data, is_untold);
+	if (data->count + rows > MOST_ROWS)
+		drop(data, is_missed);
 }
 
 bool nt_top_row_shown(const struct nt_top_row *row)

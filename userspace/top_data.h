@@ -95,6 +95,12 @@ void nt_top_row_count(struct nt_top_row *row, uint64_t now_ns, uint64_t stalls);
 /* Drops rows that two snapshots in a row did not have. */
 void nt_top_data_sweep(struct nt_top_data *data);
 
+/*
+ * Makes room for so many more rows, where there is none, by dropping rows that the latest snapshot
+ * lacks: those that no snapshot has had yet, and if that is not enough, the others.
+ */
+void nt_top_data_make_way(struct nt_top_data *data, size_t rows);
+
 /* Is it to be shown: has the latest snapshot got it? */
 bool nt_top_row_shown(const struct nt_top_row *row);
 

@@ -163,6 +163,25 @@ static void take_stack(struct nt_top_row *row, struct json_object *list)
 	}
 }
 
+/* Rows that stalls made can take all the room there is; what the snapshot tells goes first. */
+static void make_way(struct nt_top_data *data, struct json_object *list, size_t n)
+{
+	struct nt_top_row *row;
+	struct nt_top_key key;
+	size_t more = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!key_of(json_object_array_get_idx(list, i), &key))
+			continue;
+		row = nt_top_data_find(data, &key);
+		if (row)
+			row->missed = 0;
+		else
+			more++;
+	}
+	nt_top_data_make_way(data, more);
+}
+
 static void take_connection(struct nt_top_data *data, struct json_object *o, uint64_t now_ns)
 {
 	struct json_object *evidence = value_of(o, "evidence", json_type_object);
@@ -174,7 +193,6 @@ static void take_connection(struct nt_top_data *data, struct json_object *o, uin
 	row = nt_top_data_get(data, &key);
 	if (!row)
 		return;
-	row->missed = 0;
 	nt_top_row_count(row, now_ns, number_of(o, "stalls"));
 	row->lost_us = number_of(o, "lost_us");
 	row->p50_us = number_of(o, "p50_us");
@@ -241,11 +259,14 @@ static void take_snapshot(struct nt_top_data *data, struct json_object *o, uint6
 	data->records_lost = sum_of(value_of(o, "lost", json_type_object));
 	data->missing_hooks = length_of(o, "missing_hooks") + length_of(o, "hooks_let_go");
 	data->full = n >= NT_TOP_ROWS;
+	if (n > NT_TOP_ROWS)
+		n = NT_TOP_ROWS;
 	take_totals(data, value_of(o, "totals", json_type_object));
 	nt_top_rates_add(&data->rates, now_ns, data->stalls);
 	for (size_t i = 0; i < data->count; i++)
 		data->rows[i].missed++;
-	for (size_t i = 0; i < n && i < NT_TOP_ROWS; i++)
+	make_way(data, list, n);
+	for (size_t i = 0; i < n; i++)
 		take_connection(data, json_object_array_get_idx(list, i), now_ns);
 	nt_top_data_sweep(data);
 }

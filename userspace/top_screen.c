@@ -126,6 +126,7 @@ int nt_screen_open(struct nt_screen *screen, char *err, size_t err_size)
 	cbreak();
 	noecho();
 	nonl();
+	intrflush(stdscr, FALSE); /* Ctrl-C and Ctrl-Z would drop what gives the terminal back */
 	keypad(stdscr, TRUE);
 	nodelay(stdscr, TRUE);
 	set_escdelay(ESCAPE_MS);
@@ -246,7 +247,7 @@ static int widen(const char *text, wchar_t *wide, int width, int *columns)
 
 static int put_ascii(int width, const char *text)
 {
-	char ascii[MAX_COLUMNS];
+	char ascii[4 * MAX_COLUMNS]; /* of UTF-8 first, of which each character becomes one */
 	int n;
 
 	snprintf(ascii, sizeof(ascii), "%s", text);

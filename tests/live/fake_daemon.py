@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -45,6 +46,24 @@ def snapshot(connections: list[Record], stalls: int, **changes: object) -> Recor
             "lost": LOST, "connections": connections, "connections_span_us": 312_000_000, **changes}
 
 
+class Asker:
+    """Who is connected. What is said to it comes whole, whichever thread says it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.lock = threading.Lock()
+
+    def say(self, lines: bytes) -> None:
+        with self.lock:
+            self.connection.sendall(lines)
+
+    def hang_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        with self.lock:  # nobody speaks any more
+            self.connection.close()
+
+
 class FakeDaemon:
     """Answers each request by answer(request), which returns bytes or what is one JSON line each; None: hangs up."""
 
@@ -52,7 +71,7 @@ class FakeDaemon:
         self.path = path
         self.answer = answer
         self.requests: list[Record] = []
-        self.connections: list[socket.socket] = []
+        self.askers: list[Asker] = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen()
@@ -64,12 +83,13 @@ class FakeDaemon:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            self.connections.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            asker = Asker(connection)
+            self.askers.append(asker)
+            threading.Thread(target=self._serve, args=(asker,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
-        try:
-            for line in connection.makefile("rb"):
+    def _serve(self, asker: Asker) -> None:
+        with contextlib.suppress(OSError):
+            for line in asker.connection.makefile("rb"):
                 request = json.loads(line)
                 self.requests.append(request)
                 answer = self.answer(request)
@@ -77,32 +97,20 @@ class FakeDaemon:
                     break
                 if not isinstance(answer, bytes):
                     answer = b"".join(json.dumps(record).encode() + b"\n" for record in answer)
-                connection.sendall(answer)
-        except OSError:
-            pass
-        self._hang_up(connection)
+                asker.say(answer)
+        asker.hang_up()
 
-    @staticmethod
-    def _hang_up(connection: socket.socket) -> None:
-        try:
-            connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        connection.close()
-
-    def say(self, line: bytes) -> None:
+    def say(self, lines: bytes) -> None:
         """To everybody, without being asked."""
-        for connection in self.connections:
-            try:
-                connection.sendall(line)
-            except OSError:
-                pass
+        for asker in self.askers:
+            with contextlib.suppress(OSError):
+                asker.say(lines)
 
     def end(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        for connection in self.connections:
-            self._hang_up(connection)
+        for asker in self.askers:
+            asker.hang_up()
         self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> FakeDaemon:

@@ -23,7 +23,17 @@ def set_size(fd: int, columns: int, rows: int) -> None:
 
 
 class Screen(pyte.Screen):
-    """What xterm can do and ncurses makes use of, but pyte 0.8 does not know: scrolling a region without a cursor."""
+    """What xterm can do and ncurses makes use of, but pyte 0.8 does not know: scrolling a region without a cursor, and
+    repeating a character."""
+
+    last = " "
+
+    def draw(self, data: str) -> None:
+        super().draw(data)
+        self.last = data[-1:]
+
+    def repeat(self, count: int = 1) -> None:
+        self.draw(self.last * (count or 1))
 
     def scroll_up(self, count: int = 1) -> None:
         self._scroll(self.delete_lines, count)
@@ -39,8 +49,8 @@ class Screen(pyte.Screen):
 
 
 class Stream(pyte.ByteStream):
-    csi = {**pyte.ByteStream.csi, "S": "scroll_up", "T": "scroll_down"}
-    events = pyte.ByteStream.events | {"scroll_up", "scroll_down"}
+    csi = {**pyte.ByteStream.csi, "S": "scroll_up", "T": "scroll_down", "b": "repeat"}
+    events = pyte.ByteStream.events | {"scroll_up", "scroll_down", "repeat"}
 
 
 class Terminal:

@@ -61,7 +61,20 @@ static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
 	expect_escaped("\xc2\x9b"
 		       "2J",
 		       16, "\\xc2\\x9b2J"); /* a C1 control: begins a terminal sequence */
-	expect_escaped("\xe2\x80\xae", 16, "\\xe2\\x80\\xae"); /* turns the line's direction */
+}
+
+static void what_turns_the_direction_of_a_line_is_escaped(void **state)
+{
+	(void)state;
+	expect_escaped("\u061c", 16, "\\xd8\\x9c");
+	expect_escaped("\u200e", 16, "\\xe2\\x80\\x8e");
+	expect_escaped("\u200f", 16, "\\xe2\\x80\\x8f");
+	expect_escaped("\u202a", 16, "\\xe2\\x80\\xaa");
+	expect_escaped("\u202e", 16, "\\xe2\\x80\\xae");
+	expect_escaped("\u2066", 16, "\\xe2\\x81\\xa6");
+	expect_escaped("\u2069", 16, "\\xe2\\x81\\xa9");
+	expect_escaped("\u061b \u061d \u200d \u2010 \u2030 \u2065 \u206a", 32,
+		       "\u061b \u061d \u200d \u2010 \u2030 \u2065 \u206a");
 }
 
 static void what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless(void **state)
@@ -160,6 +173,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(durations_have_three_figures_and_the_unit_that_fits),
 	cmocka_unit_test(names_cannot_break_a_line_or_a_terminal),
 	cmocka_unit_test(utf8_stays_and_what_is_not_utf8_is_escaped),
+	cmocka_unit_test(what_turns_the_direction_of_a_line_is_escaped),
 	cmocka_unit_test(what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless),
 	cmocka_unit_test(without_utf8_each_character_is_one),
 	cmocka_unit_test(a_name_without_nul_ends_at_its_length),

@@ -221,6 +221,53 @@ static void whatever_is_told_memory_is_bounded(void **state)
 	assert_int_equal(data.count, 0);
 }
 
+/* A snapshot of so many connections from number first on. */
+static void snapshot_of(uint64_t seconds, int first, int n)
+{
+	static char list[NT_TOP_ROWS * 200], line[sizeof(list) + 200];
+	size_t at = 0;
+
+	for (int i = first; i < first + n; i++)
+		at += snprintf(list + at, sizeof(list) - at, "%s{" NAMED ADDRESS ",\"stalls\":1}",
+			       i > first ? "," : "", i, i);
+	assert_true(at < sizeof(list));
+	snprintf(line, sizeof(line), SNAPSHOT, 1, list);
+	assert_int_equal(feed(seconds, line), NT_TOP_FED_SNAPSHOT);
+}
+
+static const struct nt_top_row *row_of(int number)
+{
+	for (size_t i = 0; i < data.count; i++)
+		if (data.rows[i].key.pid == number)
+			return &data.rows[i];
+	return NULL;
+}
+
+static void what_a_snapshot_tells_has_room_whatever_stalled(void **state)
+{
+	char line[400];
+
+	(void)state;
+	snapshot_of(1, 1, 1);
+	for (int i = 1; i <= 3 * NT_TOP_ROWS; i++) {
+		snprintf(line, sizeof(line), "{\"type\":\"stall\"," NAMED ADDRESS "}", i, i);
+		feed(1, line);
+	}
+	snapshot_of(2, 2 * NT_TOP_ROWS, 2); /* for the stalls of the first there was room */
+	assert_true(row_of(2 * NT_TOP_ROWS) && row_of(2 * NT_TOP_ROWS)->last.known);
+	assert_true(row_of(2 * NT_TOP_ROWS + 1) && nt_top_row_shown(row_of(2 * NT_TOP_ROWS + 1)));
+	assert_true(row_of(1) && row_of(1)->last.known); /* one that was told goes last */
+}
+
+static void what_a_snapshot_tells_has_room_whatever_others_told(void **state)
+{
+	(void)state;
+	for (int i = 1; i <= 3; i++)
+		snapshot_of(i, i * 1000, NT_TOP_ROWS);
+	for (int i = 3000; i < 3000 + NT_TOP_ROWS; i++)
+		assert_true(row_of(i) && nt_top_row_shown(row_of(i)));
+}
+
 /* ---- rates ---- */
 
 static void cells_are_as_many_as_intervals_passed(void **state)
@@ -293,6 +340,8 @@ static const struct CMUnitTest tests[] = {
 	TEST(values_of_other_types_count_as_absent),
 	TEST(names_cannot_break_the_screen),
 	TEST(whatever_is_told_memory_is_bounded),
+	TEST(what_a_snapshot_tells_has_room_whatever_stalled),
+	TEST(what_a_snapshot_tells_has_room_whatever_others_told),
 	TEST(cells_are_as_many_as_intervals_passed),
 	TEST(a_time_without_a_daemon_is_a_gap_and_no_peak),
 	TEST(the_oldest_cells_go_first),
