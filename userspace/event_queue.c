@@ -24,6 +24,7 @@ int nt_event_queue_add(struct nt_event_queue *queue, const struct nt_event *even
 		queue->room = room;
 	}
 	queue->list[queue->count++] = (struct nt_queued_event){*event, queue->places++};
+	queue->sorted = false;
 	return 0;
 }
 
@@ -71,10 +72,10 @@ static int compare(const void *a, const void *b)
 	return x->place < y->place ? -1 : x->place > y->place;
 }
 
-size_t nt_event_queue_sort(struct nt_event_queue *queue, uint64_t until_ns)
+static void sort(struct nt_event_queue *queue)
 {
-	size_t n = 0;
-
+	if (queue->sorted)
+		return;
 	for (size_t i = 0; i < queue->count; i++) {
 		if (queue->list[i].event.kind == NT_EVENT_WRITE)
 			place_write(queue, i);
@@ -83,6 +84,14 @@ size_t nt_event_queue_sort(struct nt_event_queue *queue, uint64_t until_ns)
 	}
 	if (queue->count)
 		qsort(queue->list, queue->count, sizeof(*queue->list), compare);
+	queue->sorted = true;
+}
+
+size_t nt_event_queue_sort(struct nt_event_queue *queue, uint64_t until_ns)
+{
+	size_t n = 0;
+
+	sort(queue);
 	while (n < queue->count && queue->list[n].event.time_ns < until_ns)
 		n++;
 	return n;

@@ -3,6 +3,7 @@
 #ifndef NT_EVENT_QUEUE_H
 #define NT_EVENT_QUEUE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "../bpf/nagletrace.h"
@@ -13,6 +14,7 @@ struct nt_event_queue {
 	struct nt_queued_event *list;
 	size_t count, room;
 	uint64_t places; /* events so far */
+	bool sorted;     /* nothing was added since */
 };
 
 /* 0, or -ENOMEM. */

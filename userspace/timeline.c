@@ -104,14 +104,13 @@ static void put(struct nt_timeline *t, struct nt_line *line, enum nt_line_kind k
 	t->told = true;
 }
 
-static void tell_lost(struct nt_timeline *t, uint64_t time_ns, uint64_t lost)
+static void tell_lost(struct nt_timeline *t, uint64_t lost)
 {
-	struct nt_line line = {.time_ns = time_ns};
+	struct nt_line line = {.time_ns = t->last_ns, .since_ns = t->last_ns - t->first_ns};
 
 	lost += t->no_memory;
 	if (lost <= t->lost)
 		return;
-	line.since_ns = time_ns > t->first_ns ? time_ns - t->first_ns : 0;
 	line.lost = lost - t->lost;
 	t->lost = lost;
 	put(t, &line, NT_LINE_LOST);
@@ -288,7 +287,7 @@ static void process(struct nt_timeline *t, const struct nt_event *e)
 		t->first_ns = t->last_ns = e->time_ns;
 	if (e->time_ns > t->last_ns)
 		t->last_ns = e->time_ns;
-	tell_lost(t, t->last_ns, e->lost);
+	tell_lost(t, e->lost);
 	nt_timeline_ends_sweep(&t->ends, t->last_ns);
 	end = nt_timeline_end_of(&t->ends, e, &is_new);
 	if (!end) {
@@ -329,6 +328,6 @@ int nt_timeline_write(struct nt_timeline *t, uint64_t until_ns, uint64_t lost)
 		process(t, nt_event_queue_get(&t->queue, i));
 	nt_event_queue_remove(&t->queue, n);
 	if (until_ns == UINT64_MAX)
-		tell_lost(t, t->last_ns, lost);
+		tell_lost(t, lost);
 	return t->err;
 }

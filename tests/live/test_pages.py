@@ -26,14 +26,20 @@ def output(process: subprocess.Popen[str]) -> str:
     return text
 
 
+def recorded(tracer: Tracer, place: Path) -> Path:
+    """What it said, as a file."""
+    recording = place / "recording"
+    recording.write_text("".join(line + "\n" for _, line in tracer.lines.all))
+    return recording
+
+
 def test_a_recording_becomes_a_page_and_a_flame_graph(tmp_path: Path) -> None:
     with Lab("write-write-read", "--rounds", "10") as lab:
         with Tracer("-p", str(lab.client), "--stacks") as tracer:
             stalls = len(stalled_rounds(lab.play()))
             tracer.stop()
         client = lab.client
-    recording = tmp_path / "recording"
-    recording.write_text("".join(line + "\n" for _, line in tracer.lines.all))
+    recording = recorded(tracer, tmp_path)
     page = output(command("report", "-i", recording))
     assert f"{stalls} stalls in " in page and f"lab-client[{client}]" in page
     assert "write 6 B (sent), write 7 B (held)" in page and '<svg class="ladder"' in page
@@ -50,8 +56,7 @@ def test_a_timeline_becomes_a_ladder_of_what_happened(tmp_path: Path) -> None:
             stalls = len(stalled_rounds(lab.play()))
             tracer.wait()
         server = lab.server
-    recording = tmp_path / "recording"
-    recording.write_text("".join(line + "\n" for _, line in tracer.lines.all))
+    recording = recorded(tracer, tmp_path)
     page = output(command("report", "-i", recording))
     assert f"{stalls} stalls in " in page and "could not be read" not in page
     assert "Drawn from recorded events of both ends." in page and f"lab-server[{server}]" in page
