@@ -18,6 +18,8 @@
 struct bucket {
 	__u32 holds;        /* how many sockets in it have one */
 	__u32 late_jiffies; /* when a delayed-ACK timer of theirs last sent an ACK; 0: none did */
+	__u32 large_hash;   /* of the socket whose large tail was looked at last; 0: none */
+	__u32 large_jiffies;
 };
 
 static struct bucket buckets[BUCKETS];
@@ -33,6 +35,29 @@ static __always_inline bool bucket_awaits_answer(const struct bucket *b)
 	u32 jiffies = (u32)bpf_jiffies64() - b->late_jiffies;
 
 	return jiffies * nt_config.tick_ns < ANSWER_NS;
+}
+
+/* A tail was looked at. large: one that no stall can be made of until it is smaller. */
+static __always_inline void bucket_note_tail(struct sock *sk, bool large, const bool trusted)
+{
+	u32 hash = READ(trusted, sk, __sk_common.skc_hash);
+	struct bucket *b = &buckets[hash % BUCKETS];
+
+	if (large) {
+		b->large_hash = hash;
+		b->large_jiffies = (u32)bpf_jiffies64();
+	} else if (b->large_hash == hash) {
+		b->large_hash = 0;
+	}
+}
+
+/* Was this socket's tail a large one, and looked at in this jiffy? */
+static __always_inline bool bucket_knows_large(struct sock *sk, const bool trusted)
+{
+	u32 hash = READ(trusted, sk, __sk_common.skc_hash);
+	const struct bucket *b = &buckets[hash % BUCKETS];
+
+	return hash && b->large_hash == hash && b->large_jiffies == (u32)bpf_jiffies64();
 }
 
 /* May this socket have a tail or a hold? */

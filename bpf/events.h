@@ -17,12 +17,16 @@ static __always_inline bool gone_out(const struct hold *h, const struct nt_tcp_s
 	       (nt_may_stall(h->held.reason) || s->snd_nxt == s->write_seq);
 }
 
+static __always_inline bool tail_is_large(const struct tcp *t, const bool trusted)
+{
+	return TCP(t, write_seq) - TCP(t, snd_nxt) >= TCP(t, mss_cache);
+}
+
 /* A large tail, held for a reason that no stall can have, which was looked at just now. */
 static __always_inline bool large_tail_goes_on(const struct hold *h, const struct tcp *t,
 					       const bool trusted)
 {
-	return h && !nt_may_stall(h->held.reason) &&
-	       TCP(t, write_seq) - TCP(t, snd_nxt) >= TCP(t, mss_cache) &&
+	return h && !nt_may_stall(h->held.reason) && tail_is_large(t, trusted) &&
 	       duration_ns(h->looked_ns, tcp_clock(t, trusted)) < LARGE_TAIL_NS;
 }
 
@@ -130,6 +134,9 @@ static __always_inline bool look_for_tail(const struct tcp *t, struct nt_tcp_sta
 {
 	bool tail = has_tail(t, trusted);
 
+	*h = NULL;
+	if (bucket_knows_large(t->sk, trusted) && tail_is_large(t, trusted))
+		return false;
 	*h = hold_find(t, trusted);
 	if ((!tail && !*h) || large_tail_goes_on(*h, t, trusted))
 		return false;
@@ -280,7 +287,7 @@ static __always_inline bool attempt_unseen(const struct hold *h, const struct tc
 	/* gone out, it is not this segment's to release */
 	if (h && nt_after(TCP(t, snd_nxt), h->held.seq))
 		return true;
-	if (TCP(t, write_seq) - TCP(t, snd_nxt) >= TCP(t, mss_cache))
+	if (tail_is_large(t, trusted))
 		return false;
 	if (!h)
 		return true;
@@ -428,8 +435,11 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 static __always_inline void write_timer_starts(const struct tcp *t)
 {
 	struct nt_tcp_state s;
-	struct hold *h = hold_find(t, false);
+	struct hold *h;
 
+	if (bucket_knows_large(t->sk, false))
+		return;
+	h = hold_find(t, false);
 	if (!h || !nt_may_stall(h->held.reason) || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
 		return;
 	tcp_read_sent(&s, t, false);

@@ -4,7 +4,8 @@
  *
  * Bytes that are held for a reason that no stall can have (the windows, pacing, the device) are
  * mostly a bulk transfer's, whose every ACK lets some of them go and leaves others. That is one
- * hold as long as there is a tail; while it is a large one, it is looked at once in LARGE_TAIL_NS.
+ * hold as long as there is a tail; while it is a large one, it is looked at once in LARGE_TAIL_NS,
+ * and where no hook shows attempts once in a jiffy, which takes no look into a map (bucket.h).
  */
 #ifndef NT_HOLD_H
 #define NT_HOLD_H
@@ -357,6 +358,8 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	h->held.wnd = s->snd_wnd;
 	h->end_seq = s->write_seq;
 	h->looked_ns = s->clock_ns;
+	bucket_note_tail(t->sk, !nt_may_stall(reason) && s->write_seq - s->snd_nxt >= s->mss,
+			 trusted);
 	barrier();
 	h->sk = (u64)t->sk;
 	if (begins)

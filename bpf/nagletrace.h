@@ -309,6 +309,8 @@ struct nt_owner {
 	__u64 sk;
 	struct nt_tuple tuple;
 	__u32 tgid;
+	__u32 fd; /* of several, the smallest */
+	__u32 reserved;
 };
 
 _Static_assert(sizeof(struct nt_tuple) == 44, "nt_tuple has no padding");
@@ -318,6 +320,6 @@ _Static_assert(sizeof(struct nt_ack_part) == 24, "nt_ack_part has no padding");
 _Static_assert(sizeof(struct nt_record) == 16 + 2 * 96 + 48 + 24, "nt_record has no padding");
 _Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
 _Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
-_Static_assert(sizeof(struct nt_owner) == 56, "nt_owner has no padding");
+_Static_assert(sizeof(struct nt_owner) == 64, "nt_owner has no padding");
 
 #endif /* NAGLETRACE_H */

@@ -126,6 +126,32 @@ def test_bulk_and_one_way_streams_are_never_accused() -> None:
         assert tracer.stalls() == [], scenario
 
 
+@pytest.mark.guest
+def test_a_window_that_is_closed_holds_as_long_as_the_kernel_says() -> None:
+    """Its own clock of it, tcpi_rwnd_limited; a transfer's large tail is one hold, though each ACK takes some of it."""
+    rwnd_limited = struct.Struct("176xQ")  # microseconds, in struct tcp_info
+    chunk, transfers, pauses = 1 << 20, 2, 5
+    with socket.create_server(("127.0.0.1", 0)) as listener, Tracer("-P", str(listener.getsockname()[1])) as tracer:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        with socket.create_connection(listener.getsockname()) as writer, listener.accept()[0] as reader:
+            for _ in range(transfers):
+                sender = threading.Thread(target=writer.sendall, args=[bytes(pauses * chunk)])
+                sender.start()
+                for _ in range(pauses):
+                    time.sleep(0.03)
+                    left = chunk
+                    while left:
+                        left -= len(reader.recv(min(left, 16384)))
+                sender.join()
+            info = writer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, rwnd_limited.size)
+        tracer.stop()
+    limited_us, totals = rwnd_limited.unpack(info)[0], tracer.closing()["totals"]
+    assert limited_us > transfers * pauses * 20_000, "the window was not closed; nothing shown"
+    assert 0.8 * limited_us <= totals["hold_us"]["rwnd"] <= 1.2 * limited_us, (limited_us, totals)
+    assert totals["holds"]["rwnd"] < transfers * pauses, totals
+    assert tracer.stalls() == []
+
+
 def test_the_delayed_acks_that_the_timer_ended_are_as_many_as_the_kernel_counts() -> None:
     with Lab("write-write-read", "--over", "veth", "--rounds", "10") as lab:
         result, tracer = trace(lab, "-p", str(lab.server))
