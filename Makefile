@@ -24,7 +24,7 @@ MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
 ALL_CFLAGS := $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
-LIBS    := -lbpf -levent_core -lcap -ljson-c -ldw -lelf -lz
+LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz
 SCREEN_LIBS := -lncursesw
 SANITIZE := -g -O1 -fno-sanitize-recover=all -fsanitize=address,undefined
 
@@ -39,7 +39,7 @@ endif
 # ---- what is needed, as Debian calls it ----
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
-                  libevent-dev uthash-dev libcap-dev libncurses-dev
+                  libevent-dev uthash-dev libcap-dev libseccomp-dev libncurses-dev
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
                   prometheus-alertmanager iproute2

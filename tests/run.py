@@ -182,7 +182,7 @@ def run_pytest(part: str, tests: str, pattern: str | None, timeout: int) -> Coun
 
 
 def run_live(pattern: str | None) -> Counts:
-    counts = run_pytest("live", "tests/live", pattern, 2400)
+    counts = run_pytest("live", "tests/live", pattern, 3000)
     print_notes(counts)
     return counts
 

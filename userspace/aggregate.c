@@ -197,6 +197,43 @@ uint64_t nt_connection_percentile(const struct nt_connection *connection, unsign
 	return sorted[rank ? rank - 1 : 0] * 1000ULL;
 }
 
+/* A duration that was kept, and of how many stalls it is the sample. */
+struct weighted {
+	uint32_t us;
+	double stalls;
+};
+
+static int compare_weighted(const void *a, const void *b)
+{
+	return compare_us(&((const struct weighted *)a)->us, &((const struct weighted *)b)->us);
+}
+
+uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent)
+{
+	struct weighted *all = calloc(nt_aggregate_count(aggregate) * NT_SAMPLES, sizeof(*all));
+	double left = 0;
+	size_t n = 0, at = 0;
+	uint64_t us;
+
+	for (struct nt_connection *c = aggregate->connections; all && c; c = c->hh.next) {
+		size_t kept = c->count < NT_SAMPLES ? c->count : NT_SAMPLES;
+
+		for (size_t i = 0; i < kept; i++)
+			all[n++] = (struct weighted){c->samples_us[i], (double)c->count / kept};
+		left += c->count;
+	}
+	if (!n) {
+		free(all);
+		return 0;
+	}
+	qsort(all, n, sizeof(*all), compare_weighted);
+	for (left = left * percent / 100; at < n - 1 && left > all[at].stalls; at++)
+		left -= all[at].stalls;
+	us = all[at].us;
+	free(all);
+	return us * 1000;
+}
+
 unsigned int nt_connection_pattern(const struct nt_connection *connection)
 {
 	unsigned int most = 0;

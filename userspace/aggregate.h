@@ -58,6 +58,9 @@ struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate)
 /* The duration (ns) below which part percent of the connection's stalls lie, by nearest rank. */
 uint64_t nt_connection_percentile(const struct nt_connection *connection, unsigned int percent);
 
+/* Likewise of the stalls of all connections that are kept; 0 without memory. */
+uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent);
+
 /* The pattern that most of its stalls have. */
 unsigned int nt_connection_pattern(const struct nt_connection *connection);
 

@@ -115,15 +115,12 @@ enum nt_exit nt_check(const struct nt_options *opts)
 	struct nt_kernel kernel;
 	enum nt_hooks chosen = opts->hooks;
 	enum nt_exit code = NT_EXIT_OK;
-	char missing[64], reason[160];
+	char reason[400];
 	int err;
 
 	nt_quiet_libbpf(opts->verbose);
-	if (nt_permission_check(missing, sizeof(missing))) {
-		fprintf(stderr,
-			"nagletrace: not permitted: %s missing; run as root, with sudo, or give "
-			"the capabilities\n",
-			missing);
+	if (nt_permission_check(reason, sizeof(reason))) {
+		fprintf(stderr, "nagletrace: %s\n", reason);
 		return NT_EXIT_PERMISSION;
 	}
 	nt_kernel_probe(&kernel);
@@ -138,9 +135,10 @@ enum nt_exit nt_check(const struct nt_options *opts)
 		print_text(&kernel, err ? NT_HOOKS_AUTO : chosen);
 	if (err) {
 		nt_kernel_explain(&kernel, err, reason, sizeof(reason));
-		fprintf(stderr, "nagletrace: this kernel cannot: %s%s\n", reason,
+		code = err == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+		fprintf(stderr, "nagletrace: %s: %s%s\n",
+			code == NT_EXIT_KERNEL ? "this kernel cannot" : "not permitted", reason,
 			err == -ENODATA ? "; --btf FILE gives the BTF of this kernel" : "");
-		code = NT_EXIT_KERNEL;
 	}
 	nt_kernel_free(&kernel);
 	return code;

@@ -2,10 +2,12 @@
 #include "client.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -52,15 +54,41 @@ int nt_client_ask(int fd, const char *format, ...)
 	return sent == n ? 0 : -EAGAIN;
 }
 
+/* Names the group to be of: the socket's, or, where others may not see it, its directory's. */
+static const char *not_permitted(const char *path, char *out, size_t size)
+{
+	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)], name[64] = "unknown";
+	const struct group *group;
+	char *slash;
+	struct stat st;
+
+	snprintf(directory, sizeof(directory), "%s", path);
+	slash = strrchr(directory, '/');
+	if (slash)
+		slash[slash == directory] = '\0';
+	if (!stat(path, &st) || (slash && !stat(directory, &st))) {
+		group = getgrgid(st.st_gid);
+		if (group)
+			nt_escape(group->gr_name, strlen(group->gr_name), name, sizeof(name));
+		else
+			snprintf(name, sizeof(name), "%u", st.st_gid);
+	}
+	snprintf(out, size,
+		 "not permitted; be of its group, %s, or give `nagletrace daemon` another --group",
+		 name);
+	return out;
+}
+
 enum nt_exit nt_client_explain(const char *path, int err, char *out, size_t size)
 {
 	char shown[NT_ESCAPED_LEN(sizeof(((struct sockaddr_un *)0)->sun_path))];
 	const char *what = strerror(err);
+	char refused[192];
 
 	if (err == ENOENT || err == ECONNREFUSED)
 		what = "no daemon serves it; start `nagletrace daemon`, or give its --socket";
 	else if (err == EACCES)
-		what = "not permitted; be of the socket's group (`nagletrace daemon --group`)";
+		what = not_permitted(path, refused, sizeof(refused));
 	else if (err == EAGAIN)
 		what = "the daemon does not answer; look at its log, or restart it";
 	nt_escape(path, strlen(path), shown, sizeof(shown));

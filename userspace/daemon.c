@@ -10,9 +10,9 @@
 
 #include <event2/event.h>
 #include "clock.h"
+#include "confine.h"
 #include "json_daemon.h"
 #include "notify.h"
-#include "privileges.h"
 #include "session.h"
 #include "text.h"
 #include "window.h"
@@ -349,16 +349,6 @@ static int watch_all(struct daemon *d)
 	return err;
 }
 
-/* What the daemon does later, which must go on without privileges. */
-static bool works(void *context)
-{
-	struct daemon *d = context;
-	struct nt_counts counts;
-
-	return !nt_tracer_counts(&d->session.tracer, &counts) &&
-	       (!d->session.owners.iterator || !nt_owners_scan(&d->session.owners));
-}
-
 static gid_t group_of(const struct nt_options *opts)
 {
 	const struct group *group = opts->group ? getgrnam(opts->group) : NULL;
@@ -386,16 +376,16 @@ static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
 	nt_session_counts(&d->session, &counts);
 	nt_window_init(&d->window, d->opts->max_connections, d->started_ns, &counts);
 	cause = watch_all(d);
+	if (!cause && !d->opts->quiet)
+		nt_session_print_hooks(&d->session);
 	if (!cause)
-		cause = nt_privileges_drop(d->opts, works, d, kept, sizeof(kept));
+		cause = nt_confine(&d->session, kept, sizeof(kept));
 	if (cause) {
 		snprintf(err, err_size, "cannot start: %s", strerror(-cause));
 		return NT_EXIT_FAILED;
 	}
-	if (!d->opts->quiet) {
-		nt_session_print_hooks(&d->session);
+	if (!d->opts->quiet)
 		nt_complain("serving %s; capabilities kept: %s", d->opts->socket, kept);
-	}
 	return NT_EXIT_OK;
 }
 

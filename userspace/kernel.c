@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +21,9 @@
 
 #define BTF_PATH               "/sys/kernel/btf/vmlinux"
 #define LOCKDOWN_PATH          "/sys/kernel/security/lockdown"
+#define PARANOID_PATH          "/proc/sys/kernel/perf_event_paranoid"
 #define KPROBE_TYPE_PATH       "/sys/bus/event_source/devices/kprobe/type"
+#define MOST_LOCKED            (64ULL << 20)          /* more than all maps take */
 #define PROBED_FUNCTION        "tcp_send_delayed_ack" /* in every kernel, the same prototype */
 #define WITHOUT_HOOKS_VARIABLE "NAGLETRACE_WITHOUT_HOOKS"
 
@@ -134,12 +137,35 @@ static int open_kprobe(const char *function)
 	return fd < 0 ? -errno : fd;
 }
 
+static int get_effective(struct __user_cap_data_struct data[2])
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+	memset(data, 0, 2 * sizeof(*data));
+	return syscall(SYS_capget, &header, data) ? -errno : 0;
+}
+
+static bool has_capability(const struct __user_cap_data_struct data[2], int capability)
+{
+	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+}
+
+/* Debian's and Ubuntu's kernels have a level 3 and more: perf_event_open() is CAP_SYS_ADMIN's. */
+static bool paranoid(void)
+{
+	struct __user_cap_data_struct data[2];
+	char line[16];
+
+	return !read_line(PARANOID_PATH, line, sizeof(line)) && atoi(line) > 2 &&
+	       !get_effective(data) && !has_capability(data, CAP_SYS_ADMIN);
+}
+
 static int try_kprobe(void)
 {
 	int prog, event = open_kprobe(PROBED_FUNCTION);
 
 	if (event < 0)
-		return event;
+		return event == -EACCES && paranoid() ? -NT_E_PARANOID : event;
 	close(event);
 	prog = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "nt_probe", "GPL", return_zero, 2, NULL);
 	if (prog < 0)
@@ -276,24 +302,66 @@ const char *nt_family_name(enum nt_hooks family)
 	}
 }
 
-static bool has_capability(const struct __user_cap_data_struct data[2], int capability)
+/* Not by libbpf, which would raise the limit first. 0 or -errno. */
+static int try_map(void)
 {
-	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+	union bpf_attr attr = {.map_type = BPF_MAP_TYPE_ARRAY,
+			       .key_size = sizeof(__u32),
+			       .value_size = 8,
+			       .max_entries = 1};
+	int fd = syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr));
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
 }
 
-int nt_permission_check(char *missing, size_t size)
+/* Before 5.11 maps and programs are charged against the limit of locked memory: under one of 0
+ * there is none. */
+static bool maps_are_locked_memory(const struct rlimit *limit)
 {
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {};
-	bool bpf, perfmon;
+	const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit->rlim_max};
+	int err;
 
-	if (syscall(SYS_capget, &header, data))
-		return -errno;
+	if (setrlimit(RLIMIT_MEMLOCK, &none))
+		return false;
+	err = try_map();
+	setrlimit(RLIMIT_MEMLOCK, limit);
+	return err == -EPERM && !try_map();
+}
+
+static int check_locked_memory(char *err, size_t size)
+{
+	const struct rlimit all = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur >= MOST_LOCKED ||
+	    !maps_are_locked_memory(&limit) || !setrlimit(RLIMIT_MEMLOCK, &all))
+		return 0;
+	snprintf(err, size,
+		 "not permitted: this kernel counts BPF maps as locked memory, of which %llu KiB "
+		 "are allowed; run as root, add CAP_SYS_RESOURCE, or raise the limit (`ulimit -l "
+		 "unlimited`, LimitMEMLOCK=infinity)",
+		 (unsigned long long)limit.rlim_cur / 1024);
+	return -EPERM;
+}
+
+int nt_permission_check(char *err, size_t size)
+{
+	struct __user_cap_data_struct data[2];
+	bool bpf, perfmon;
+	int cause = get_effective(data);
+
+	if (cause)
+		return cause;
 	bpf = has_capability(data, CAP_BPF);
 	perfmon = has_capability(data, CAP_PERFMON);
 	if (has_capability(data, CAP_SYS_ADMIN) || (bpf && perfmon))
-		return 0;
-	snprintf(missing, size, "%s%s%s", bpf ? "" : "CAP_BPF", !bpf && !perfmon ? " and " : "",
+		return check_locked_memory(err, size);
+	snprintf(err, size,
+		 "not permitted: %s%s%s missing; run as root, with sudo, or give the capabilities",
+		 bpf ? "" : "CAP_BPF", !bpf && !perfmon ? " and " : "",
 		 perfmon ? "" : "CAP_PERFMON");
 	return -EPERM;
 }
@@ -315,6 +383,11 @@ void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t si
 			snprintf(text, size,
 				 "refused by the kernel (its configuration or a security "
 				 "policy)");
+		break;
+	case NT_E_PARANOID:
+		snprintf(text, size,
+			 "perf_event_paranoid is above 2: kprobes need CAP_SYS_ADMIN, or `sysctl "
+			 "kernel.perf_event_paranoid=2`");
 		break;
 	case 524: /* ENOTSUPP, which libc does not know */
 	case EINVAL:

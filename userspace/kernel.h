@@ -11,6 +11,9 @@
 
 struct btf;
 
+/* Among the errnos: perf_event_paranoid leaves kprobes to CAP_SYS_ADMIN. */
+#define NT_E_PARANOID 600
+
 struct nt_kernel {
 	struct utsname uname;
 	struct btf *btf; /* the kernel's own; NULL where it has none that can be read */
@@ -44,10 +47,10 @@ enum nt_hooks nt_kernel_choose(struct nt_kernel *k);
 const char *nt_family_name(enum nt_hooks family);
 
 /*
- * May this process load the programs? 0, or -EPERM with the capabilities that are missing in text,
- * as "CAP_BPF and CAP_PERFMON".
+ * May this process load the programs, and make their maps? 0, or -EPERM with one line in err that
+ * names what is missing and the remedy, or -errno.
  */
-int nt_permission_check(char *missing, size_t size);
+int nt_permission_check(char *err, size_t size);
 
 /* What -errno from the kernel means here, in words: a missing capability, lockdown, no trampolines.
  */

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "check.h"
 #include "daemon.h"
+#include "fix.h"
 #include "options.h"
 #include "schema.h"
 #include "show_report.h"
@@ -15,10 +17,11 @@ int main(int argc, char **argv)
 {
 	struct nt_options opts;
 	char err[512];
+	int cause = nt_options_parse(argc, argv, &opts, err, sizeof(err));
 
-	if (nt_options_parse(argc, argv, &opts, err, sizeof(err))) {
+	if (cause) {
 		fprintf(stderr, "nagletrace: %s\n", err);
-		return NT_EXIT_USAGE;
+		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_USAGE;
 	}
 	switch (opts.command) {
 	case NT_CMD_HELP:
@@ -36,6 +39,8 @@ int main(int argc, char **argv)
 		return nt_show_report(&opts);
 	case NT_CMD_TOP:
 		return nt_top(&opts);
+	case NT_CMD_FIX:
+		return nt_fix(&opts);
 	case NT_CMD_CHECK:
 		return nt_check(&opts);
 	case NT_CMD_TRACE:

@@ -124,10 +124,8 @@ static const struct {
 	const char *name;
 	enum nt_command command;
 } commands[] = {
-	{"check", NT_CMD_CHECK},
-	{"daemon", NT_CMD_DAEMON},
-	{"report", NT_CMD_REPORT},
-	{"top", NT_CMD_TOP},
+	{"check", NT_CMD_CHECK}, {"daemon", NT_CMD_DAEMON}, {"report", NT_CMD_REPORT},
+	{"top", NT_CMD_TOP},     {"fix", NT_CMD_FIX},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -156,8 +154,8 @@ static int take_command(struct nt_parse *p, char **words, int n)
 	nt_show(words[0], strlen(words[0]), shown);
 	return nt_fail(
 		p,
-		"%s: no such command; give check, daemon, report or top, or INTERVAL [COUNT] in "
-		"seconds",
+		"%s: no such command; give check, daemon, report, top or fix, or INTERVAL [COUNT] "
+		"in seconds",
 		shown);
 }
 
@@ -193,8 +191,10 @@ static int check_command(struct nt_parse *p)
 		if (name)
 			return nt_fail(p, "--%s: does not go with `%s`; leave it out", row->name,
 				       name);
-		return nt_fail(p, "--%s: goes with %s only; leave it out", row->name,
-			       row->commands & NT_ON(NT_CMD_DAEMON) ? "`daemon`" : "`report`");
+		return nt_fail(p, "--%s: goes with `%s` only; leave it out", row->name,
+			       row->commands & NT_ON(NT_CMD_DAEMON)   ? "daemon"
+			       : row->commands & NT_ON(NT_CMD_REPORT) ? "report"
+								      : "fix");
 	}
 	return 0;
 }
@@ -247,6 +247,27 @@ static int check_top(struct nt_parse *p)
 	return 0;
 }
 
+/* An experiment changes one thing, and only where it is told to. */
+static int check_fix(struct nt_parse *p)
+{
+	const struct nt_options *o = p->opts;
+
+	if (o->command != NT_CMD_FIX)
+		return 0;
+	if (o->nodelay && o->quickack)
+		return nt_fail(p,
+			       "--nodelay and --quickack: do not go together, or nobody could say "
+			       "which helped; give one of them");
+	if (!o->nodelay && !o->quickack)
+		return nt_fail(p,
+			       "fix: says not what to set; give --nodelay where the process sends, "
+			       "or --quickack where it receives");
+	if (!o->n_pids && !o->name[0] && !o->cgroup)
+		return nt_fail(p,
+			       "fix: says not whose connections; give --pid, --name or --cgroup");
+	return 0;
+}
+
 static int parse_all(struct nt_parse *p, int argc, char **argv)
 {
 	struct option table[NT_N_OPTION_ROWS + 1];
@@ -289,6 +310,8 @@ words:
 		err = check_command(p);
 	if (!err)
 		err = check_top(p);
+	if (!err)
+		err = check_fix(p);
 	return err ? err : check_together(p);
 }
 
@@ -299,6 +322,7 @@ int nt_options_parse(int argc, char **argv, struct nt_options *opts, char *err, 
 	memset(opts, 0, sizeof(*opts));
 	opts->min_ns = 1000000;
 	opts->socket = NT_DEFAULT_SOCKET;
+	opts->for_ns = 10 * 1000000000ULL;
 	opts->window_ns = 10 * 60 * 1000000000ULL;
 	opts->max_series = 1000;
 	opts->max_connections = 1024;
@@ -339,7 +363,8 @@ void nt_options_help(FILE *out)
 	      "  nagletrace check                      what this kernel offers, what is missing\n"
 	      "  nagletrace daemon [OPTIONS]           stays attached, and answers on a socket\n"
 	      "  nagletrace report [-f]                what the daemon has; needs no privilege\n"
-	      "  nagletrace top [OPTIONS]              a live view, by the daemon, or as root\n",
+	      "  nagletrace top [OPTIONS]              a live view, by the daemon, or as root\n"
+	      "  nagletrace fix -p PID --nodelay       the remedy tried on the running process\n",
 	      out);
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
 		if (nt_option_rows[i].name)
@@ -355,6 +380,7 @@ void nt_options_help(FILE *out)
 	      "Examples:\n"
 	      "  sudo nagletrace -p 4242 -i 5s         a report every 5 seconds\n"
 	      "  sudo nagletrace -P 6379 -d 30s -o json\n"
-	      "  sudo nagletrace -n nginx --stacks     where the held writes were made\n",
+	      "  sudo nagletrace -n nginx --stacks     where the held writes were made\n"
+	      "  sudo nagletrace fix -p 4242 --nodelay --for 30s\n",
 	      out);
 }

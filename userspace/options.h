@@ -23,6 +23,7 @@ enum nt_command {
 	NT_CMD_DAEMON,
 	NT_CMD_REPORT,
 	NT_CMD_TOP,
+	NT_CMD_FIX,
 	NT_CMD_HELP,
 	NT_CMD_VERSION,
 	NT_CMD_JSON_SCHEMA,
@@ -79,13 +80,19 @@ struct nt_options {
 	bool by_cgroup; /* series are told apart by cgroup too */
 	bool follow;
 	bool traces_itself; /* top: is told to by an option of the trace */
+
+	bool nodelay, quickack; /* fix: one of them, what is set */
+	uint64_t for_ns;        /* for so long, after looking for as long */
+	bool yes;               /* without asking */
+	bool all;               /* on connections that did not stall too */
 };
 
 #define NT_OPTION_ERROR_LEN 256
 
 /*
- * Parses argv. Returns 0 with *opts filled, or -EINVAL with one line in err (no newline, no control
- * character) that names the option, the value and the remedy. Prints nothing. What *opts points to
+ * Parses argv. Returns 0 with *opts filled, or -EINVAL (-EPERM: what an option names may not be
+ * looked at) with one line in err (no newline, no control character) that names the option, the
+ * value and the remedy. Prints nothing. What *opts points to
  * is argv's.
  */
 int nt_options_parse(int argc, char **argv, struct nt_options *opts, char *err, size_t err_size);

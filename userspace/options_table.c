@@ -144,17 +144,6 @@ static int set_name(struct nt_parse *p, const char *value)
 	return 0;
 }
 
-/* NS_GET_NSTYPE of linux/nsfs.h fails for anything else. */
-static bool is_netns(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int type = fd < 0 ? -1 : ioctl(fd, NS_GET_NSTYPE);
-
-	if (fd >= 0)
-		close(fd);
-	return type == CLONE_NEWNET;
-}
-
 static int set_cgroup(struct nt_parse *p, const char *value)
 {
 	if (value[0] != '/')
@@ -164,23 +153,40 @@ static int set_cgroup(struct nt_parse *p, const char *value)
 	return 0;
 }
 
+/* proc_ns_get_link() asks ptrace_may_access() */
+static int netns_refused(struct nt_parse *p, const char *value, int cause)
+{
+	if (cause == ENOENT)
+		return nt_refuse(p, value, "no such process or file; ip netns lists some");
+	if (cause != EACCES && cause != EPERM)
+		return nt_refuse(p, value, strerror(cause));
+	nt_refuse(p, value,
+		  "not permitted; add CAP_SYS_PTRACE, or give a file that you may read, as "
+		  "/run/netns/x");
+	return -EPERM;
+}
+
 /* A process in the namespace, or a file that stands for it, as `ip netns` makes them. */
 static int set_netns(struct nt_parse *p, const char *value)
 {
 	char path[64];
 	struct stat st;
 	uint64_t pid;
+	bool is_netns;
+	int fd;
 
 	if (nt_parse_number(value, strlen(value), PID_MAX_LIMIT, &pid))
 		snprintf(path, sizeof(path), "/proc/%u/ns/net", (unsigned int)pid);
 	else if (value[0] != '/')
 		return nt_refuse(p, value,
 				 "not a namespace; give a process id or a path, as /run/netns/x");
-	if (stat(value[0] == '/' ? value : path, &st))
-		return nt_refuse(p, value,
-				 errno == ENOENT ? "no such process or file; ip netns lists some"
-						 : strerror(errno));
-	if (!is_netns(value[0] == '/' ? value : path))
+	fd = open(value[0] == '/' ? value : path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return netns_refused(p, value, errno);
+	/* it fails for anything that is no namespace: linux/nsfs.h */
+	is_netns = ioctl(fd, NS_GET_NSTYPE) == CLONE_NEWNET && !fstat(fd, &st);
+	close(fd);
+	if (!is_netns)
 		return nt_refuse(p, value,
 				 "no network namespace; give /proc/PID/ns/net or /run/netns/x");
 	p->opts->netns = st.st_ino;
@@ -214,6 +220,11 @@ static int set_interval(struct nt_parse *p, const char *value)
 static int set_total_duration(struct nt_parse *p, const char *value)
 {
 	return set_duration(p, value, &p->opts->duration_ns, false);
+}
+
+static int set_for(struct nt_parse *p, const char *value)
+{
+	return set_duration(p, value, &p->opts->for_ns, false);
 }
 
 static int set_count(struct nt_parse *p, const char *value)
@@ -350,6 +361,7 @@ static int set_command(struct nt_parse *p, const char *value)
 #define REPORT      NT_ON(NT_CMD_REPORT)
 #define TOP         NT_ON(NT_CMD_TOP)
 #define TOP_TRACE   (TOP | NT_TRACES_ITSELF)
+#define FIX         NT_ON(NT_CMD_FIX)
 #define ALL         ~0U
 
 const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
@@ -357,24 +369,28 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	{'p', "pid", "PID[,PID]",
 	 "sockets of these processes, either end; with their\n"
 	 "threads and children",
-	 set_pid, 0, true, TRACE | TOP_TRACE},
+	 set_pid, 0, true, TRACE | TOP_TRACE | FIX},
 	{'n', "name", "NAME", "likewise by command name", set_name, 0, false,
-	 TRACE | DAEMON | TOP_TRACE},
+	 TRACE | DAEMON | TOP_TRACE | FIX},
 	{'c', "cgroup", "PATH", "likewise by cgroup v2", set_cgroup, 0, false,
-	 TRACE | DAEMON | TOP_TRACE},
+	 TRACE | DAEMON | TOP_TRACE | FIX},
 	{NT_OPT_NETNS, "netns", "PID|PATH",
 	 "only sockets of this network namespace: a process in\n"
 	 "it, or its file; ends in others count as remote",
-	 set_netns, 0, false, TRACE | DAEMON | TOP_TRACE},
+	 set_netns, 0, false, TRACE | DAEMON | TOP_TRACE | FIX},
 	{'P', "port", "PORT[,PORT]", "local or remote port; also several, as the next two",
-	 set_port, 0, true, TRACE | DAEMON | TOP_TRACE},
-	{'L', "localport", "PORT", "local port", set_port, 0, true, TRACE | DAEMON | TOP_TRACE},
-	{'D', "remoteport", "PORT", "remote port", set_port, 0, true, TRACE | DAEMON | TOP_TRACE},
-	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false, TRACE | DAEMON | TOP_TRACE},
-	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false, TRACE | DAEMON | TOP_TRACE},
+	 set_port, 0, true, TRACE | DAEMON | TOP_TRACE | FIX},
+	{'L', "localport", "PORT", "local port", set_port, 0, true,
+	 TRACE | DAEMON | TOP_TRACE | FIX},
+	{'D', "remoteport", "PORT", "remote port", set_port, 0, true,
+	 TRACE | DAEMON | TOP_TRACE | FIX},
+	{'4', "ipv4", NULL, "IPv4 only", NULL, FLAG(only_v4), false,
+	 TRACE | DAEMON | TOP_TRACE | FIX},
+	{'6', "ipv6", NULL, "IPv6 only", NULL, FLAG(only_v6), false,
+	 TRACE | DAEMON | TOP_TRACE | FIX},
 	{0, NULL, NULL, "What to report, and when", NULL, 0, false, 0},
 	{'m', "min", "DURATION", "stalls and holds of at least this (default 1ms)", set_min, 0,
-	 false, TRACE | DAEMON | TOP_TRACE},
+	 false, TRACE | DAEMON | TOP_TRACE | FIX},
 	{'i', "interval", "DURATION",
 	 "a report each interval instead of a line each stall;\n"
 	 "top: how often it looks (default 1s)",
@@ -384,22 +400,22 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	{'a', "all-holds", NULL, "also holds that are no stall", NULL, FLAG(all_holds), false,
 	 TRACE},
 	{'U', "stacks", NULL, "where in the program the held write was made", NULL, FLAG(stacks),
-	 false, TRACE | DAEMON | TOP_TRACE},
+	 false, TRACE | DAEMON | TOP_TRACE | FIX},
 	{NT_OPT_TIMELINE, "timeline", NULL,
 	 "every write, read, segment, hold and put-off ACK, in\n"
 	 "order; choose few connections, by -p or -P",
 	 NULL, FLAG(timeline), false, TRACE},
 	{0, NULL, NULL, "How", NULL, 0, false, 0},
 	{'o', "output", "text|json", "JSON: one object a line on stdout", set_output, 0, false,
-	 TRACE | CHECK | REPORT},
+	 TRACE | CHECK | REPORT | FIX},
 	{'j', "json", NULL, "the same as --output json", set_json, 0, false,
-	 TRACE | CHECK | REPORT},
+	 TRACE | CHECK | REPORT | FIX},
 	{'w', "wide", NULL, "full addresses and names, beyond 80 columns", NULL, FLAG(wide), false,
-	 TRACE | REPORT},
+	 TRACE | REPORT | FIX},
 	{NT_OPT_HOOKS, "hooks", "WHICH", "auto (default), function, kprobe or tracepoint",
-	 set_hooks, 0, false, TRACE | CHECK | DAEMON | TOP_TRACE},
+	 set_hooks, 0, false, TRACE | CHECK | DAEMON | TOP_TRACE | FIX},
 	{NT_OPT_BTF, "btf", "FILE", "BTF for a kernel without its own", set_btf, 0, false,
-	 TRACE | CHECK | DAEMON | TOP_TRACE},
+	 TRACE | CHECK | DAEMON | TOP_TRACE | FIX},
 	{NT_OPT_MAX_OVERHEAD, "max-overhead", "PERCENT",
 	 "let go of hooks rather than take more of the CPUs'\n"
 	 "time than this, as sampled now and then",
@@ -407,13 +423,23 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	{NT_OPT_PROGRESS, "progress", NULL, "how far it is, on stderr while that is a terminal",
 	 NULL, FLAG(progress), false, TRACE},
 	{'q', "quiet", NULL, "no word but errors and `ready` on stderr", NULL, FLAG(quiet), false,
-	 TRACE | DAEMON},
+	 TRACE | DAEMON | FIX},
 	{'v', "verbose", NULL, "what libbpf and the verifier say; twice: all of it", set_verbose, 0,
-	 true, TRACE | CHECK | DAEMON},
+	 true, TRACE | CHECK | DAEMON | FIX},
 	{'h', "help", NULL, "this text", set_command, 0, false, ALL},
 	{NT_OPT_VERSION, "version", NULL, "the version", set_command, 0, false, ALL},
 	{NT_OPT_JSON_SCHEMA, "json-schema", NULL, "the JSON Schema of the records", set_command, 0,
 	 false, ALL},
+	{0, NULL, NULL, "The experiment of `fix`", NULL, 0, false, 0},
+	{NT_OPT_NODELAY, "nodelay", NULL, "set TCP_NODELAY where the process sends", NULL,
+	 FLAG(nodelay), false, FIX},
+	{NT_OPT_QUICKACK, "quickack", NULL, "set TCP_QUICKACK, over and over, where it receives",
+	 NULL, FLAG(quickack), false, FIX},
+	{NT_OPT_FOR, "for", "DURATION", "for so long, after looking for as long (default 10s)",
+	 set_for, 0, false, FIX},
+	{'y', "yes", NULL, "do not ask before anything is set", NULL, FLAG(yes), false, FIX},
+	{NT_OPT_ALL, "all", NULL, "also on connections that did not stall", NULL, FLAG(all), false,
+	 FIX},
 	{0, NULL, NULL, "The daemon and its reports", NULL, 0, false, 0},
 	{NT_OPT_SOCKET, "socket", "PATH", "where they meet (default\n" NT_DEFAULT_SOCKET ")",
 	 set_socket, 0, false, DAEMON | REPORT | TOP},

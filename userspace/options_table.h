@@ -22,6 +22,10 @@ enum {
 	NT_OPT_MAX_SERIES,
 	NT_OPT_MAX_CONNECTIONS,
 	NT_OPT_BY_CGROUP,
+	NT_OPT_NODELAY,
+	NT_OPT_QUICKACK,
+	NT_OPT_FOR,
+	NT_OPT_ALL,
 	NT_OPT_VERSION,
 	NT_OPT_JSON_SCHEMA,
 };
@@ -49,7 +53,7 @@ struct nt_option_row {
 #define NT_ON(command)   (1U << (command))
 #define NT_TRACES_ITSELF (1U << 31) /* given to `top`, this makes it trace by itself */
 
-#define NT_N_OPTION_ROWS 39
+#define NT_N_OPTION_ROWS 45
 extern const struct nt_option_row
 	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
 

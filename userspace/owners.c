@@ -35,7 +35,9 @@ static int compare(const void *a, const void *b)
 
 	if (x->sk != y->sk)
 		return x->sk < y->sk ? -1 : 1;
-	return x->tgid < y->tgid ? -1 : x->tgid > y->tgid;
+	if (x->tgid != y->tgid)
+		return x->tgid < y->tgid ? -1 : 1;
+	return x->fd < y->fd ? -1 : x->fd > y->fd;
 }
 
 /* Threads that unshared their table, and descriptors that are duplicates, name a process again. */
@@ -43,9 +45,13 @@ static void remove_duplicates(struct nt_owners *owners)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < owners->count; i++)
-		if (!kept || compare(&owners->list[kept - 1], &owners->list[i]))
-			owners->list[kept++] = owners->list[i];
+	for (size_t i = 0; i < owners->count; i++) {
+		const struct nt_owner *owner = &owners->list[i];
+
+		if (!kept || owners->list[kept - 1].sk != owner->sk ||
+		    owners->list[kept - 1].tgid != owner->tgid)
+			owners->list[kept++] = *owner;
+	}
 	owners->count = kept;
 }
 

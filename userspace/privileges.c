@@ -4,28 +4,31 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/capability.h>
 #include <sys/prctl.h>
 
-/* Of the list, what the process has. */
-static int held(const cap_value_t *list, int n, cap_value_t *have)
+/* What is to remain. */
+struct remains {
+	cap_value_t list[16];
+	size_t n;
+};
+
+bool nt_privileges_has(cap_value_t cap)
 {
 	cap_t now = cap_get_proc();
-	cap_flag_value_t value;
-	int count = 0;
+	cap_flag_value_t value = CAP_CLEAR;
 
-	for (int i = 0; now && i < n; i++)
-		if (!cap_get_flag(now, list[i], CAP_PERMITTED, &value) && value == CAP_SET)
-			have[count++] = list[i];
+	if (now && cap_get_flag(now, cap, CAP_PERMITTED, &value))
+		value = CAP_CLEAR;
 	cap_free(now);
-	return count;
+	return value == CAP_SET;
 }
 
 /* These and no others, in the effective set; in the permitted one too if for good. */
-static int set_to(const cap_value_t *list, int n, bool for_good)
+static int set_to(const struct remains *remains, bool for_good)
 {
 	cap_t caps = for_good ? cap_init() : cap_get_proc();
-	int err = 0;
+	const cap_value_t *list = remains->list;
+	int err = 0, n = remains->n;
 
 	if (!caps)
 		return -errno;
@@ -48,11 +51,28 @@ static void close_the_ways_back(void)
 		cap_drop_bound(cap);
 }
 
-static void name_them(const cap_value_t *list, int n, char *kept, size_t size)
+/* Adds what this takes, the first that suffices; nothing where none does. */
+static int add_what_it_takes(struct remains *remains, const struct nt_must_work *must,
+			     void *context)
 {
-	snprintf(kept, size, "%s", n ? "" : "none");
-	for (int i = 0; i < n; i++) {
-		char *name = cap_to_name(list[i]);
+	int err = set_to(remains, false);
+
+	for (size_t i = 0; !err && i < must->n_takes && !must->works(context); i++) {
+		if (!nt_privileges_has(must->takes[i]))
+			continue;
+		remains->list[remains->n++] = must->takes[i];
+		err = set_to(remains, false);
+		if (!err && !must->works(context))
+			remains->n--;
+	}
+	return err;
+}
+
+static void name_them(const struct remains *remains, char *kept, size_t size)
+{
+	snprintf(kept, size, "%s", remains->n ? "" : "none");
+	for (size_t i = 0; i < remains->n; i++) {
+		char *name = cap_to_name(remains->list[i]);
 		size_t at = strlen(kept);
 
 		snprintf(kept + at, size - at, "%s%s", i ? "," : "", name ? name : "?");
@@ -60,22 +80,20 @@ static void name_them(const cap_value_t *list, int n, char *kept, size_t size)
 	}
 }
 
-int nt_privileges_drop(const struct nt_options *opts, bool (*works)(void *context), void *context,
-		       char *kept, size_t size)
+int nt_privileges_drop(const cap_value_t *keep, size_t n_keep, const struct nt_must_work *must,
+		       size_t n_must, void *context, char *kept, size_t size)
 {
-	static const cap_value_t for_stacks[] = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH};
-	static const cap_value_t for_bpf[] = {CAP_BPF}, for_statistics[] = {CAP_SYS_ADMIN};
-	cap_value_t keep[4];
-	int n = opts->stacks ? held(for_stacks, 2, keep) : 0, err;
+	struct remains remains = {};
+	int err = 0;
 
-	if (opts->max_overhead_ppm)
-		n += held(for_statistics, 1, keep + n);
+	for (size_t i = 0; i < n_keep; i++)
+		if (nt_privileges_has(keep[i]))
+			remains.list[remains.n++] = keep[i];
 	close_the_ways_back();
-	err = set_to(keep, n, false);
-	if (!err && !works(context))
-		n += held(for_bpf, 1, keep + n);
+	for (size_t i = 0; !err && i < n_must; i++)
+		err = add_what_it_takes(&remains, &must[i], context);
 	if (!err)
-		err = set_to(keep, n, true);
-	name_them(keep, n, kept, size);
+		err = set_to(&remains, true);
+	name_them(&remains, kept, size);
 	return err;
 }

@@ -5,17 +5,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include "options.h"
+#include <sys/capability.h>
+
+/* What has to go on, and the capabilities that may take: the first of them that suffices stays. */
+struct nt_must_work {
+	bool (*works)(void *context);
+	cap_value_t takes[2];
+	size_t n_takes;
+};
+
+/* Is it in the permitted set? */
+bool nt_privileges_has(cap_value_t cap);
 
 /*
  * Gives up every capability for good, in all sets, and the way to get any back by executing a
- * program. Keeps CAP_BPF where works(context) fails without it (before 5.19 the kernel asks for it
- * to read a map, if unprivileged BPF is off), and with stacks what naming other processes' frames
- * takes: CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and with a limit of overhead what the kernel's
- * statistics take: CAP_SYS_ADMIN. Writes what is kept into kept, as
- * "cap_bpf,cap_sys_ptrace", "none" where nothing is. 0 or -errno.
+ * program; but those of keep, and what must works not without, as far as the process has them (at
+ * most 16 in all). Writes what stays into kept, as "cap_bpf,cap_sys_ptrace", "none" where nothing
+ * does. 0 or -errno.
  */
-int nt_privileges_drop(const struct nt_options *opts, bool (*works)(void *context), void *context,
-		       char *kept, size_t size);
+int nt_privileges_drop(const cap_value_t *keep, size_t n_keep, const struct nt_must_work *must,
+		       size_t n_must, void *context, char *kept, size_t size);
 
 #endif /* NT_PRIVILEGES_H */

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -66,6 +68,48 @@ int nt_process_read(pid_t tgid, struct nt_process *process)
 	memcpy(process->comm, comm, NT_COMM_LEN - 1);
 	read_cgroup(tgid, process->cgroup);
 	return 0;
+}
+
+/* As it was mounted last: hidepid, proc(5). */
+static bool proc_is_restricted(void)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	const struct mntent *mount;
+	bool restricted = false;
+
+	while (mounts && (mount = getmntent(mounts)))
+		if (!strcmp(mount->mnt_dir, "/proc"))
+			restricted = hasmntopt(mount, "hidepid");
+	if (mounts)
+		endmntent(mounts);
+	return restricted;
+}
+
+static bool is_readable_and_of_another(const char *name)
+{
+	struct nt_process process;
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%s", name);
+	return !stat(path, &st) && st.st_uid != geteuid() && !nt_process_read(atoi(name), &process);
+}
+
+bool nt_processes_hidden(void)
+{
+	const struct dirent *entry;
+	bool hidden = true;
+	DIR *proc;
+
+	if (!proc_is_restricted())
+		return false;
+	proc = opendir("/proc");
+	while (proc && hidden && (entry = readdir(proc)))
+		if (isdigit(entry->d_name[0]))
+			hidden = !is_readable_and_of_another(entry->d_name);
+	if (proc)
+		closedir(proc);
+	return hidden;
 }
 
 /* A thread's number passes for a process in /proc; its Tgid tells. Returns 0 if there is no such

@@ -21,6 +21,9 @@ struct nt_process {
  * then ""). */
 int nt_process_read(pid_t tgid, struct nt_process *process);
 
+/* Does /proc hide other users' processes from this one? */
+bool nt_processes_hidden(void);
+
 struct nt_targets {
 	const struct nt_options *opts;
 	int pids_map;               /* children that the kernel side added are in it */

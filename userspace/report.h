@@ -27,6 +27,11 @@ int nt_text_heading(FILE *out, const struct nt_options *opts);
 int nt_text_stall(FILE *out, const struct nt_options *opts, const struct nt_stall *stall);
 int nt_text_report(FILE *out, const struct nt_report *report);
 
+/* Its parts: "    label     text", broken at words so that no line is longer than width, which is
+ * that of the options. */
+void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width);
+size_t nt_text_width(const struct nt_options *opts);
+
 /* JSON Lines, flushed. Return 0 or -errno. */
 /* timeline_cost: what --timeline costs, in words, or NULL without it. */
 int nt_json_start(FILE *out, const struct nt_tracer *tracer, const char *timeline_cost);

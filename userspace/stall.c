@@ -2,6 +2,7 @@
 #include "stall.h"
 
 #include <string.h>
+#include <sys/socket.h>
 
 static bool in_list(const struct nt_port_list *list, uint16_t port)
 {
@@ -20,6 +21,16 @@ static bool ports_match(const struct nt_options *opts, const struct nt_tuple *tu
 	if (opts->local_ports.count && !in_list(&opts->local_ports, tuple->local_port))
 		return false;
 	return !opts->remote_ports.count || in_list(&opts->remote_ports, tuple->remote_port);
+}
+
+bool nt_tuple_wanted(const struct nt_options *opts, const struct nt_tuple *tuple)
+{
+	if (opts->netns && tuple->netns != opts->netns)
+		return false;
+	if (opts->only_v4 || opts->only_v6)
+		if ((tuple->family == AF_INET) != opts->only_v4)
+			return false;
+	return ports_match(opts, tuple);
 }
 
 static __u64 began_ns(const struct nt_record *r)

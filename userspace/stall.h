@@ -36,6 +36,9 @@ static inline const struct nt_end *nt_stall_peer(const struct nt_stall *stall)
 	return stall->side == NT_SIDE_SENDER ? &stall->record.receiver : &stall->record.sender;
 }
 
+/* Is a connection with these addresses asked for, by namespace, family and ports? */
+bool nt_tuple_wanted(const struct nt_options *opts, const struct nt_tuple *tuple);
+
 /*
  * Decides whether a record is asked for and from which end it is seen, and finds the owners.
  * Returns true and fills *stall, or false if it is not to be reported.

@@ -17,7 +17,7 @@
 #define INDENT          14 /* of what follows a label */
 #define TOP_CONNECTIONS 10
 
-static size_t width_of(const struct nt_options *opts)
+size_t nt_text_width(const struct nt_options *opts)
 {
 	return opts->wide ? WIDE : WIDTH;
 }
@@ -31,8 +31,7 @@ static size_t columns(const char *text, size_t bytes)
 	return n;
 }
 
-/* "    label     text", broken at words so that no line is longer than width. */
-static void print_labelled(FILE *out, const char *label, const char *text, size_t width)
+void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width)
 {
 	size_t at = INDENT;
 
@@ -196,7 +195,7 @@ static void print_looked_at(FILE *out, const struct nt_report *report)
 	}
 	if (acks)
 		add_text(text, sizeof(text), ")");
-	print_labelled(out, "looked at", text, width_of(report->opts));
+	nt_text_labelled(out, "looked at", text, nt_text_width(report->opts));
 }
 
 static void print_stack(FILE *out, const struct nt_report *report, const struct nt_stall *stall)
@@ -222,7 +221,7 @@ static void print_stack(FILE *out, const struct nt_report *report, const struct 
 		add_text(text, sizeof(text), "%s%s", shown ? " ← " : "", part);
 	}
 	if (n)
-		print_labelled(out, "where", text, width_of(report->opts));
+		nt_text_labelled(out, "where", text, nt_text_width(report->opts));
 }
 
 static void print_connection(FILE *out, const struct nt_report *report,
@@ -245,13 +244,13 @@ static void print_connection(FILE *out, const struct nt_report *report,
 		c->key.side == NT_SIDE_SENDER ? "sender" : "receiver");
 	snprintf(text, sizeof(text), "%" PRIu64 " %s: p50 %s, p99 %s, max %s", c->count,
 		 c->count == 1 ? "stall" : "stalls", p50, p99, max);
-	print_labelled(out, "lasted", text, width_of(report->opts));
-	print_labelled(out, "pattern", advice.pattern, width_of(report->opts));
+	nt_text_labelled(out, "lasted", text, nt_text_width(report->opts));
+	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(report->opts));
 	snprintf(text, sizeof(text), "%s", advice.why);
-	print_labelled(out, "why", text, width_of(report->opts));
-	print_labelled(out, "evidence", advice.evidence, width_of(report->opts));
+	nt_text_labelled(out, "why", text, nt_text_width(report->opts));
+	nt_text_labelled(out, "evidence", advice.evidence, nt_text_width(report->opts));
 	print_stack(out, report, &c->last);
-	print_labelled(out, "fix", advice.fix, width_of(report->opts));
+	nt_text_labelled(out, "fix", advice.fix, nt_text_width(report->opts));
 }
 
 /* The process that lost most, for the first line. */

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 
 #include "clock.h"
+#include "confine.h"
 #include "json_parts.h"
 #include "json_stall.h"
 #include "request.h"
@@ -29,6 +30,8 @@ enum nt_exit nt_top_own_open(struct nt_top_own *own, const struct nt_options *op
 {
 	struct nt_counts counts;
 	enum nt_exit code;
+	char kept[128];
+	int cause;
 
 	memset(own, 0, sizeof(*own));
 	own->data = data;
@@ -37,6 +40,11 @@ enum nt_exit nt_top_own_open(struct nt_top_own *own, const struct nt_options *op
 	code = nt_session_open(&own->session, opts, on_stall, own, err, err_size);
 	if (code)
 		return code;
+	cause = nt_confine(&own->session, kept, sizeof(kept));
+	if (cause) {
+		snprintf(err, err_size, "cannot start: %s", strerror(-cause));
+		return NT_EXIT_FAILED;
+	}
 	own->started_ns = own->next_ns = nt_now_ns();
 	own->turn_ns = own->started_ns + opts->window_ns / 2;
 	nt_session_counts(&own->session, &counts);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "confine.h"
 #include "report.h"
 #include "session.h"
 #include "text.h"
@@ -366,6 +367,7 @@ static enum nt_exit run(struct trace *trace)
 static enum nt_exit start_and_run(struct trace *trace)
 {
 	char err[512];
+	char kept[128];
 	enum nt_exit code;
 	int cause;
 
@@ -380,12 +382,16 @@ static enum nt_exit start_and_run(struct trace *trace)
 		return code;
 	}
 	cause = prepare(trace);
+	if (!cause && !trace->opts->quiet)
+		nt_session_print_hooks(&trace->session);
+	if (!cause)
+		cause = nt_confine(&trace->session, kept, sizeof(kept));
 	if (cause) {
 		nt_complain("cannot start: %s", strerror(-cause));
 		return NT_EXIT_FAILED;
 	}
-	if (!trace->opts->quiet)
-		nt_session_print_hooks(&trace->session);
+	if (trace->opts->verbose)
+		nt_complain("capabilities kept: %s", kept);
 	if (!trace->opts->quiet && trace->opts->timeline)
 		nt_complain("timeline: %s", TIMELINE_COST);
 	if (trace->opts->output == NT_OUTPUT_JSON)

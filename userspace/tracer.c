@@ -184,6 +184,9 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		if (statistics)
 			ask_for_statistics(tracer);
 		err = nagletrace_bpf__load(tracer->skel);
+		/* what libbpf could not try for lack of memory it takes for missing */
+		if (!err && !tracer->skel->bss)
+			err = -ENOMEM;
 	}
 	if (err) {
 		nagletrace_bpf__destroy(tracer->skel);
@@ -283,10 +286,22 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel, const stru
 	return 0;
 }
 
+static enum nt_exit family_refused(struct nt_kernel *kernel, enum nt_hooks family, int cause,
+				   char *err, size_t err_size)
+{
+	char reason[160];
+
+	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
+	snprintf(err, err_size, "--hooks %s: %s; `nagletrace check` shows what can be used",
+		 nt_family_name(family), reason);
+	return cause == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+}
+
 static enum nt_exit choose_family(struct nt_tracer *tracer, struct nt_kernel *kernel,
 				  const struct nt_options *opts, char *err, size_t err_size)
 {
 	char reason[120];
+	int cause;
 
 	tracer->family = opts->hooks;
 	if (opts->hooks == NT_HOOKS_AUTO) {
@@ -300,19 +315,16 @@ static enum nt_exit choose_family(struct nt_tracer *tracer, struct nt_kernel *ke
 		}
 	}
 	if (tracer->family == NT_HOOKS_AUTO) {
+		if (kernel->kprobe == -NT_E_PARANOID)
+			return family_refused(kernel, NT_HOOKS_KPROBE, kernel->kprobe, err,
+					      err_size);
 		snprintf(err, err_size,
 			 "this kernel takes neither function hooks nor tracepoints that suffice; "
 			 "`nagletrace check` shows what is missing");
 		return NT_EXIT_KERNEL;
 	}
-	if (nt_kernel_family(kernel, tracer->family)) {
-		nt_kernel_explain(kernel, nt_kernel_family(kernel, tracer->family), reason,
-				  sizeof(reason));
-		snprintf(err, err_size, "--hooks %s: %s; `nagletrace check` shows what can be used",
-			 nt_family_name(tracer->family), reason);
-		return NT_EXIT_KERNEL;
-	}
-	return NT_EXIT_OK;
+	cause = nt_kernel_family(kernel, tracer->family);
+	return cause ? family_refused(kernel, tracer->family, cause, err, err_size) : NT_EXIT_OK;
 }
 
 static enum nt_exit load_failed(struct nt_kernel *kernel, int cause, char *err, size_t err_size)
@@ -368,18 +380,12 @@ enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_options *o
 			    size_t err_size)
 {
 	struct nt_kernel kernel;
-	char missing[64];
 	enum nt_exit code;
 
 	memset(tracer, 0, sizeof(*tracer));
 	nt_quiet_libbpf(opts->verbose);
-	if (nt_permission_check(missing, sizeof(missing)) == -EPERM) {
-		snprintf(err, err_size,
-			 "not permitted: %s missing; run as root, with sudo, or give "
-			 "the capabilities",
-			 missing);
+	if (nt_permission_check(err, err_size) == -EPERM)
 		return NT_EXIT_PERMISSION;
-	}
 	nt_kernel_probe(&kernel);
 	code = open_with_kernel(tracer, &kernel, opts, err, err_size);
 	nt_kernel_free(&kernel);

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import json
 import socket
 import threading
@@ -32,6 +34,21 @@ class DaemonError(Exception):
         super().__init__(f"{printable(str(path))}: {told(str(why))}")
 
 
+def refused(path: Path, error: OSError) -> DaemonError:
+    """Why there is no talking to the daemon; where it is for the group, which one that is."""
+    if not isinstance(error, PermissionError):
+        return DaemonError(path, error.strerror or error)
+    group = "unknown"
+    for place in (path, path.parent):  # others may not see the socket in a directory of its group's
+        with contextlib.suppress(OSError):
+            gid = place.stat().st_gid
+            group = str(gid)
+            with contextlib.suppress(KeyError):
+                group = grp.getgrgid(gid).gr_name
+            break
+    return DaemonError(path, f"not permitted; be of its group, {group}, or give `nagletrace daemon` another --group")
+
+
 def ask(path: Path, request: dict[str, Any], timeout_s: float) -> Answer:
     """The daemon's answer to a request, got within so many seconds in all.
 
@@ -45,7 +62,7 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float) -> Answer:
             connection.sendall(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
             line = _read_line(connection, deadline)
     except OSError as error:
-        raise DaemonError(path, error.strerror or error) from error
+        raise refused(path, error) from error
     return _parse(path, line)
 
 
@@ -69,7 +86,7 @@ def stream(path: Path, seconds: float, stop: threading.Event) -> Iterator[bytes]
                         _parse(path, line + b"\n")
                     yield line + b"\n"
     except OSError as error:
-        raise DaemonError(path, error.strerror or error) from error
+        raise refused(path, error) from error
 
 
 def _chunks(connection: socket.socket, deadline: float, stop: threading.Event) -> Iterator[bytes]:

@@ -21,8 +21,8 @@ Record = Union[Start, Stall, Event, Report]
 
 
 class RecordingError(Exception):
-    """The recording cannot be used; says why and what to do on one printable line, and whether it was asked for
-    wrongly."""
+    """The recording cannot be used; says why and what to do on one printable line, and the exit code: 1, 2 where it
+    was asked for wrongly, 4 where it may not be had."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(printable(message))
@@ -93,7 +93,7 @@ class Reading:
             self.skipped_stalls += needed_number(record, "stalls")
         elif kind == "hold":
             object_of(record, "hold")
-        elif kind not in ("lost", "overhead", "streaming"):
+        elif kind not in ("lost", "overhead", "streaming", "fix"):
             self.unknown += 1
             return None
         self.records[kind] += 1

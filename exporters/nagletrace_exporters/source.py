@@ -81,9 +81,10 @@ class Source:
                 yield before
                 yield window(path)
         except DaemonError as error:
-            remedy = "; is `nagletrace daemon` running, and may you write to its socket?"
-            raise RecordingError(f"--socket {error}{remedy if isinstance(error.__cause__, OSError) else ''}"
-                                 ) from error
+            if isinstance(error.__cause__, PermissionError):
+                raise RecordingError(f"--socket {error}", 4) from error
+            remedy = "; is `nagletrace daemon` running?" if isinstance(error.__cause__, OSError) else ""
+            raise RecordingError(f"--socket {error}{remedy}") from error
         except BadRecord as error:
             raise RecordingError(f"--socket {path}: the daemon's answer lacks something: {error}") from error
 

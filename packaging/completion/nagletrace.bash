@@ -46,7 +46,7 @@ _nagletrace_takes_value() {
 	= | -[pncPLDmido]) ;;
 	--pid | --name | --cgroup | --netns | --port | --localport | --remoteport | --min | --interval | --count) ;;
 	--duration | --output | --hooks | --btf | --max-overhead) ;;
-	--socket | --group | --window | --max-series | --max-connections) ;;
+	--socket | --group | --window | --max-series | --max-connections | --for) ;;
 	*) return 1 ;;
 	esac
 }
@@ -75,7 +75,7 @@ _nagletrace_command() {
 	local i
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		check | daemon | report | top)
+		check | daemon | report | top | fix)
 			_nagletrace_takes_value "${COMP_WORDS[i - 1]}" || printf %s "${COMP_WORDS[i]}"
 			;;
 		esac
@@ -97,6 +97,10 @@ _nagletrace_options() {
 		;;
 	report) options+=(--output --json --wide --socket --follow) ;;
 	top) options+=("${choose[@]}" "${hooks[@]}" --pid --interval --duration --socket) ;;
+	fix)
+		options+=("${choose[@]}" "${hooks[@]}" --pid --output --json --wide --quiet --verbose)
+		options+=(--nodelay --quickack --for --yes --all)
+		;;
 	esac
 	_nagletrace_words "${options[@]}"
 }
@@ -116,7 +120,7 @@ _nagletrace() {
 	elif [[ $cur == -* || $command ]]; then
 		_nagletrace_options "$command"
 	else
-		_nagletrace_words check daemon report top
+		_nagletrace_words check daemon report top fix
 	fi
 }
 

@@ -21,6 +21,9 @@ static void check_taken(const struct nt_options *o)
 	FUZZ_CHECK(o->ports.count <= NT_MAX_PORTS && o->local_ports.count <= NT_MAX_PORTS &&
 		   o->remote_ports.count <= NT_MAX_PORTS);
 	FUZZ_CHECK(!(o->only_v4 && o->only_v6));
+	if (o->command == NT_CMD_FIX)
+		FUZZ_CHECK(o->nodelay != o->quickack && o->for_ns &&
+			   (o->n_pids || o->name[0] || o->cgroup));
 	if (o->command == NT_CMD_DAEMON || o->command == NT_CMD_REPORT)
 		FUZZ_CHECK(o->socket && *o->socket);
 	if (o->command == NT_CMD_DAEMON)
@@ -41,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while ((word = strsep(&rest, "\n")) && argc < MAX_ARGS)
 		argv[argc++] = word;
 	result = nt_options_parse(argc, argv, &opts, err, sizeof(err));
-	FUZZ_CHECK(!result || result == -EINVAL);
+	FUZZ_CHECK(!result || result == -EINVAL || result == -EPERM);
 	if (result)
 		fuzz_check_message(err);
 	else

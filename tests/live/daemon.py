@@ -60,11 +60,12 @@ class Reader:
 class Daemon:
     """Runs from `ready` on; ended by SIGTERM when the block ends."""
 
-    def __init__(self, *arguments: str, directory: Path | None = None, env: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, directory: Path | None = None, env: dict[str, str] | None = None,
+                 prefix: tuple[str, ...] = ()) -> None:
         self.temporary = tempfile.TemporaryDirectory()
         self.socket = (directory or Path(self.temporary.name)) / "nagletrace.sock"
         self.process = subprocess.Popen(
-            [NAGLETRACE, "daemon", "--socket", str(self.socket), "--hooks", Tracer.hooks, *arguments],
+            [*prefix, str(NAGLETRACE), "daemon", "--socket", str(self.socket), "--hooks", Tracer.hooks, *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
         self.errors = Lines(self.process.stderr)
         try:

@@ -23,7 +23,7 @@ BASH = ROOT / "packaging" / "completion" / "nagletrace.bash"
 ZSH = ROOT / "packaging" / "completion" / "_nagletrace"
 READERS = ("exporter", "report", "flame")
 #: "" is to trace
-COMMANDS = ("", "check", "daemon", "report", "top")
+COMMANDS = ("", "check", "daemon", "report", "top", "fix")
 #: They answer at once, with any command.
 ANSWERS = {"help", "version", "json-schema"}
 #: A value for each kind of argument that parses.
@@ -254,7 +254,7 @@ def test_bash_knows_which_options_take_a_value() -> None:
 def test_bash_offers_the_commands_and_values(tmp_path: Path) -> None:
     pid, cut = str(os.getpid()), str(os.getpid())[:-1]
     (tmp_path / "vmlinux.btf").touch()
-    assert set(bash("")) == {"check", "daemon", "report", "top"}
+    assert set(bash("")) == set(COMMANDS) - {""}
     assert bash("-p", "1", "d") == ["daemon"]
     assert bash("--name", "top", "che") == ["check"]
     assert bash("-o", "") == bash("report", "--output", "=") == ["text", "json"]

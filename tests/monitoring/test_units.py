@@ -44,6 +44,7 @@ def test_the_units_trace_with_what_they_are_given(kernel: str, guests: dict[str,
     for unit in ("nagletrace", "nagletrace-exporter"):
         assert told[f"{unit} NoNewPrivs"] == "1" and told[f"{unit} Seccomp"] == "2"
         assert float(told[f"{unit} exposure"]) <= 2.5, "systemd-analyze security"
+    assert told["unfiltered"] == "0", "the unit lets the daemon refuse system calls besides"
     assert int(told["nagletrace-exporter Eff"], 16) == int(told["nagletrace-exporter Bnd"], 16) == 0
     assert int(told["felt"]) >= 8 and float(told["told"]) == int(told["felt"])
     assert told["up"] == "1.0"

@@ -166,6 +166,30 @@ static void the_process_that_lost_most_comes_first(void **state)
 	nt_aggregate_clear(&a);
 }
 
+static void percentiles_of_all_weigh_each_connection_by_its_stalls(void **state)
+{
+	struct nt_aggregate a;
+	struct nt_stall few = stall_of(1, 10, 200 * MS), many = stall_of(1, 11, 40 * MS);
+
+	(void)state;
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
+	assert_int_equal(nt_aggregate_percentile(&a, 50), 0);
+	nt_aggregate_add(&a, &few);
+	assert_int_equal(nt_aggregate_percentile(&a, 50), 200 * MS);
+	nt_aggregate_add(&a, &many);
+	nt_aggregate_add(&a, &many);
+	assert_int_equal(nt_aggregate_percentile(&a, 66), 40 * MS);
+	assert_int_equal(nt_aggregate_percentile(&a, 67), 200 * MS);
+	/* 256 of 1000 durations are kept: each stands for four */
+	for (int i = 2; i < 1000; i++)
+		nt_aggregate_add(&a, &many);
+	for (int i = 1; i < 200; i++)
+		nt_aggregate_add(&a, &few);
+	assert_int_equal(nt_aggregate_percentile(&a, 83), 40 * MS);
+	assert_int_equal(nt_aggregate_percentile(&a, 84), 200 * MS);
+	nt_aggregate_clear(&a);
+}
+
 static void a_peer_that_is_gone_by_the_last_stall_keeps_its_name(void **state)
 {
 	struct nt_aggregate a;
@@ -189,6 +213,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_least_recently_stalled_goes_first_and_is_counted),
 	cmocka_unit_test(a_million_stalls_take_no_more_memory_than_the_first_thousands),
 	cmocka_unit_test(the_process_that_lost_most_comes_first),
+	cmocka_unit_test(percentiles_of_all_weigh_each_connection_by_its_stalls),
 	cmocka_unit_test(a_peer_that_is_gone_by_the_last_stall_keeps_its_name),
 };
 

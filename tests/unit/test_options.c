@@ -429,7 +429,8 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 		      {"FILE", "/dev/null"},
 		      {"text|json", "json"},
 		      {"PERCENT", "1"}};
-	char line[80], option[40], what[40];
+	char line[80], option[40], what[40], err[NT_OPTION_ERROR_LEN];
+	struct nt_options opts;
 
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
 		const struct nt_option_row *row = &nt_option_rows[i];
@@ -446,10 +447,12 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 		snprintf(option, sizeof(option), "--%s", row->name);
 		snprintf(line, sizeof(line), "%s %s %s", command, option, value);
 		snprintf(what, sizeof(what), "does not go with `%s`", command);
-		if (is_own)
-			good(line);
-		else
+		if (!is_own)
 			refused(line, option, what, "leave it out");
+		else if (strcmp(command, "fix")) /* which takes none of them alone */
+			good(line);
+		else if (parse(line, &opts, err) && strncmp(err, "fix: says not", 13))
+			fail_msg("%s: %s", line, err);
 	}
 }
 
@@ -489,12 +492,18 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 		"pid",      "name",   "cgroup", "netns",   "port",        "localport", "ipv4",
 		"ipv6",     "min",    "stacks", "hooks",   "remoteport",  "btf",       "interval",
 		"duration", "socket", "help",   "version", "json-schema", NULL};
+	static const char *const of_fix[] = {
+		"pid",     "name",     "cgroup", "netns", "port",    "localport",   "remoteport",
+		"ipv4",    "ipv6",     "min",    "hooks", "stacks",  "btf",         "output",
+		"json",    "wide",     "quiet",  "help",  "version", "json-schema", "verbose",
+		"nodelay", "quickack", "for",    "yes",   "all",     NULL};
 
 	(void)state;
 	refuses_what_is_not_its_own("top", of_top);
 	refuses_what_is_not_its_own("check", of_check);
 	refuses_what_is_not_its_own("daemon", of_daemon);
 	refuses_what_is_not_its_own("report", of_report);
+	refuses_what_is_not_its_own("fix", of_fix);
 	good("check -o json --hooks kprobe --btf /dev/null -v -v");
 }
 
@@ -512,6 +521,29 @@ static void top_traces_by_itself_when_told_what_to_trace(void **state)
 	refused("top -i 99ms", "--interval", "99ms", "100ms");
 	assert_int_equal(good("-i 99ms").interval_ns, 99000000);
 	refused("top 5", "", "5", "`top` takes options only");
+}
+
+static void fix_is_told_what_to_set_and_whose(void **state)
+{
+	struct nt_options o = good("fix -p 1 --nodelay");
+
+	(void)state;
+	assert_int_equal(o.command, NT_CMD_FIX);
+	assert_true(o.nodelay && !o.quickack && !o.yes && !o.all);
+	assert_int_equal(o.for_ns, 10000000000);
+	o = good("fix -n nginx --quickack --for 30s -y --all -P 80 --netns /proc/self/ns/net -j");
+	assert_true(o.quickack && !o.nodelay && o.yes && o.all);
+	assert_int_equal(o.for_ns, 30000000000);
+	good("fix -c / --nodelay -U -w -4 -m 5ms --hooks kprobe -v");
+	refused("fix -p 1", "fix", "what to set", "--nodelay");
+	refused("fix --nodelay", "fix", "whose", "--pid");
+	refused("fix -p 1 --nodelay --quickack", "--nodelay", "--quickack", "one of them");
+	refused("fix -p 1 --nodelay --for 0s", "--for", "0s", "more than zero");
+	refused("fix -p 1 --nodelay --for 10", "--for", "10", "unit");
+	refused("fix -p 1 --nodelay -d 5s", "--duration", "`fix`", "leave it out");
+	refused("fix 5", "", "5", "`fix` takes options only");
+	refused("-p 1 --nodelay", "--nodelay", "goes with `fix` only", "leave it out");
+	refused("daemon --yes", "--yes", "`daemon`", "leave it out");
 }
 
 static void calls_do_not_know_of_each_other(void **state)
@@ -573,6 +605,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(daemon_and_report_take_their_own_options),
 	cmocka_unit_test(commands_refuse_each_option_that_is_not_their_own),
 	cmocka_unit_test(top_traces_by_itself_when_told_what_to_trace),
+	cmocka_unit_test(fix_is_told_what_to_set_and_whose),
 	cmocka_unit_test(calls_do_not_know_of_each_other),
 	cmocka_unit_test(help_fits_80_columns_and_names_every_option),
 };

@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`nagletrace fix`: what it sets, that it sets it back whatever happens, and what it says came of it.
+
+The witness is the application: its clock, and the option of its socket as it reads it itself in each round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
+from terminal import Terminal
+
+#: Answers each 13 bytes at once, and tells when a connection ended.
+SERVER = r"""
+import json, socket, threading, time
+def serve(connection, address):
+    n = 0
+    while data := connection.recv(4096):
+        n += len(data)
+        if n >= 13:
+            connection.sendall(b"r" * 13)
+            n = 0
+    print(json.dumps({"eof": time.monotonic(), "port": address[1]}), flush=True)
+listener = socket.create_server(("127.0.0.1", 0))
+print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+while True:
+    threading.Thread(target=serve, args=listener.accept(), daemon=True).start()
+"""
+
+#: A request in two writes a round, on the newest connection; another connection is idle. After so many rounds (0:
+#: never) it makes a new one; between rounds it does what a line on stdin says.
+CLIENT = r"""
+import json, os, select, socket, sys, time
+OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
+def connect():
+    return socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+talking, idle = connect(), connect()
+rounds = int(sys.argv[2])
+while True:
+    rounds -= 1
+    if rounds == 0:
+        talking, rounds = connect(), int(sys.argv[2])
+    if select.select([sys.stdin], [], [], 0.005)[0]:
+        match sys.stdin.readline().split():
+            case ["set", value]: talking.setsockopt(*OPTION, int(value))
+            case ["move"]: talking = socket.socket(fileno=os.dup(talking.fileno()))
+            case ["reconnect"]: talking = connect()
+            case ["close"]:
+                at, port = time.monotonic(), talking.getsockname()[1]
+                talking.close()
+                print(json.dumps({"closed": at, "port": port}), flush=True)
+                talking = connect()
+            case _: break
+    began = time.monotonic()
+    talking.send(b"1" * 6)
+    talking.send(b"2" * 7)
+    n = 0
+    while n < 13:
+        n += len(talking.recv(99))
+    print(json.dumps({"ms": 1e3 * (time.monotonic() - began), "nodelay": talking.getsockopt(*OPTION),
+                      "idle": idle.getsockopt(*OPTION), "port": talking.getsockname()[1]}), flush=True)
+"""
+
+
+class Talk:
+    """The two programs, at it until the block ends."""
+
+    def __init__(self, rounds_a_connection: int = 0) -> None:
+        self.processes: list[subprocess.Popen[str]] = []
+        self.server, self.server_lines = self.start(SERVER)
+        port = json.loads(self.server_lines.wait_for("port"))["port"]
+        self.client, self.lines = self.start(CLIENT, str(port), str(rounds_a_connection))
+        self.until(lambda r: r["ms"] > 30)  # the first rounds are fast
+
+    def start(self, script: str, *arguments: str) -> tuple[subprocess.Popen[str], Lines]:
+        process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return process, Lines(process.stdout)
+
+    @property
+    def rounds(self) -> list[Record]:
+        return [record for _, line in list(self.lines.all) if "ms" in (record := json.loads(line))]
+
+    def until(self, seen: Callable[[Record], bool]) -> Record:
+        """The next round that is so."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            round_ = json.loads(self.lines.wait_for('"ms"'))
+            if seen(round_):
+                return round_
+            assert time.monotonic() < deadline, round_
+
+    def now(self) -> Record:
+        """A round that begins from now on."""
+        done = len(self.rounds) + 1  # one is under way
+        deadline = time.monotonic() + PATIENCE
+        while len(rounds := self.rounds) <= done:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return rounds[done]
+
+    def tell(self, command: str) -> None:
+        assert self.client.stdin
+        self.client.stdin.write(f"{command}\n")
+        self.client.stdin.flush()
+
+    def __enter__(self) -> Talk:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+def fix(pid: int, *arguments: str, option: str = "--nodelay", text: bool = False) -> Tracer:
+    """Attached; it asks nothing."""
+    return Tracer("fix", "-p", str(pid), option, "--yes", *arguments, text=text)
+
+
+def result(tracer: Tracer) -> Record:
+    """What a run that has ended says, after the report of the time before."""
+    kinds = [record["type"] for _, record in tracer._records()]
+    assert kinds == ["start", "report", "fix"]
+    return tracer.records("fix")[0]
+
+
+def socket_of(said: Record, port: int) -> Record:
+    """What is said of the client's socket with that port; one entry, no more."""
+    found = [s for s in said["sockets"] if s["local"].endswith(f":{port}")]
+    assert len(found) == 1, said["sockets"]
+    return found[0]
+
+
+# ---- what it does ----
+
+
+@pytest.mark.guest
+def test_rounds_are_fast_while_nodelay_is_set_and_slow_again_afterwards() -> None:
+    with Talk() as talk:
+        with fix(talk.client.pid, "--for", "1500ms") as tracer:
+            before = talk.now()
+            talk.until(lambda r: r["nodelay"] == 1)
+            tracer.wait()
+            after = [talk.now() for _ in range(3)]
+        rounds = talk.rounds
+    said = result(tracer)
+    assert before["nodelay"] == 0 and before["ms"] > 30
+    set_ = [r["ms"] for r in rounds if r["nodelay"]]
+    assert len(set_) > 20 and statistics.median(set_) < 5, set_
+    assert [r["nodelay"] for r in after] == [0, 0, 0] and min(r["ms"] for r in after) > 30
+    assert not any(r["idle"] for r in rounds), "a connection that did not stall was touched"
+    assert (said["option"], said["ended"], said["verdict"]) == ("TCP_NODELAY", "time", "cured")
+    assert said["before"]["stalls"] > 10 and said["while_set"]["stalls"] <= said["before"]["stalls"] / 10
+    assert 1_400_000 < said["while_set"]["span_us"] < (3_000_000 if IN_GUEST else 1_700_000)
+    assert said["before"]["p50_us"] > 30_000
+    socket = socket_of(said, rounds[0]["port"])
+    assert (socket["state"], socket["was_set"], socket["pid"]) == ("restored", False, talk.client.pid)
+    assert len(said["sockets"]) == 1 and socket["stalls_before"] == said["before"]["stalls"]
+    assert "TCP_NODELAY" in said["fix"]
+
+
+@pytest.mark.guest
+def test_rounds_are_fast_while_quickack_is_set_at_the_receiver() -> None:
+    with Talk() as talk:
+        with fix(talk.server.pid, "--for", "1500ms", option="--quickack") as tracer:
+            tracer.errors.wait_for("sets TCP_QUICKACK again and again on 1 connection")
+            begun = len(talk.rounds) + 2
+            tracer.wait()
+            ended = len(talk.rounds)
+            after = [talk.now() for _ in range(3)]
+        during = [r["ms"] for r in talk.rounds[begun:ended]]
+    said = result(tracer)
+    assert len(during) > 20 and statistics.median(during) < (20 if IN_GUEST else 5), during
+    assert min(r["ms"] for r in after[1:]) > 30
+    assert (said["option"], said["verdict"]) == ("TCP_QUICKACK", "cured")
+    assert [s["state"] for s in said["sockets"]] == ["restored"]
+    assert 1_000 <= said["set_again_us"] < (20_000 if IN_GUEST else 5_000)
+
+
+@pytest.mark.parametrize("scenario,options", [
+    ("write-write-read", ["--v4-mapped"]), ("write-write-read", ["-6", "--over", "veth"]), ("fork-worker", []),
+    ("pass-fd", [])], ids=["v4-mapped", "ipv6-netns", "child", "passed"])
+def test_the_socket_is_found_however_the_process_came_by_it(scenario: str, options: list[str]) -> None:
+    with Lab(scenario, "--rounds", "100000", "--interval", "2ms", "--seconds", "3", *options) as lab:
+        pid = lab.ready["client"]["pid"]
+        whose = ["-n", "lab-client"] if scenario == "pass-fd" else ["-p", str(pid)]
+        with Tracer("fix", *whose, "--nodelay", "--yes", "--for", "1s", "-P",
+                    lab.ready["connections"][0]["server"].rsplit(":", 1)[1]) as tracer:
+            lab.go()
+            tracer.wait()
+        rounds = [r["latency_us"] for r in lab.result()["rounds"]]
+    said = result(tracer)
+    assert said["verdict"] == "cured" and [s["state"] for s in said["sockets"]] == ["restored"], said
+    slow = [i for i, us in enumerate(rounds) if us > 30_000]
+    assert len(slow) > 20 and len(rounds) > 300
+    assert max(b - a for a, b in zip(slow, slow[1:])) > 200, "no fast rounds between the slow ones before and after"
+
+
+def test_all_takes_connections_too_that_did_not_stall_and_those_that_come_meanwhile() -> None:
+    with Talk() as talk:
+        with fix(talk.client.pid, "--all", "--for", "2s") as tracer:
+            talk.until(lambda r: r["nodelay"] == 1 and r["idle"] == 1)
+            port = talk.now()["port"]
+            talk.tell("reconnect")
+            new = talk.until(lambda r: r["port"] != port)
+            assert new["nodelay"] == 0
+            talk.until(lambda r: r["port"] == new["port"] and r["nodelay"] == 1)
+            tracer.wait()
+            after = talk.now()
+    assert (after["nodelay"], after["idle"]) == (0, 0)
+    # the old one is closed by then: the client let go of it
+    assert sorted(s["state"] for s in result(tracer)["sockets"]) == ["closed", "restored", "restored"]
+
+
+def test_a_connection_that_is_new_is_set_once_it_stalls() -> None:
+    with Talk() as talk:
+        with fix(talk.client.pid, "--for", "1500ms") as tracer:
+            port = talk.until(lambda r: r["nodelay"] == 1)["port"]
+            talk.tell("reconnect")
+            new = talk.until(lambda r: r["port"] != port)["port"]
+            talk.until(lambda r: r["nodelay"] == 1)
+            tracer.wait()
+            assert talk.now()["nodelay"] == 0
+        slow = [r for r in talk.rounds if r["port"] == new and r["ms"] > 30 and r["nodelay"]]
+    said = result(tracer)
+    assert socket_of(said, new)["state"] == "restored" and socket_of(said, port)["state"] == "closed"
+    assert 1 <= said["while_set"]["stalls"] <= 2 and len(slow) <= 1
+
+
+def test_of_many_short_connections_each_stalls_only_until_it_is_set() -> None:
+    with Talk(rounds_a_connection=8) as talk:
+        with fix(talk.client.pid, "--for", "2s") as tracer:
+            tracer.errors.wait_for("sets TCP_NODELAY")
+            first = talk.now()["port"]
+            tracer.wait()
+            last = talk.now()["port"]
+        rounds = talk.rounds
+    slow = dict.fromkeys((r["port"] for r in rounds), 0)
+    for r in rounds:
+        slow[r["port"]] += r["ms"] > 30
+    ports = list(slow)
+    before, while_set = ports[1:ports.index(first)], ports[ports.index(first) + 1:ports.index(last)]
+    assert len(before) > 3 and statistics.median(slow[port] for port in before) >= 6, slow
+    assert len(while_set) > 8 and statistics.median(slow[port] for port in while_set) == 1, slow
+    said = result(tracer)
+    assert said["verdict"] == "helped" and said["while_set"]["p50_us"] > 30_000
+    assert {s["state"] for s in said["sockets"]} <= {"closed", "restored"}
+
+
+# ---- that it changes nothing else, and sets all back ----
+
+
+def test_close_sends_its_fin_at_once_while_a_connection_is_set() -> None:
+    for option in ("--nodelay", "--quickack"):
+        with Talk() as talk:
+            pid = talk.client.pid if option == "--nodelay" else talk.server.pid
+            with fix(pid, "--for", "1500ms", option=option) as tracer:
+                tracer.errors.wait_for("sets TCP_")
+                talk.now()
+                for _ in range(5):
+                    talk.tell("close")
+                    talk.now()
+                tracer.wait()
+            closed = {r["port"]: r["closed"] for _, line in talk.lines.all if "closed" in (r := json.loads(line))}
+            ends = {r["port"]: r["eof"] for _, line in talk.server_lines.all if "eof" in (r := json.loads(line))}
+        assert len(closed) == 5 and closed.keys() <= ends.keys(), (closed, ends)
+        assert max(ends[port] - at for port, at in closed.items()) < 0.02
+        assert "closed" in {s["state"] for s in result(tracer)["sockets"]} or option == "--quickack"
+
+
+def test_it_keeps_no_descriptor_of_a_connection() -> None:
+    with Talk() as talk, fix(talk.client.pid, "--for", "1s") as tracer:
+        talk.until(lambda r: r["nodelay"] == 1)
+        for _ in range(20):
+            links = []
+            for link in Path(f"/proc/{tracer.process.pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    links.append(os.readlink(link))
+            assert links and not [link for link in links if link.startswith("socket:")]
+        tracer.wait()
+
+
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2,
+          signal.SIGTSTP, signal.SIGXFSZ, signal.SIGRTMIN]
+
+
+@pytest.mark.guest
+def test_each_signal_that_can_be_waited_for_ends_it_with_its_result_and_all_set_back() -> None:
+    with Talk() as talk:
+        for how in ENDING[:2] if IN_GUEST else ENDING:
+            with fix(talk.client.pid, "--all", "--for", "600ms") as tracer:
+                talk.until(lambda r: r["nodelay"] == 1 and r["idle"] == 1)
+                tracer.stop(how)
+                now = talk.now()
+            said = result(tracer)
+            assert (now["nodelay"], now["idle"]) == (0, 0), how
+            assert said["ended"] == "signal" and said["while_set"]["span_us"] < 600_000, how
+            assert {s["state"] for s in said["sockets"]} == {"restored"}
+
+
+def test_each_signal_of_a_crash_ends_it_with_all_set_back() -> None:
+    with Talk() as talk:
+        for how in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+            with fix(talk.client.pid, "--all", "--for", "5s" if IN_GUEST else "600ms") as tracer:
+                talk.until(lambda r: r["nodelay"] == 1 and r["idle"] == 1)
+                tracer.process.send_signal(how)
+                assert tracer.process.wait(PATIENCE) == -how
+                now = talk.now()
+            assert (now["nodelay"], now["idle"]) == (0, 0), how
+
+
+def test_an_option_that_the_program_sets_itself_is_left_to_it() -> None:
+    with Talk() as talk:
+        with fix(talk.client.pid, "--for", "1s") as tracer:
+            port = talk.until(lambda r: r["nodelay"] == 1)["port"]
+            talk.tell("set 0")
+            tracer.wait()
+            assert talk.now()["nodelay"] == 0
+        assert socket_of(result(tracer), port)["state"] == "changed"
+        talk.tell("set 1")
+        talk.until(lambda r: r["nodelay"] == 1)
+        with fix(talk.client.pid, "--all", "--for", "500ms") as tracer:
+            tracer.wait()
+            assert talk.now()["nodelay"] == 1
+    said = result(tracer)
+    assert (socket_of(said, port)["state"], socket_of(said, port)["was_set"]) == ("had_it", True)
+    assert [s["state"] for s in said["sockets"] if not s["local"].endswith(f":{port}")] == ["restored"]
+
+
+def test_a_socket_that_has_moved_to_another_descriptor_is_set_back() -> None:
+    with Talk() as talk:
+        with fix(talk.client.pid, "--for", "1s") as tracer:
+            port = talk.until(lambda r: r["nodelay"] == 1)["port"]
+            talk.tell("move")
+            tracer.wait()
+            now = talk.now()
+    assert (now["nodelay"], now["port"]) == (0, port)
+    assert socket_of(result(tracer), port)["state"] == "restored"
+
+
+def test_a_closed_stdout_ends_it_quietly_with_all_set_back() -> None:
+    with Talk() as talk:
+        process = subprocess.Popen([str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--yes",
+                                    "--for", "1s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        talk.until(lambda r: r["nodelay"] == 1)
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        began = time.monotonic()
+        assert process.wait(PATIENCE) == 0
+        assert time.monotonic() - began < 0.8 and talk.now()["nodelay"] == 0
+        assert "cannot" not in process.stderr.read()
+        process.stderr.close()
+
+
+def test_a_full_disk_is_told_and_nothing_is_set() -> None:
+    with Talk() as talk, open("/dev/full", "w") as full:
+        done = subprocess.run([str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--yes", "--for",
+                               "300ms"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+        assert not any(r["nodelay"] for r in talk.rounds)
+    assert done.returncode == 1 and "cannot write the output: No space left on device" in done.stderr
+
+
+def test_the_end_of_the_process_ends_it() -> None:
+    with Talk() as talk, fix(talk.client.pid, "--for", "1s") as tracer:
+        talk.until(lambda r: r["nodelay"] == 1)
+        talk.client.kill()
+        talk.client.wait()
+        tracer.wait()
+    said = result(tracer)
+    assert said["ended"] == "process_ended" and [s["state"] for s in said["sockets"]] == ["closed"]
+
+
+# ---- what it leaves alone ----
+
+
+@pytest.mark.guest
+def test_at_the_receiving_end_nodelay_sets_nothing_and_names_what_would_help() -> None:
+    with Talk() as talk:
+        done = run("fix", "-p", str(talk.server.pid), "--nodelay", "--yes", "--for", "700ms")
+        said = run("fix", "-p", str(talk.client.pid), "--quickack", "--yes", "--for", "300ms", "--json")
+    assert done.returncode == 0 and "--quickack" in done.stdout and "no connection was touched" in done.stdout
+    record = json.loads(said.stdout.splitlines()[-1])
+    assert (record["ended"], record["sockets"]) == ("nothing_to_set", [])
+    assert record["before"]["other_end_stalls"] == record["before"]["stalls"] > 0
+
+
+def test_a_cork_is_told_from_what_nodelay_cures() -> None:
+    with Lab("cork-forgotten", "--rounds", "5") as lab:
+        with Tracer("fix", "-p", str(lab.client), "--nodelay", "--yes", "--for", "900ms", text=True) as tracer:
+            lab.play()
+            tracer.wait()
+    text = " ".join(tracer.lines.text().split())
+    assert re.search(r"\d stalls by TCP_CORK or MSG_MORE, which TCP_NODELAY does not end", text), text
+    assert "no connection was touched" in text
+
+
+def test_where_nothing_stalled_nothing_is_touched() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        done = run("fix", "-p", str(process.pid), "--nodelay", "--yes", "--for", "200ms")
+        process.kill()
+    assert done.returncode == 0
+    assert "nothing stalled; no connection was touched" in " ".join(done.stdout.split())
+
+
+# ---- the question ----
+
+
+@pytest.mark.parametrize("answer,is_set", [("y\n", True), ("n\n", False), ("\n", False), ("\x03", False),
+                                           ("\x04", False)], ids=["yes", "no", "enter", "ctrl-c", "ctrl-d"])
+def test_it_asks_on_the_terminal_and_sets_nothing_without_a_yes(answer: str, is_set: bool) -> None:
+    with Talk() as talk:
+        with Terminal(str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--for", "500ms", "-q",
+                      rows=60) as terminal:
+            terminal.press("y\n")  # no answer to what was not asked yet
+            terminal.wait_for("[y/N]")
+            asked = " ".join(terminal.text().split())
+            assert "Set TCP_NODELAY on 1 connection of python" in asked and "for 500 ms? [y/N]" in asked
+            assert talk.now()["nodelay"] == 0
+            terminal.press(answer)
+            assert terminal.ended() == 0
+            shown = terminal.text()
+        assert any(r["nodelay"] for r in talk.rounds) is is_set
+        assert talk.now()["nodelay"] == 0
+    assert ("verdict" in shown) is is_set and ("no connection was touched" in shown) is not is_set
+
+
+def test_without_a_terminal_and_without_yes_it_refuses_at_once() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        done = subprocess.run([str(NAGLETRACE), "fix", "-p", str(process.pid), "--nodelay"], text=True,
+                              timeout=PATIENCE, stdin=subprocess.DEVNULL, capture_output=True)
+        process.kill()
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert "--yes" in done.stderr and "terminal" in done.stderr
+
+
+@pytest.mark.guest
+def test_without_the_right_to_use_the_sockets_it_ends_at_once() -> None:
+    # before 5.11 the memory of maps counts as locked
+    some = ("sh", "-c", 'ulimit -l unlimited 2>/dev/null; exec "$@"', "sh", "setpriv", "--reuid=65534", "--regid=65534",
+            "--clear-groups", "--inh-caps=-all,+bpf,+perfmon", "--ambient-caps=-all,+bpf,+perfmon")
+    with Talk() as talk:
+        for whose in (["-p", str(talk.client.pid)], ["-n", Path(f"/proc/{talk.client.pid}/comm").read_text().strip()]):
+            done = run("fix", *whose, "--nodelay", "--yes", prefix=some)
+            assert done.returncode == 4 and done.stdout == "", done
+            assert "CAP_SYS_PTRACE missing" in done.stderr and done.stderr.count("\n") == 1
