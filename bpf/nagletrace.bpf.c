@@ -486,6 +486,7 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 		return 0;
 	owner.sk = (u64)sk;
 	owner.tgid = BPF_CORE_READ(task, tgid);
+	owner.tid = BPF_CORE_READ(task, pid);
 	owner.fd = ctx->fd;
 	read_tuple(&owner.tuple, sk);
 	bpf_seq_write(ctx->meta->seq, &owner, sizeof(owner));

@@ -309,8 +309,9 @@ struct nt_owner {
 	__u64 sk;
 	struct nt_tuple tuple;
 	__u32 tgid;
-	__u32 fd; /* of several, the smallest */
-	__u32 reserved;
+	__u32 fd;  /* of several, the smallest */
+	__u32 tid; /* a thread that has it: not each has the table of the first, which may have
+		      ended */
 };
 
 _Static_assert(sizeof(struct nt_tuple) == 44, "nt_tuple has no padding");

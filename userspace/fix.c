@@ -403,7 +403,7 @@ static enum nt_exit tell_stuck(const struct fix *fix)
 		nt_complain("cannot set %s back on fd %d of process %d: %s; it stays until the "
 			    "connection is closed",
 			    nt_fix_option_name(&fix->sockets), s->fd, s->process.tgid,
-			    strerror(-s->err));
+			    nt_fix_why(s));
 		code = NT_EXIT_FAILED;
 	}
 	return code;

@@ -384,7 +384,7 @@ static struct json_object *json_socket(const struct nt_fix_socket *s)
 		nt_json_flag(o, "was_set", s->former);
 	nt_json_string(o, "state", states[s->state]);
 	if (s->err)
-		nt_json_string(o, "error", strerror(-s->err));
+		nt_json_string(o, "error", nt_fix_why(s));
 	nt_json_number(o, "stalls_before", s->stalls_before);
 	nt_json_number(o, "stalls_while_set", s->stalls_during);
 	return o;

@@ -3,21 +3,39 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "open_sockets.h"
 
-/* A descriptor of our own of another process's file, to be closed at once; or -errno. */
-static int take(pid_t tgid, int fd)
+/* Being set back: for so long, and after such pauses, what is not found is looked for again. */
+#define FIND_NS  (100 * 1000000ULL)
+#define PAUSE_NS 2000000L
+
+/* In so many readings of those that are open it was missing. */
+#define MISSED_IS_CLOSED 2
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL
+#endif
+
+/*
+ * A descriptor of our own of another process's file, to be closed at once; or -errno. By its first
+ * thread, or by another one: where that has a table of its own, or the first has ended (6.9;
+ * before, -EINVAL).
+ */
+static int take(pid_t tgid, pid_t tid, int fd)
 {
-	int pidfd = syscall(SYS_pidfd_open, tgid, 0), taken;
+	int pidfd = syscall(SYS_pidfd_open, tid, tid == tgid ? 0 : PIDFD_THREAD), taken;
 
 	if (pidfd < 0)
 		return -errno;
@@ -82,9 +100,9 @@ static bool is_socket(int fd, const struct nt_fix_socket *s)
 	       cookie == s->cookie;
 }
 
-static int reach_at(const struct nt_fix_socket *s, pid_t tgid, int fd)
+static int reach_at(const struct nt_fix_socket *s, pid_t tgid, pid_t tid, int fd)
 {
-	int taken = take(tgid, fd);
+	int taken = take(tgid, tid, fd);
 
 	if (taken < 0 || is_socket(taken, s))
 		return taken;
@@ -92,17 +110,28 @@ static int reach_at(const struct nt_fix_socket *s, pid_t tgid, int fd)
 	return -EBADF;
 }
 
+static int reach_where_it_was(const struct nt_fix_socket *s)
+{
+	return s->fd < 0 ? -EBADF : reach_at(s, s->process.tgid, s->tid, s->fd);
+}
+
+/* It is not there; any other failure says nothing of that. */
+static bool means_absent(int err)
+{
+	return err == -EBADF || err == -ESRCH;
+}
+
 /*
  * A descriptor of our own of this socket, wherever it is: in a process asked for where there is one
  * (targets NULL: no matter). What is kept of owners does if it is not older than since_ns. -EBADF
- * or -ESRCH: nobody has it any more; or what else went wrong.
+ * or -ESRCH: it was found nowhere; or what else went wrong at one of the places.
  */
 static int reach(struct nt_fix_socket *s, struct nt_owners *owners,
 		 const struct nt_targets *targets, uint64_t since_ns)
 {
 	struct nt_end end = {.sk = s->key.sk, .tuple = s->key.tuple};
 	const struct nt_owner *list;
-	int taken = -EBADF;
+	int taken, err = -EBADF;
 	size_t count;
 
 	list = nt_owners_find(owners, &end, since_ns, &count);
@@ -110,23 +139,26 @@ static int reach(struct nt_fix_socket *s, struct nt_owners *owners,
 		for (size_t i = 0; i < count; i++) {
 			if (asked_for && !nt_targets_match(targets, list[i].tgid))
 				continue;
-			taken = reach_at(s, list[i].tgid, list[i].fd);
+			taken = reach_at(s, list[i].tgid, list[i].tid, list[i].fd);
+			if (taken < 0 && means_absent(err))
+				err = taken;
 			if (taken < 0)
 				continue;
 			if (s->process.tgid != (pid_t)list[i].tgid)
 				nt_process_read(list[i].tgid, &s->process);
+			s->tid = list[i].tid;
 			s->fd = list[i].fd;
 			s->away = false;
 			return taken;
 		}
 	}
-	return taken;
+	return err;
 }
 
 static void not_reached(struct nt_fix_socket *s, enum nt_fix_state state, int err)
 {
 	s->err = err;
-	s->state = err == -EBADF || err == -ESRCH ? NT_FIX_CLOSED : state;
+	s->state = means_absent(err) ? NT_FIX_CLOSED : state;
 }
 
 int nt_fix_open(struct nt_fix_sockets *sockets, int option)
@@ -149,6 +181,14 @@ const char *nt_fix_option_name(const struct nt_fix_sockets *sockets)
 	return sockets->option == TCP_QUICKACK ? "TCP_QUICKACK" : "TCP_NODELAY";
 }
 
+const char *nt_fix_why(const struct nt_fix_socket *s)
+{
+	if (s->state == NT_FIX_STUCK && means_absent(s->err))
+		return "it is open, but at no descriptor that could be taken, as while it is "
+		       "passed on";
+	return strerror(-s->err);
+}
+
 /* Yama's, from its file; 0 where it is not there. */
 static int ptrace_scope(void)
 {
@@ -169,7 +209,7 @@ static int ptrace_scope(void)
 static int may_take(pid_t tgid, char *why, size_t size)
 {
 	/* whether we may is asked before whether there is such a descriptor: pidfd_getfd() */
-	int taken = take(tgid, INT_MAX);
+	int taken = take(tgid, tgid, INT_MAX);
 
 	if (taken != -EPERM)
 		return 0;
@@ -237,8 +277,11 @@ struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt
 				 const struct nt_targets *targets)
 {
 	struct nt_fix_socket *s;
+	struct stat status;
 	int fd, err;
 
+	if (sockets->over)
+		return NULL;
 	if (sockets->count == NT_FIX_MOST) {
 		sockets->no_room++;
 		return NULL;
@@ -259,6 +302,8 @@ struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt
 		return s;
 	}
 	err = get_option(fd, SOL_SOCKET, SO_COOKIE, &s->cookie, sizeof(s->cookie));
+	if (!err && !fstat(fd, &status))
+		s->inode = status.st_ino;
 	if (!err)
 		err = get_option(fd, IPPROTO_TCP, sockets->option, &s->former, sizeof(s->former));
 	close(fd);
@@ -271,8 +316,11 @@ struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt
 
 void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct nt_owners *owners)
 {
-	int fd = reach_at(s, s->process.tgid, s->fd), err;
+	int fd, err;
 
+	if (sockets->over)
+		return;
+	fd = reach_where_it_was(s);
 	if (fd < 0)
 		fd = reach(s, owners, NULL, 0);
 	if (fd < 0) {
@@ -301,7 +349,7 @@ void nt_fix_set_again(struct nt_fix_sockets *sockets)
 
 		if (s->state != NT_FIX_SET || s->away)
 			continue;
-		fd = reach_at(s, s->process.tgid, s->fd);
+		fd = reach_where_it_was(s);
 		s->away = fd < 0;
 		if (s->away)
 			continue;
@@ -328,6 +376,14 @@ static void set_back(const struct nt_fix_sockets *sockets, struct nt_fix_socket 
 		s->state = NT_FIX_RESTORED; /* TCP_QUICKACK is left by the kernel, too */
 }
 
+static bool any_set(const struct nt_fix_sockets *sockets)
+{
+	for (size_t i = 0; i < sockets->count; i++)
+		if (sockets->list[i].state == NT_FIX_SET)
+			return true;
+	return false;
+}
+
 void nt_fix_restore_in_signal(struct nt_fix_sockets *sockets)
 {
 	for (size_t i = 0; i < sockets->count; i++) {
@@ -336,7 +392,7 @@ void nt_fix_restore_in_signal(struct nt_fix_sockets *sockets)
 
 		if (s->state != NT_FIX_SET)
 			continue;
-		fd = reach_at(s, s->process.tgid, s->fd);
+		fd = reach_where_it_was(s);
 		if (fd < 0)
 			continue;
 		set_back(sockets, s, fd);
@@ -344,26 +400,87 @@ void nt_fix_restore_in_signal(struct nt_fix_sockets *sockets)
 	}
 }
 
-void nt_fix_restore(struct nt_fix_sockets *sockets, struct nt_owners *owners)
+/* Looks for those that are set still at all descriptors. How many were not found. */
+static size_t restore_found(struct nt_fix_sockets *sockets, struct nt_owners *owners)
 {
-	int err = 1; /* of a scan; 1: there was none */
+	int err = nt_owners_scan(owners), fd;
+	size_t absent = 0;
 
-	nt_fix_restore_in_signal(sockets);
 	for (size_t i = 0; i < sockets->count; i++) {
 		struct nt_fix_socket *s = &sockets->list[i];
-		int fd;
 
 		if (s->state != NT_FIX_SET)
 			continue;
-		/* duplicated, passed on, or closed: one look is for all of them */
-		if (err == 1)
-			err = nt_owners_scan(owners);
 		fd = err ? err : reach(s, owners, NULL, 0);
-		if (fd < 0) {
-			not_reached(s, NT_FIX_STUCK, fd);
+		if (fd >= 0) {
+			set_back(sockets, s, fd);
+			close(fd);
 			continue;
 		}
-		set_back(sockets, s, fd);
-		close(fd);
+		s->err = fd;
+		absent++;
 	}
+	return absent;
+}
+
+static void note_closed_of(struct nt_fix_sockets *sockets, uint32_t netns,
+			   const struct nt_open_sockets *open, int err)
+{
+	for (size_t i = 0; i < sockets->count; i++) {
+		struct nt_fix_socket *s = &sockets->list[i];
+
+		if (s->state != NT_FIX_SET || s->key.tuple.netns != netns)
+			continue;
+		s->looked = true;
+		if (err && err != -ESRCH)
+			s->err = err; /* it is not known whether it is closed */
+		else if (!err && (!s->inode || nt_open_sockets_has(open, s->inode)))
+			s->missed = 0;
+		else if (++s->missed == MISSED_IS_CLOSED)
+			s->state = NT_FIX_CLOSED;
+	}
+}
+
+/* Of those that are set and were not found: which of them are closed. */
+static void note_closed(struct nt_fix_sockets *sockets, const struct nt_owners *owners)
+{
+	struct nt_open_sockets open = {0};
+	int err;
+
+	for (size_t i = 0; i < sockets->count; i++)
+		sockets->list[i].looked = false;
+	for (size_t i = 0; i < sockets->count; i++) {
+		const struct nt_fix_socket *s = &sockets->list[i];
+
+		if (s->state != NT_FIX_SET || s->looked)
+			continue;
+		err = nt_open_sockets_read(&open, s->key.tuple.netns, owners);
+		note_closed_of(sockets, s->key.tuple.netns, &open, err);
+	}
+	nt_open_sockets_close(&open);
+}
+
+/* Duplicated, passed on, or closed: one look is for all of them. */
+static void restore_moved(struct nt_fix_sockets *sockets, struct nt_owners *owners)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	uint64_t give_up = nt_now_ns() + FIND_NS;
+
+	while (restore_found(sockets, owners)) {
+		note_closed(sockets, owners);
+		if (!any_set(sockets) || nt_now_ns() >= give_up)
+			break;
+		nanosleep(&pause, NULL);
+	}
+}
+
+void nt_fix_restore(struct nt_fix_sockets *sockets, struct nt_owners *owners)
+{
+	sockets->over = true;
+	nt_fix_restore_in_signal(sockets);
+	if (any_set(sockets))
+		restore_moved(sockets, owners);
+	for (size_t i = 0; i < sockets->count; i++)
+		if (sockets->list[i].state == NT_FIX_SET)
+			sockets->list[i].state = NT_FIX_STUCK;
 }

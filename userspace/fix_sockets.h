@@ -23,7 +23,8 @@ enum nt_fix_state {
 	NT_FIX_CHANGED, /* the program itself has switched it off meanwhile: left so */
 	NT_FIX_CLOSED,  /* before it was set, or while it was */
 	NT_FIX_FAILED,  /* could not be set: err */
-	NT_FIX_STUCK,   /* could not be set back: err */
+	NT_FIX_STUCK, /* could not be set back: err; -EBADF or -ESRCH: it is open, but was not found
+		       */
 	NT_FIX_STATES,
 };
 
@@ -37,12 +38,16 @@ struct nt_fix_socket {
 	struct nt_fix_key key;
 	UT_hash_handle hh;
 	struct nt_process process; /* who has it, as fd */
+	pid_t tid;                 /* its thread that has it */
 	int fd;
 	uint64_t cookie; /* SO_COOKIE: no other socket's */
+	uint64_t inode;  /* likewise, as /proc/net/tcp has it; 0: not known */
 	int former;      /* the option as it was */
 	enum nt_fix_state state;
-	int err;         /* -errno */
-	bool away;       /* not at this descriptor any more */
+	int err;     /* -errno */
+	bool away;   /* not at this descriptor any more */
+	bool looked; /* among those that are open; and how often it was missing there */
+	unsigned int missed;
 	uint64_t set_ns; /* CLOCK_MONOTONIC; 0: never */
 	uint64_t stalls_before, stalls_during;
 };
@@ -54,6 +59,7 @@ struct nt_fix_sockets {
 	struct nt_fix_socket *by_key;
 	uint64_t no_room; /* sockets that found none */
 	uint64_t rounds;  /* of nt_fix_set_again() */
+	bool over;        /* being set back: nothing is set or added any more */
 };
 
 /* 0 or -ENOMEM. To be closed in either case. */
@@ -62,6 +68,9 @@ void nt_fix_close(struct nt_fix_sockets *sockets);
 
 /* "TCP_NODELAY" */
 const char *nt_fix_option_name(const struct nt_fix_sockets *sockets);
+
+/* Why one is in its state, where err tells. */
+const char *nt_fix_why(const struct nt_fix_socket *s);
 
 /*
  * May sockets of the processes asked for be taken, as far as they have some now? Found out at the
@@ -76,7 +85,7 @@ struct nt_fix_socket *nt_fix_find(const struct nt_fix_sockets *sockets, const st
 /*
  * Makes an entry of a socket that was there at since_ns (CLOCK_MONOTONIC): looks for a descriptor,
  * in a process asked for where there is one, and reads the option. Changes nothing. NULL: no room,
- * which is counted.
+ * which is counted, or all are being set back.
  */
 struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt_end *end,
 				 uint64_t since_ns, struct nt_owners *owners,
@@ -88,7 +97,10 @@ void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct 
 /* TCP_QUICKACK, which the kernel leaves by itself: on all that are set. */
 void nt_fix_set_again(struct nt_fix_sockets *sockets);
 
-/* Sets all back, wherever they are by now. */
+/*
+ * Sets all back, wherever they are by now; from then on none is set. One that is closed needs
+ * nothing; one that is open, but at no descriptor, is looked for again for a while.
+ */
 void nt_fix_restore(struct nt_fix_sockets *sockets, struct nt_owners *owners);
 
 /* Likewise those that are where they were; only by system calls, as signal handlers may. */

@@ -37,7 +37,9 @@ static int compare(const void *a, const void *b)
 		return x->sk < y->sk ? -1 : 1;
 	if (x->tgid != y->tgid)
 		return x->tgid < y->tgid ? -1 : 1;
-	return x->fd < y->fd ? -1 : x->fd > y->fd;
+	if (x->fd != y->fd)
+		return x->fd < y->fd ? -1 : 1;
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
 /* Threads that unshared their table, and descriptors that are duplicates, name a process again. */

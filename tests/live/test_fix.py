@@ -80,8 +80,8 @@ class Talk:
     def __init__(self, rounds_a_connection: int = 0) -> None:
         self.processes: list[subprocess.Popen[str]] = []
         self.server, self.server_lines = self.start(SERVER)
-        port = json.loads(self.server_lines.wait_for("port"))["port"]
-        self.client, self.lines = self.start(CLIENT, str(port), str(rounds_a_connection))
+        self.port: int = json.loads(self.server_lines.wait_for("port"))["port"]
+        self.client, self.lines = self.start(CLIENT, str(self.port), str(rounds_a_connection))
         self.until(lambda r: r["ms"] > 30)  # the first rounds are fast
 
     def start(self, script: str, *arguments: str) -> tuple[subprocess.Popen[str], Lines]:
@@ -382,6 +382,79 @@ def test_the_end_of_the_process_ends_it() -> None:
         tracer.wait()
     said = result(tracer)
     assert said["ended"] == "process_ended" and [s["state"] for s in said["sockets"]] == ["closed"]
+
+
+#: Connections that stall in bursts, all new to `fix`, from when the first is set until it is no more. Then: on how many
+#: the option still is.
+BURSTS = r"""
+import json, os, selectors, socket, sys, time
+OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
+listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+ended, end = os.pipe()
+if os.fork() == 0:
+    os.close(end)
+    selector, got = selectors.DefaultSelector(), {}
+    selector.register(ended, selectors.EVENT_READ)
+    selector.register(listener, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is ended:
+                os._exit(0)
+            if key.fileobj is listener:
+                connection = listener.accept()[0]
+                got[connection] = 0
+                selector.register(connection, selectors.EVENT_READ)
+                continue
+            try:
+                got[key.fileobj] += len(key.fileobj.recv(4096))
+            except OSError:
+                os._exit(0)
+            if got[key.fileobj] % 13 == 0:
+                key.fileobj.send(b"r" * 13)
+os.close(ended)
+def ask(s, *parts):
+    for part in parts:
+        s.send(part)
+def take(s):
+    n = 0
+    while n < 13:
+        n += len(s.recv(99))
+connections = []
+for _ in range(700):
+    s = socket.create_connection(listener.getsockname())
+    s.setsockopt(*OPTION, 1)
+    for _ in range(3):
+        ask(s, b"x" * 13)
+        take(s)
+    s.setsockopt(*OPTION, 0)
+    connections.append(s)
+first, others = connections[0], connections[1:]
+print(json.dumps({"ready": True}), flush=True)
+while not first.getsockopt(*OPTION):
+    ask(first, b"1" * 6, b"2" * 7)
+    take(first)
+while first.getsockopt(*OPTION):
+    for _ in range(150):
+        if others:
+            ask(others.pop(), b"1" * 6, b"2" * 7)
+    time.sleep(0.04)
+sys.stdin.readline()
+print(json.dumps({"left": sum(s.getsockopt(*OPTION) for s in connections)}), flush=True)
+"""
+
+
+def test_a_stall_that_is_read_after_the_end_sets_nothing_more() -> None:
+    with Talk() as talk:
+        client, lines = talk.start(BURSTS)
+        lines.wait_for("ready")
+        with fix(client.pid, "--for", "300ms") as tracer:
+            tracer.wait()
+        assert client.stdin
+        client.stdin.write("\n")
+        client.stdin.flush()
+        left = json.loads(lines.wait_for("left"))["left"]
+    states = {s["state"] for s in result(tracer)["sockets"]}
+    assert left == 0 and "restored" in states and not states & {"set", "stuck"}, (left, states)
 
 
 # ---- what it leaves alone ----
