@@ -457,6 +457,75 @@ def test_a_stall_that_is_read_after_the_end_sets_nothing_more() -> None:
     assert left == 0 and "restored" in states and not states & {"set", "stuck"}, (left, states)
 
 
+#: One connection, at it until the option is set. Then, until a line on stdin, its first thread ends; or its socket is in
+#: flight to another process, all the time or half of it; or it goes from descriptor to descriptor. Then: its option.
+WANDERER = r"""
+import ctypes, json, os, socket, sys, threading, time
+OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
+here, there = socket.socketpair()
+ended, leave = threading.Event(), threading.Event()
+def rounds(s, still):
+    while still(s):
+        s.send(b"1" * 6)
+        s.send(b"2" * 7)
+        n = 0
+        while n < 13:
+            n += len(s.recv(99))
+def fly(s, seconds):
+    socket.send_fds(here, [b"x"], [s.fileno()])
+    s.close()
+    ended.wait(seconds)
+    return socket.socket(fileno=socket.recv_fds(there, 1, 1)[1][0])
+def work():
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    rounds(s, lambda s: not s.getsockopt(*OPTION))
+    match sys.argv[2]:
+        case "leader":
+            leave.set()
+            rounds(s, lambda s: not ended.is_set())
+        case "flight":
+            s = fly(s, 60)
+        case "passes":
+            while not ended.is_set():
+                s = fly(s, 0.01)
+                ended.wait(0.01)
+        case "moves":
+            fd = s.detach()
+            while not ended.is_set():
+                other = os.dup(fd)
+                os.close(fd)
+                fd = other
+            s = socket.socket(fileno=fd)
+    print(json.dumps({"nodelay": s.getsockopt(*OPTION)}), flush=True)
+    os._exit(0)
+threading.Thread(target=work).start()
+threading.Thread(target=lambda: (sys.stdin.readline(), ended.set())).start()
+leave.wait()
+ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)
+"""
+
+
+@pytest.mark.parametrize("how,is_found", [("leader", True), ("passes", True), ("moves", True), ("flight", False)])
+def test_what_is_set_is_set_back_wherever_it_is_or_it_is_said_that_it_is_not(how: str, is_found: bool) -> None:
+    with Talk() as talk:
+        client, lines = talk.start(WANDERER, str(talk.port), how)
+        with fix(client.pid, "--for", "500ms") as tracer:
+            code = tracer.process.wait(PATIENCE)
+            tracer.lines.finish()
+            tracer.errors.finish()
+        assert client.stdin
+        client.stdin.write("\n")
+        client.stdin.flush()
+        nodelay = json.loads(lines.wait_for("nodelay"))["nodelay"]
+    socket, = result(tracer)["sockets"]
+    told = "cannot set TCP_NODELAY back on fd" in tracer.errors.text()
+    if is_found:
+        assert (code, socket["state"], nodelay, told) == (0, "restored", 0, False), tracer.errors.text()
+    else:
+        assert (code, socket["state"], nodelay, told) == (1, "stuck", 1, True), tracer.errors.text()
+        assert "it is open, but at no descriptor" in socket["error"]
+
+
 # ---- what it leaves alone ----
 
 
