@@ -19,7 +19,7 @@
 #include "session.h"
 #include "text.h"
 
-/* --all: how often new connections are looked for. */
+/* How often those that were not reached, or have moved, and with --all new ones are looked for. */
 #define LOOK_NS NT_SECOND_NS
 
 /*
@@ -159,7 +159,7 @@ static void look_for_all(struct fix *fix)
 		    nt_fix_find(&fix->sockets, &end) ||
 		    !nt_targets_match(&fix->session.targets, owner->tgid))
 			continue;
-		nt_fix_add(&fix->sockets, &end, 0, owners, &fix->session.targets);
+		nt_fix_add_reached(&fix->sockets, &end, owners, &fix->session.targets);
 	}
 }
 
@@ -174,7 +174,9 @@ static void do_what_is_due(struct fix *fix)
 	uint64_t now_ns = nt_now_ns(), cost_ns;
 
 	if (fix->look_ns && now_ns >= fix->look_ns) {
-		look_for_all(fix);
+		nt_fix_look_again(&fix->sockets, &fix->session.owners, &fix->session.targets);
+		if (fix->opts->all)
+			look_for_all(fix);
 		set_planned(fix);
 		fix->look_ns = now_ns + LOOK_NS;
 	}
@@ -376,8 +378,7 @@ static void experiment(struct fix *fix)
 	during->begin_ns = nt_now_ns();
 	fix->result.set = true;
 	until_ns = during->begin_ns + fix->opts->for_ns;
-	if (fix->opts->all)
-		fix->look_ns = during->begin_ns + LOOK_NS;
+	fix->look_ns = during->begin_ns + LOOK_NS;
 	if (!sets_nodelay(fix))
 		fix->again_ns = during->begin_ns;
 	while (!fix->ended && nt_now_ns() < until_ns)

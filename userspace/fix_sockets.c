@@ -171,6 +171,13 @@ int nt_fix_open(struct nt_fix_sockets *sockets, int option)
 
 void nt_fix_close(struct nt_fix_sockets *sockets)
 {
+	struct nt_fix_more *more, *next;
+
+	HASH_ITER(hh, sockets->more, more, next)
+	{
+		HASH_DEL(sockets->more, more);
+		free(more);
+	}
 	HASH_CLEAR(hh, sockets->by_key);
 	free(sockets->list);
 	memset(sockets, 0, sizeof(*sockets));
@@ -272,34 +279,69 @@ struct nt_fix_socket *nt_fix_find(const struct nt_fix_sockets *sockets, const st
 	return s;
 }
 
-struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt_end *end,
-				 uint64_t since_ns, struct nt_owners *owners,
-				 const struct nt_targets *targets)
+static struct nt_fix_more *find_more(const struct nt_fix_sockets *sockets, const struct nt_end *end)
 {
-	struct nt_fix_socket *s;
-	struct stat status;
-	int fd, err;
+	struct nt_fix_key key = key_of(end);
+	struct nt_fix_more *more;
 
-	if (sockets->over)
-		return NULL;
-	if (sockets->count == NT_FIX_MOST) {
+	HASH_FIND(hh, sockets->more, &key, sizeof(key), more);
+	return more;
+}
+
+/* One is met again at each of its stalls, or at each look. */
+static void count_more(struct nt_fix_sockets *sockets, const struct nt_end *end)
+{
+	struct nt_fix_more *more;
+
+	if (sockets->no_room == NT_FIX_MOST_MORE || find_more(sockets, end))
+		return;
+	more = calloc(1, sizeof(*more));
+	if (!more)
+		return;
+	more->key = key_of(end);
+	HASH_ADD(hh, sockets->more, key, sizeof(more->key), more);
+	if (more->hh.tbl)
 		sockets->no_room++;
-		return NULL;
-	}
-	s = &sockets->list[sockets->count];
-	memset(s, 0, sizeof(*s));
-	s->key = key_of(end);
-	s->fd = -1;
-	HASH_ADD(hh, sockets->by_key, key, sizeof(s->key), s);
-	if (!s->hh.tbl) {
-		sockets->no_room++;
-		return NULL;
-	}
-	sockets->count++;
-	fd = reach(s, owners, targets, since_ns);
+	else
+		free(more);
+}
+
+static void forget_more(struct nt_fix_sockets *sockets, const struct nt_end *end)
+{
+	struct nt_fix_more *more = find_more(sockets, end);
+
+	if (!more)
+		return;
+	HASH_DEL(sockets->more, more);
+	free(more);
+	sockets->no_room--;
+}
+
+/* The next, or that of a closed one, of those that were never set if there is such. NULL: none. */
+static struct nt_fix_socket *free_slot(struct nt_fix_sockets *sockets)
+{
+	struct nt_fix_socket *found = NULL;
+
+	if (sockets->count < NT_FIX_MOST)
+		return &sockets->list[sockets->count];
+	for (size_t i = 0; i < sockets->count && (!found || found->set_ns); i++)
+		if (sockets->list[i].state == NT_FIX_CLOSED && (!found || !sockets->list[i].set_ns))
+			found = &sockets->list[i];
+	if (found && found->hh.tbl)
+		HASH_DEL(sockets->by_key, found);
+	return found;
+}
+
+/* Looks for a descriptor and reads the option: the state tells what came of it. */
+static void look_at(const struct nt_fix_sockets *sockets, struct nt_fix_socket *s,
+		    struct nt_owners *owners, const struct nt_targets *targets, uint64_t since_ns)
+{
+	int fd = reach(s, owners, targets, since_ns), err;
+	struct stat status;
+
 	if (fd < 0) {
 		not_reached(s, NT_FIX_FAILED, fd);
-		return s;
+		return;
 	}
 	err = get_option(fd, SOL_SOCKET, SO_COOKIE, &s->cookie, sizeof(s->cookie));
 	if (!err && !fstat(fd, &status))
@@ -307,11 +349,122 @@ struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt
 	if (!err)
 		err = get_option(fd, IPPROTO_TCP, sockets->option, &s->former, sizeof(s->former));
 	close(fd);
+	s->err = 0;
+	s->state = NT_FIX_PLANNED;
 	if (err)
 		not_reached(s, NT_FIX_FAILED, err);
 	else if (sockets->option == TCP_NODELAY && s->former)
 		s->state = NT_FIX_HAD_IT;
+}
+
+struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt_end *end,
+				 uint64_t since_ns, struct nt_owners *owners,
+				 const struct nt_targets *targets)
+{
+	struct nt_fix_socket *s;
+
+	if (sockets->over)
+		return NULL;
+	s = free_slot(sockets);
+	if (s) {
+		memset(s, 0, sizeof(*s));
+		s->key = key_of(end);
+		s->fd = -1;
+		HASH_ADD(hh, sockets->by_key, key, sizeof(s->key), s);
+	}
+	if (!s || !s->hh.tbl) {
+		if (s)
+			s->state = NT_FIX_CLOSED; /* if it was one, it is free still */
+		count_more(sockets, end);
+		return NULL;
+	}
+	if (s == &sockets->list[sockets->count])
+		sockets->count++;
+	forget_more(sockets, end);
+	look_at(sockets, s, owners, targets, since_ns);
 	return s;
+}
+
+void nt_fix_add_reached(struct nt_fix_sockets *sockets, const struct nt_end *end,
+			struct nt_owners *owners, const struct nt_targets *targets)
+{
+	size_t before = sockets->count;
+	struct nt_fix_socket *s = nt_fix_add(sockets, end, 0, owners, targets);
+
+	if (!s || s->state != NT_FIX_CLOSED || sockets->count == before)
+		return;
+	HASH_DEL(sockets->by_key, s);
+	sockets->count--;
+}
+
+/* Was it not there when it was looked for, to be set? */
+static bool was_not_reached(const struct nt_fix_socket *s)
+{
+	return (s->state == NT_FIX_CLOSED || s->state == NT_FIX_FAILED) && !s->set_ns;
+}
+
+static void note_closed_of(struct nt_fix_sockets *sockets, uint32_t netns,
+			   const struct nt_open_sockets *open, int err)
+{
+	for (size_t i = 0; i < sockets->count; i++) {
+		struct nt_fix_socket *s = &sockets->list[i];
+
+		if (s->state != NT_FIX_SET || s->key.tuple.netns != netns)
+			continue;
+		s->looked = true;
+		if (err && err != -ESRCH)
+			s->err = err; /* it is not known whether it is closed */
+		else if (!err && (!s->inode || nt_open_sockets_has(open, s->inode)))
+			s->missed = 0;
+		else if (++s->missed == MISSED_IS_CLOSED)
+			s->state = NT_FIX_CLOSED;
+	}
+}
+
+/* Which of those that are set are closed. */
+static void note_closed(struct nt_fix_sockets *sockets, const struct nt_owners *owners)
+{
+	struct nt_open_sockets open = {0};
+	int err;
+
+	for (size_t i = 0; i < sockets->count; i++)
+		sockets->list[i].looked = false;
+	for (size_t i = 0; i < sockets->count; i++) {
+		const struct nt_fix_socket *s = &sockets->list[i];
+
+		if (s->state != NT_FIX_SET || s->looked)
+			continue;
+		err = nt_open_sockets_read(&open, s->key.tuple.netns, owners);
+		note_closed_of(sockets, s->key.tuple.netns, &open, err);
+	}
+	nt_open_sockets_close(&open);
+}
+
+void nt_fix_look_again(struct nt_fix_sockets *sockets, struct nt_owners *owners,
+		       const struct nt_targets *targets)
+{
+	bool scanned = false;
+
+	if (sockets->count == NT_FIX_MOST)
+		note_closed(sockets, owners);
+	for (size_t i = 0; i < sockets->count; i++) {
+		struct nt_fix_socket *s = &sockets->list[i];
+		bool moved = s->state == NT_FIX_SET && s->away;
+		int fd;
+
+		if (!moved && !was_not_reached(s))
+			continue;
+		if (!scanned && nt_owners_scan(owners))
+			return;
+		scanned = true;
+		if (!moved) {
+			look_at(sockets, s, owners, targets, 0);
+			continue;
+		}
+		fd = reach(s, owners, NULL, 0);
+		if (fd >= 0)
+			close(fd);
+	}
 }
 
 void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct nt_owners *owners)
@@ -421,43 +574,6 @@ static size_t restore_found(struct nt_fix_sockets *sockets, struct nt_owners *ow
 		absent++;
 	}
 	return absent;
-}
-
-static void note_closed_of(struct nt_fix_sockets *sockets, uint32_t netns,
-			   const struct nt_open_sockets *open, int err)
-{
-	for (size_t i = 0; i < sockets->count; i++) {
-		struct nt_fix_socket *s = &sockets->list[i];
-
-		if (s->state != NT_FIX_SET || s->key.tuple.netns != netns)
-			continue;
-		s->looked = true;
-		if (err && err != -ESRCH)
-			s->err = err; /* it is not known whether it is closed */
-		else if (!err && (!s->inode || nt_open_sockets_has(open, s->inode)))
-			s->missed = 0;
-		else if (++s->missed == MISSED_IS_CLOSED)
-			s->state = NT_FIX_CLOSED;
-	}
-}
-
-/* Of those that are set and were not found: which of them are closed. */
-static void note_closed(struct nt_fix_sockets *sockets, const struct nt_owners *owners)
-{
-	struct nt_open_sockets open = {0};
-	int err;
-
-	for (size_t i = 0; i < sockets->count; i++)
-		sockets->list[i].looked = false;
-	for (size_t i = 0; i < sockets->count; i++) {
-		const struct nt_fix_socket *s = &sockets->list[i];
-
-		if (s->state != NT_FIX_SET || s->looked)
-			continue;
-		err = nt_open_sockets_read(&open, s->key.tuple.netns, owners);
-		note_closed_of(sockets, s->key.tuple.netns, &open, err);
-	}
-	nt_open_sockets_close(&open);
 }
 
 /* Duplicated, passed on, or closed: one look is for all of them. */

@@ -13,7 +13,8 @@
 #include "hash.h"
 #include "owners.h"
 
-#define NT_FIX_MOST 4096 /* sockets that one run sets */
+#define NT_FIX_MOST      4096  /* sockets that one run sets at a time */
+#define NT_FIX_MOST_MORE 65536 /* others that are counted */
 
 enum nt_fix_state {
 	NT_FIX_PLANNED,
@@ -52,12 +53,19 @@ struct nt_fix_socket {
 	uint64_t stalls_before, stalls_during;
 };
 
+/* One that found no room. */
+struct nt_fix_more {
+	struct nt_fix_key key;
+	UT_hash_handle hh;
+};
+
 struct nt_fix_sockets {
 	int option;                 /* TCP_NODELAY or TCP_QUICKACK */
 	struct nt_fix_socket *list; /* of NT_FIX_MOST; entries stay where they are */
 	size_t count;
 	struct nt_fix_socket *by_key;
-	uint64_t no_room; /* sockets that found none */
+	struct nt_fix_more *more;
+	uint64_t no_room; /* sockets that found none, each once */
 	uint64_t rounds;  /* of nt_fix_set_again() */
 	bool over;        /* being set back: nothing is set or added any more */
 };
@@ -91,8 +99,20 @@ struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt
 				 uint64_t since_ns, struct nt_owners *owners,
 				 const struct nt_targets *targets);
 
+/* Likewise, but leaves one out that is not there, or not connected yet: it may be found later. */
+void nt_fix_add_reached(struct nt_fix_sockets *sockets, const struct nt_end *end,
+			struct nt_owners *owners, const struct nt_targets *targets);
+
 /* Sets the option on a planned one; its state tells. */
 void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct nt_owners *owners);
+
+/*
+ * Looks again for those that were not reached, to be planned, and for those that are set and have
+ * moved, so that they are set again: by one look at all descriptors, and none if there are none.
+ * Where there is no room, notes which are closed, to make some.
+ */
+void nt_fix_look_again(struct nt_fix_sockets *sockets, struct nt_owners *owners,
+		       const struct nt_targets *targets);
 
 /* TCP_QUICKACK, which the kernel leaves by itself: on all that are set. */
 void nt_fix_set_again(struct nt_fix_sockets *sockets);

@@ -22,12 +22,16 @@ import pytest
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
 from terminal import Terminal
 
-#: Answers each 13 bytes at once, and tells when a connection ended.
+#: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another descriptor.
 SERVER = r"""
-import json, socket, threading, time
+import json, os, socket, sys, threading, time
+moves = []
+threading.Thread(target=lambda: [moves.append(line) for line in sys.stdin], daemon=True).start()
 def serve(connection, address):
-    n = 0
+    n = moved = 0
     while data := connection.recv(4096):
+        if moved < len(moves):
+            moved, connection = len(moves), socket.socket(fileno=os.dup(connection.fileno()))
         n += len(data)
         if n >= 13:
             connection.sendall(b"r" * 13)
@@ -74,6 +78,12 @@ while True:
 """
 
 
+def say(process: subprocess.Popen[str], line: str = "") -> None:
+    assert process.stdin
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
 class Talk:
     """The two programs, at it until the block ends."""
 
@@ -113,9 +123,7 @@ class Talk:
         return rounds[done]
 
     def tell(self, command: str) -> None:
-        assert self.client.stdin
-        self.client.stdin.write(f"{command}\n")
-        self.client.stdin.flush()
+        say(self.client, command)
 
     def __enter__(self) -> Talk:
         return self
@@ -449,9 +457,7 @@ def test_a_stall_that_is_read_after_the_end_sets_nothing_more() -> None:
         lines.wait_for("ready")
         with fix(client.pid, "--for", "300ms") as tracer:
             tracer.wait()
-        assert client.stdin
-        client.stdin.write("\n")
-        client.stdin.flush()
+        say(client)
         left = json.loads(lines.wait_for("left"))["left"]
     states = {s["state"] for s in result(tracer)["sockets"]}
     assert left == 0 and "restored" in states and not states & {"set", "stuck"}, (left, states)
@@ -513,9 +519,7 @@ def test_what_is_set_is_set_back_wherever_it_is_or_it_is_said_that_it_is_not(how
             code = tracer.process.wait(PATIENCE)
             tracer.lines.finish()
             tracer.errors.finish()
-        assert client.stdin
-        client.stdin.write("\n")
-        client.stdin.flush()
+        say(client)
         nodelay = json.loads(lines.wait_for("nodelay"))["nodelay"]
     socket, = result(tracer)["sockets"]
     told = "cannot set TCP_NODELAY back on fd" in tracer.errors.text()
@@ -524,6 +528,56 @@ def test_what_is_set_is_set_back_wherever_it_is_or_it_is_said_that_it_is_not(how
     else:
         assert (code, socket["state"], nodelay, told) == (1, "stuck", 1, True), tracer.errors.text()
         assert "it is open, but at no descriptor" in socket["error"]
+
+
+def test_quickack_goes_on_at_a_socket_that_has_moved() -> None:
+    with Talk() as talk:
+        with fix(talk.server.pid, "--for", "2500ms", option="--quickack") as tracer:
+            tracer.errors.wait_for("sets TCP_QUICKACK")
+            talk.until(lambda r: r["ms"] < 20)
+            say(talk.server)
+            talk.until(lambda r: r["ms"] > 30)
+            talk.until(lambda r: r["ms"] < 20)
+            some = [talk.now()["ms"] for _ in range(9)]
+            tracer.wait()
+    assert statistics.median(some) < 20, some
+    assert [s["state"] for s in result(tracer)["sockets"]] == ["restored"]
+
+
+#: At a line on stdin it connects to where no connection is accepted, so that the SYN is repeated after a second; at the
+#: next line it is. Tells when the option is seen on that connection.
+SLOW = r"""
+import json, select, socket, sys
+OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(0)
+first = socket.create_connection(listener.getsockname())
+sys.stdin.readline()
+slow = socket.socket()
+slow.setblocking(False)
+slow.connect_ex(listener.getsockname())
+sys.stdin.readline()
+print(json.dumps({"at_once": bool(select.select([], [slow], [], 0)[1])}), flush=True)
+accepted = listener.accept()
+while not slow.getsockopt(*OPTION):
+    select.select([sys.stdin], [], [], 0.005)
+print(json.dumps({"nodelay": 1}), flush=True)
+"""
+
+
+def test_all_takes_a_connection_too_that_was_not_yet_connected_when_it_was_first_seen() -> None:
+    with Talk() as talk:
+        client, lines = talk.start(SLOW)
+        with fix(client.pid, "--all", "--for", "1500ms") as tracer:
+            time.sleep(0.8)
+            say(client)
+            tracer.errors.wait_for("sets TCP_NODELAY")
+            say(client)
+            tracer.wait()
+        assert not json.loads(lines.wait_for("at_once"))["at_once"]
+        lines.wait_for("nodelay")
+    assert {s["state"] for s in result(tracer)["sockets"]} == {"restored"}
 
 
 # ---- what it leaves alone ----
