@@ -178,6 +178,7 @@ static void do_what_is_due(struct fix *fix)
 		if (fix->opts->all)
 			look_for_all(fix);
 		set_planned(fix);
+		now_ns = nt_now_ns();
 		fix->look_ns = now_ns + LOOK_NS;
 	}
 	if (fix->again_ns && now_ns >= fix->again_ns) {
