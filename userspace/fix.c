@@ -2,12 +2,15 @@
 #include "fix.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -73,6 +76,68 @@ static void note_output(struct fix *fix, int err)
 		return;
 	fix->out_err = err;
 	stop(fix, NT_FIX_NOBODY_READS);
+}
+
+/* What is to be written: made in memory first, for a FILE waits for who reads, whatever comes. */
+struct output {
+	FILE *file; /* NULL: no memory */
+	char *text;
+	size_t size;
+};
+
+static FILE *begin_output(struct output *output)
+{
+	memset(output, 0, sizeof(*output));
+	output->file = open_memstream(&output->text, &output->size);
+	return output->file;
+}
+
+/* Those that ended it do not end the output of its result. */
+static void forget_signals(const struct fix *fix)
+{
+	struct signalfd_siginfo info;
+
+	while (fix->ended && read(fix->signals, &info, sizeof(info)) == sizeof(info))
+		;
+}
+
+/* Writes while nothing is set. 0 or -errno; -EINTR: a signal came while nobody read. */
+static int write_out(struct fix *fix, const char *text, size_t size)
+{
+	struct pollfd fds[] = {{.fd = STDOUT_FILENO, .events = POLLOUT},
+			       {.fd = fix->signals, .events = POLLIN}};
+
+	forget_signals(fix);
+	while (size) {
+		ssize_t n;
+
+		if (poll(fds, 2, -1) < 0)
+			continue; /* a harmless signal */
+		if (!fds[0].revents) {
+			stop(fix, NT_FIX_SIGNAL);
+			return -EINTR;
+		}
+		/* so much has room in a pipe that has any */
+		n = write(STDOUT_FILENO, text, size < PIPE_BUF ? size : PIPE_BUF);
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return -errno;
+		if (n > 0) {
+			text += n;
+			size -= n;
+		}
+	}
+	return 0;
+}
+
+/* err: 0, or -errno of what made it. */
+static void end_output(struct fix *fix, struct output *output, int err)
+{
+	if (fclose(output->file) && !err)
+		err = -errno;
+	if (!err)
+		err = write_out(fix, output->text, output->size);
+	note_output(fix, err);
+	free(output->text);
 }
 
 static bool sets_nodelay(const struct fix *fix)
@@ -323,12 +388,33 @@ static void write_before(struct fix *fix)
 		.span_ns = before->end_ns - before->begin_ns,
 	};
 
-	if (fix->opts->output == NT_OUTPUT_JSON) {
-		note_output(fix, nt_json_report(stdout, &report));
+	struct output output;
+	int err;
+
+	if (!begin_output(&output)) {
+		note_output(fix, -ENOMEM);
 		return;
 	}
-	note_output(fix, nt_text_report(stdout, &report));
-	note_output(fix, nt_fix_text_plan(stdout, &fix->result));
+	if (fix->opts->output == NT_OUTPUT_JSON)
+		err = nt_json_report(output.file, &report);
+	else
+		err = nt_text_report(output.file, &report);
+	if (!err && fix->opts->output != NT_OUTPUT_JSON)
+		err = nt_fix_text_plan(output.file, &fix->result);
+	end_output(fix, &output, err);
+}
+
+static void write_result(struct fix *fix)
+{
+	bool json = fix->opts->output == NT_OUTPUT_JSON;
+	struct output output;
+
+	if (!begin_output(&output))
+		note_output(fix, -ENOMEM);
+	else
+		end_output(fix, &output,
+			   (json ? nt_fix_json_result : nt_fix_text_result)(output.file,
+									    &fix->result));
 }
 
 /* On the terminal, where what was typed before the question is no answer to it. */
@@ -369,9 +455,12 @@ static void announce(struct fix *fix)
 static void experiment(struct fix *fix)
 {
 	struct nt_fix_phase *during = &fix->result.during;
+	struct nt_stacks *stacks = fix->session.stacks;
 	uint64_t until_ns;
 
 	announce(fix);
+	/* frames are named from files, which may take long; nothing shows them from here on */
+	fix->session.stacks = NULL;
 	nt_session_drain(&fix->session); /* what stalled while it asked */
 	nt_fix_catch_crashes(&fix->sockets);
 	begin_phase(fix, during);
@@ -390,6 +479,7 @@ static void experiment(struct fix *fix)
 	if (fix->sockets.rounds)
 		fix->result.again_ns = (during->end_ns - during->begin_ns) / fix->sockets.rounds;
 	end_phase(fix, during->end_ns);
+	fix->session.stacks = stacks;
 }
 
 /* 0, or the exit code where some are not as they were. */
@@ -440,10 +530,8 @@ static enum nt_exit run(struct fix *fix)
 	if (fix->result.ended == NT_FIX_PROCESS_ENDED)
 		say(fix, fix->opts->n_pids == 1 ? "the process ended" : "all processes ended");
 	code = tell_stuck(fix);
-	if (!fix->out_err && fix->opts->output == NT_OUTPUT_JSON)
-		note_output(fix, nt_fix_json_result(stdout, &fix->result));
-	else if (!fix->out_err)
-		note_output(fix, nt_fix_text_result(stdout, &fix->result));
+	if (!fix->out_err)
+		write_result(fix);
 	if (fix->out_err && fix->out_err != -EPIPE) {
 		nt_complain("cannot write the output: %s", strerror(-fix->out_err));
 		return NT_EXIT_FAILED;

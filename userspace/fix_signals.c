@@ -18,8 +18,12 @@ static void crashed(int number)
 
 void nt_fix_catch_crashes(struct nt_fix_sockets *sockets)
 {
-	struct sigaction action = {.sa_handler = crashed, .sa_flags = SA_RESETHAND | SA_NODEFER};
+	static char room[64 * 1024]; /* the stack itself may be what is used up */
+	const stack_t stack = {.ss_sp = room, .ss_size = sizeof(room)};
+	struct sigaction action = {.sa_handler = crashed,
+				   .sa_flags = SA_RESETHAND | SA_NODEFER | SA_ONSTACK};
 
+	sigaltstack(&stack, NULL);
 	set_sockets = sockets;
 	for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
 		sigaction(crashes[i], &action, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Signals while sockets of others are changed: none that can be caught leaves them so. */
+/* Signals while sockets of others are changed: none that can be waited for leaves them so. */
 #ifndef NT_FIX_SIGNALS_H
 #define NT_FIX_SIGNALS_H
 
@@ -12,7 +12,10 @@
  */
 int nt_fix_watch_signals(void);
 
-/* From now on those of a crash, which cannot wait, set these back before they end the program. */
+/*
+ * From now on those of a crash, which cannot wait, set these back before they end the program:
+ * where they were last, not those that have moved since.
+ */
 void nt_fix_catch_crashes(struct nt_fix_sockets *sockets);
 
 #endif /* NT_FIX_SIGNALS_H */

@@ -7,9 +7,11 @@ The witness is the application: its clock, and the option of its socket as it re
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -95,8 +97,9 @@ class Talk:
         self.client, self.lines = self.start(CLIENT, str(self.port), str(rounds_a_connection))
         self.until(lambda r: r["ms"] > 30)  # the first rounds are fast
 
-    def start(self, script: str, *arguments: str) -> tuple[subprocess.Popen[str], Lines]:
-        process = subprocess.Popen([sys.executable, "-c", script, *arguments], stdin=subprocess.PIPE,
+    def start(self, script: str, *arguments: str,
+              program: str = sys.executable) -> tuple[subprocess.Popen[str], Lines]:
+        process = subprocess.Popen([program, "-c", script, *arguments], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True)
         self.processes.append(process)
         return process, Lines(process.stdout)
@@ -581,6 +584,61 @@ def test_all_takes_a_connection_too_that_was_not_yet_connected_when_it_was_first
         assert not json.loads(lines.wait_for("at_once"))["at_once"]
         lines.wait_for("nodelay")
     assert {s["state"] for s in result(tracer)["sockets"]} == {"restored"}
+
+
+def test_a_signal_ends_it_while_nobody_takes_its_output() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))
+    os.set_blocking(writing, True)
+    with Talk() as talk:
+        process = subprocess.Popen([str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--yes", "--for",
+                                    "200ms"], stdout=writing, stderr=subprocess.PIPE, text=True)
+        try:
+            errors = Lines(process.stderr)
+            errors.wait_for("looks for stalls")
+            time.sleep(1)
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            assert process.wait(5) == 1
+        finally:
+            process.kill()
+            process.wait()
+            os.close(reading)
+            os.close(writing)
+        assert not any(r["nodelay"] for r in talk.rounds)
+    errors.finish()
+    assert "cannot write the output" in errors.text()
+
+
+def test_no_symbol_is_looked_up_while_it_is_set(tmp_path: Path) -> None:
+    programs = [tmp_path / name / "nt-fix-python" for name in ("first", "second")]
+    for program in programs:
+        program.parent.mkdir()
+        shutil.copy(sys.executable, program)
+    libc = ctypes.CDLL(None)
+    seen = [libc.inotify_init1(os.O_NONBLOCK) for _ in programs]
+
+    def start(talk: Talk, i: int) -> Lines:
+        """A client that runs that program; from now on who opens it is seen."""
+        _, lines = talk.start(CLIENT, str(talk.port), "0", program=str(programs[i]))
+        lines.wait_for('"ms"')
+        assert libc.inotify_add_watch(seen[i], str(programs[i]).encode(), 0x20) > 0  # IN_OPEN
+        return lines
+
+    with Talk() as talk:
+        start(talk, 0)
+        with Tracer("fix", "-n", "nt-fix-python", "--nodelay", "--yes", "--stacks", "--for", "1s") as tracer:
+            tracer.errors.wait_for("sets TCP_NODELAY")
+            start(talk, 1).wait_for('"nodelay": 1')
+            tracer.wait()
+    assert os.read(seen[0], 4096), "it looks up no symbol at all"
+    with pytest.raises(BlockingIOError):
+        os.read(seen[1], 4096)
+    for fd in seen:
+        os.close(fd)
 
 
 # ---- what it leaves alone ----
