@@ -24,7 +24,8 @@ import pytest
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
 from terminal import Terminal
 
-#: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another descriptor.
+#: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another
+#: descriptor.
 SERVER = r"""
 import json, os, socket, sys, threading, time
 moves = []
@@ -467,8 +468,8 @@ def test_a_stall_that_is_read_after_the_end_sets_nothing_more() -> None:
     assert left == 0 and "restored" in states and not states & {"set", "stuck"}, (left, states)
 
 
-#: One connection, at it until the option is set. Then, until a line on stdin, its first thread ends; or its socket is in
-#: flight to another process, all the time or half of it; or it goes from descriptor to descriptor. Then: its option.
+#: One connection, at it until the option is set. Then, until a line on stdin, its first thread ends; or its socket is
+#: in flight, all the time or half of it; or it goes from descriptor to descriptor. Then: its option.
 WANDERER = r"""
 import ctypes, json, os, socket, sys, threading, time
 OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
