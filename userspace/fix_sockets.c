@@ -30,13 +30,14 @@
 
 /*
  * A descriptor of our own of another process's file, to be closed at once; or -errno. By its first
- * thread, or by another one: where that has a table of its own, or the first has ended (6.9;
- * before, -EINVAL).
+ * thread, or by another one, which may have a table of its own, or outlive the first: since 6.9.
  */
 static int take(pid_t tgid, pid_t tid, int fd)
 {
 	int pidfd = syscall(SYS_pidfd_open, tid, tid == tgid ? 0 : PIDFD_THREAD), taken;
 
+	if (pidfd < 0 && errno == EINVAL)
+		pidfd = syscall(SYS_pidfd_open, tgid, 0);
 	if (pidfd < 0)
 		return -errno;
 	taken = syscall(SYS_pidfd_getfd, pidfd, fd, 0); /* close-on-exec by itself */

@@ -315,6 +315,7 @@ ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.S
 def test_each_signal_that_can_be_waited_for_ends_it_with_its_result_and_all_set_back() -> None:
     with Talk() as talk:
         for how in ENDING[:2] if IN_GUEST else ENDING:
+            talk.until(lambda r: r["nodelay"] == 0)  # what was still to be read of the last one
             with fix(talk.client.pid, "--all", "--for", "600ms") as tracer:
                 talk.until(lambda r: r["nodelay"] == 1 and r["idle"] == 1)
                 tracer.stop(how)
@@ -328,6 +329,7 @@ def test_each_signal_that_can_be_waited_for_ends_it_with_its_result_and_all_set_
 def test_each_signal_of_a_crash_ends_it_with_all_set_back() -> None:
     with Talk() as talk:
         for how in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+            talk.until(lambda r: r["nodelay"] == 0)  # what was still to be read of the last one
             with fix(talk.client.pid, "--all", "--for", "5s" if IN_GUEST else "600ms") as tracer:
                 talk.until(lambda r: r["nodelay"] == 1 and r["idle"] == 1)
                 tracer.process.send_signal(how)
