@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "fix_verdict.h"
 #include "hash.h"
 #include "owners.h"
 
@@ -45,6 +46,7 @@ struct nt_fix_socket {
 	bool away;       /* not at this descriptor any more */
 	uint64_t set_ns; /* CLOCK_MONOTONIC; 0: never */
 	uint64_t stalls_before, stalls_during;
+	struct nt_fix_pair pair; /* that of them which can be compared */
 };
 
 struct nt_fix_sockets {
