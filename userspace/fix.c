@@ -128,9 +128,13 @@ static void stalled_while_set(struct fix *fix, const struct nt_stall *stall,
 
 	if (s && s->set_ns && began_ns(stall) >= s->set_ns)
 		stalled_though_set(s, stall);
-	if (!s)
-		set_one(fix, nt_fix_add(&fix->sockets, end, began_ns(stall), &fix->session.owners,
-					&fix->session.targets));
+	if (!s) {
+		s = nt_fix_add(&fix->sockets, end, began_ns(stall), &fix->session.owners,
+			       &fix->session.targets);
+		set_one(fix, s);
+	}
+	if (s)
+		s->stalled = true;
 }
 
 /* What began before a phase, or ended after it, is of neither: the option had no part in it. */
@@ -292,6 +296,7 @@ static void stalled_before(const struct nt_fix_phase *before, struct nt_fix_sock
 {
 	uint64_t left_ns = before->end_ns - c->first_ns;
 
+	s->stalled = true;
 	s->stalls_before += c->count;
 	if (left_ns > s->pair.before_ns)
 		s->pair.before_ns = left_ns;

@@ -14,6 +14,9 @@
 
 #include "clock.h"
 
+/* TCP_QUICKACK is set again on what has not stalled in one of so many rounds only. */
+#define IDLE_ROUNDS 64
+
 /* A descriptor of our own of another process's file, to be closed at once; or -errno. */
 static int take(pid_t tgid, int fd)
 {
@@ -293,21 +296,48 @@ void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct 
 		not_reached(s, NT_FIX_FAILED, err);
 }
 
+/* Is this one's turn in this round? Those that stalled are in each, the others shared out. */
+static bool is_due(const struct nt_fix_sockets *sockets, size_t i)
+{
+	const struct nt_fix_socket *s = &sockets->list[i];
+
+	if (s->state != NT_FIX_SET || s->away)
+		return false;
+	return s->stalled || i % IDLE_ROUNDS == sockets->rounds % IDLE_ROUNDS;
+}
+
+/* By its process's pidfd. */
+static void set_again(const struct nt_fix_sockets *sockets, struct nt_fix_socket *s, int pidfd)
+{
+	int fd = syscall(SYS_pidfd_getfd, pidfd, s->fd, 0);
+
+	s->away = fd < 0 || !is_socket(fd, s);
+	if (!s->away)
+		set_option(fd, sockets->option, 1);
+	if (fd >= 0)
+		close(fd);
+}
+
 void nt_fix_set_again(struct nt_fix_sockets *sockets)
 {
+	pid_t of = 0;
+	int pidfd = -1;
+
 	for (size_t i = 0; i < sockets->count; i++) {
 		struct nt_fix_socket *s = &sockets->list[i];
-		int fd;
 
-		if (s->state != NT_FIX_SET || s->away)
+		if (!is_due(sockets, i))
 			continue;
-		fd = reach_at(s, s->process.tgid, s->fd);
-		s->away = fd < 0;
-		if (s->away)
-			continue;
-		set_option(fd, sockets->option, 1);
-		close(fd);
+		if (of != s->process.tgid) {
+			if (pidfd >= 0)
+				close(pidfd);
+			of = s->process.tgid;
+			pidfd = syscall(SYS_pidfd_open, of, 0);
+		}
+		set_again(sockets, s, pidfd);
 	}
+	if (pidfd >= 0)
+		close(pidfd);
 	sockets->rounds++;
 }
 

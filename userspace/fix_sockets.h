@@ -42,8 +42,9 @@ struct nt_fix_socket {
 	uint64_t cookie; /* SO_COOKIE: no other socket's */
 	int former;      /* the option as it was */
 	enum nt_fix_state state;
-	int err;         /* -errno */
-	bool away;       /* not at this descriptor any more */
+	int err;   /* -errno */
+	bool away; /* not at this descriptor any more */
+	bool stalled;
 	uint64_t set_ns; /* CLOCK_MONOTONIC; 0: never */
 	uint64_t stalls_before, stalls_during;
 	struct nt_fix_pair pair; /* that of them which can be compared */
@@ -87,7 +88,9 @@ struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt
 /* Sets the option on a planned one; its state tells. */
 void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct nt_owners *owners);
 
-/* TCP_QUICKACK, which the kernel leaves by itself: on all that are set. */
+/* TCP_QUICKACK, which the kernel leaves by itself: on what is set and stalled, and by turns on the
+ * rest of what is set.
+ */
 void nt_fix_set_again(struct nt_fix_sockets *sockets);
 
 /* Sets all back, wherever they are by now. */

@@ -61,12 +61,22 @@ static double by_stall(const struct nt_fix_sum *sum)
 	return sum->stalls > 0 ? sum->lost_ns / sum->stalls : 0;
 }
 
-/* Too little to compare? Says why. */
-static bool too_little(const struct nt_fix_comparison *c, char sentence[NT_FIX_SENTENCE_LEN])
+/* Nothing, or too little, that can be compared? Says why. */
+static bool cannot_tell(const struct nt_fix_comparison *c, const char *option,
+			char sentence[NT_FIX_SENTENCE_LEN])
 {
+	char span[16];
+
+	nt_format_duration(c->again_ns, span, sizeof(span));
 	if (!c->before.stalls && !c->all_before)
 		snprintf(sentence, NT_FIX_SENTENCE_LEN,
 			 "unclear: nothing stalled before, so there was nothing to improve");
+	else if (c->again_ns > NT_FIX_AGAIN_MOST_NS)
+		snprintf(
+			sentence, NT_FIX_SENTENCE_LEN,
+			"unclear: %s could be set again only every %s, and an ACK that it sends so "
+			"late is a short wait, not none; choose fewer connections, as by --port",
+			option, span);
 	else if (c->before.writes && !c->during.writes)
 		snprintf(
 			sentence, NT_FIX_SENTENCE_LEN,
@@ -143,7 +153,7 @@ enum nt_fix_verdict nt_fix_judge(const struct nt_fix_comparison *c, const char *
 {
 	enum nt_fix_verdict second, write, stall, verdict;
 
-	if (too_little(c, sentence))
+	if (cannot_tell(c, option, sentence))
 		return NT_FIX_UNCLEAR;
 	second = verdict_of(c->before.lost_ns, c->during.lost_ns);
 	write = verdict_of(c->before.lost_ns * load(c), c->during.lost_ns);

@@ -43,7 +43,13 @@ struct nt_fix_comparison {
 /* Sums up a pair: both phases for the shorter one's time. */
 void nt_fix_compare(struct nt_fix_comparison *c, const struct nt_fix_pair *pair);
 
-#define NT_FIX_SENTENCE_LEN 400
+/*
+ * TCP_QUICKACK set again sends the ACK that is put off. Where that is later than so, what it sends
+ * may have been late as such, and looks like no stall all the same.
+ */
+#define NT_FIX_AGAIN_MOST_NS 5000000ULL
+
+#define NT_FIX_SENTENCE_LEN  400
 
 /*
  * Writes the verdict on the option of that name as a sentence. A program that waits for each answer

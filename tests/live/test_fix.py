@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -205,9 +206,9 @@ def test_rounds_are_fast_while_nodelay_is_set_and_slow_again_afterwards() -> Non
     assert said["before"]["stalls"] > 10 and said["while_set"]["stalls"] <= said["before"]["stalls"] / 10
     assert 1_400_000 < said["while_set"]["span_us"] < (3_000_000 if IN_GUEST else 1_700_000)
     assert said["before"]["p50_us"] > 30_000
-    socket = socket_of(said, rounds[0]["port"])
-    assert (socket["state"], socket["was_set"], socket["pid"]) == ("restored", False, talk.client.pid)
-    assert len(said["sockets"]) == 1 and socket["stalls_before"] == said["before"]["stalls"]
+    entry = socket_of(said, rounds[0]["port"])
+    assert (entry["state"], entry["was_set"], entry["pid"]) == ("restored", False, talk.client.pid)
+    assert len(said["sockets"]) == 1 and entry["stalls_before"] == said["before"]["stalls"]
     assert "TCP_NODELAY" in said["fix"]
 
 
@@ -224,9 +225,23 @@ def test_rounds_are_fast_while_quickack_is_set_at_the_receiver() -> None:
     said = result(tracer)
     assert len(during) > 20 and statistics.median(during) < (20 if IN_GUEST else 5), during
     assert min(r["ms"] for r in after[1:]) > 30
-    assert (said["option"], said["verdict"]) == ("TCP_QUICKACK", "cured")
+    assert (said["option"], said["verdict"]) == (
+        "TCP_QUICKACK", "cured" if said["set_again_us"] <= 5_000 else "unclear")
     assert [s["state"] for s in said["sockets"]] == ["restored"]
     assert 1_000 <= said["set_again_us"] < (20_000 if IN_GUEST else 5_000)
+
+
+def test_quickack_is_set_often_where_it_matters_though_hundreds_of_others_are_idle() -> None:
+    with Talk() as talk:
+        port = json.loads(talk.server_lines.all[0][1])["port"]
+        with contextlib.ExitStack() as idle:
+            for _ in range(400):
+                idle.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with fix(talk.server.pid, "--all", "--for", "1500ms", option="--quickack") as tracer:
+                tracer.wait()
+    said = result(tracer)
+    assert len(said["sockets"]) > 400 and said["set_again_us"] < 5_000, said["set_again_us"]
+    assert said["verdict"] == "cured"
 
 
 @pytest.mark.parametrize("scenario,options", [
@@ -313,8 +328,8 @@ def test_stalls_on_which_the_option_cannot_act_are_no_part_of_the_verdict() -> N
     assert said["while_set"]["other_end_stalls"] > 20 and said["before"]["other_end_stalls"] > 20
     assert said["while_set"]["lost_us"] > said["before"]["lost_us"] / 2, "the other end's are not most of it"
     assert said["verdict"] == "cured", said
-    compared, (socket,) = said["compared"], said["sockets"]
-    assert compared["connections"] == 1 and compared["stalls_before"] == socket["stalls_before"] - 1
+    compared, (entry,) = said["compared"], said["sockets"]
+    assert compared["connections"] == 1 and compared["stalls_before"] == entry["stalls_before"] - 1
 
 
 def test_connections_that_stall_but_once_show_no_cure() -> None:

@@ -88,6 +88,19 @@ static void what_stalls_but_once_is_no_cure(void **state)
 	judged(&c, NT_FIX_CURED, "ends the stalls on the 2 connections compared");
 }
 
+/* What is sent after 20 ms is no stall any more, whatever would have come without it. */
+static void an_option_that_is_set_too_seldom_is_no_cure(void **state)
+{
+	struct nt_fix_comparison c = {ten_seconds(200, 400), ten_seconds(0, 400), 1, 200, 5 * MS};
+
+	(void)state;
+	judged(&c, NT_FIX_CURED, "ends the stalls");
+	c.again_ns = 22 * MS;
+	judged(&c, NT_FIX_UNCLEAR, "could be set again only every 22.0 ms");
+	c.during = c.before;
+	judged(&c, NT_FIX_UNCLEAR, "choose fewer connections");
+}
+
 /* The writes counted are those of the whole process. */
 static void writes_of_others_are_no_cure_and_no_harm(void **state)
 {
@@ -153,6 +166,7 @@ static void another_load_is_said(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(connections_are_compared_with_themselves_for_equal_times),
 	cmocka_unit_test(what_stalls_but_once_is_no_cure),
+	cmocka_unit_test(an_option_that_is_set_too_seldom_is_no_cure),
 	cmocka_unit_test(writes_of_others_are_no_cure_and_no_harm),
 	cmocka_unit_test(no_stall_is_left),
 	cmocka_unit_test(a_twentieth_is_a_cure_and_a_half_is_help),
