@@ -126,8 +126,10 @@ static void stalled_while_set(struct fix *fix, const struct nt_stall *stall,
 {
 	struct nt_fix_socket *s = nt_fix_find(&fix->sockets, end);
 
-	if (s && s->set_ns && began_ns(stall) >= s->set_ns)
+	if (s && s->set_ns && began_ns(stall) >= s->set_ns) {
 		stalled_though_set(s, stall);
+		return;
+	}
 	if (!s) {
 		s = nt_fix_add(&fix->sockets, end, began_ns(stall), &fix->session.owners,
 			       &fix->session.targets);
@@ -135,6 +137,10 @@ static void stalled_while_set(struct fix *fix, const struct nt_stall *stall,
 	}
 	if (s)
 		s->stalled = true;
+	if (s && s->set_ns)
+		fix->phase->not_yet++;
+	else
+		fix->phase->never++;
 }
 
 /* What began before a phase, or ended after it, is of neither: the option had no part in it. */

@@ -81,6 +81,21 @@ static struct nt_fix_comparison compare(const struct nt_fix_result *result)
 	return c;
 }
 
+/* Of the stalls on which it was to act, those of connections where the program switched it off. */
+static bool much_switched_off(const struct nt_fix_sockets *sockets)
+{
+	uint64_t off = 0, all = 0;
+
+	for (size_t i = 0; i < sockets->count; i++) {
+		const struct nt_fix_socket *s = &sockets->list[i];
+		uint64_t stalls = s->set_ns ? s->stalls_before + s->stalls_during : 0;
+
+		all += stalls;
+		off += s->state == NT_FIX_CHANGED ? stalls : 0;
+	}
+	return off && off >= all / 10;
+}
+
 /* The verdict on what was set, if anything was. */
 static enum nt_fix_verdict judge(const struct nt_fix_result *result,
 				 char sentence[NT_FIX_SENTENCE_LEN])
@@ -94,16 +109,14 @@ static enum nt_fix_verdict judge(const struct nt_fix_result *result,
 		snprintf(sentence, NT_FIX_SENTENCE_LEN, "unclear: it was set on no connection");
 		return NT_FIX_UNCLEAR;
 	}
+	if (much_switched_off(result->sockets)) {
+		snprintf(sentence, NT_FIX_SENTENCE_LEN,
+			 "unclear: the program itself switched %s off while it was set, so it was "
+			 "not on; look for setsockopt() in the program",
+			 nt_fix_option_name(result->sockets));
+		return NT_FIX_UNCLEAR;
+	}
 	return nt_fix_judge(&c, nt_fix_option_name(result->sockets), sentence);
-}
-
-static uint64_t stalls_while_set(const struct nt_fix_sockets *sockets)
-{
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < sockets->count; i++)
-		n += sockets->list[i].stalls_during;
-	return n;
 }
 
 /* ---- text ---- */
@@ -291,14 +304,17 @@ static void print_table(FILE *out, const struct nt_fix_result *result)
 static void print_unset_stalls(FILE *out, const struct nt_fix_result *result)
 {
 	const struct nt_fix_phase *during = &result->during;
-	uint64_t others = stalls_while_set(result->sockets) + during->other_end + during->corked;
-	uint64_t all = during->stalls.stalls;
 
-	if (all > others)
+	if (during->not_yet)
 		left(out, result,
 		     "%" PRIu64 " stall%s of connections on which it was not set yet: a new one is "
 		     "set once it has stalled",
-		     all - others, plural(all - others));
+		     during->not_yet, plural(during->not_yet));
+	if (during->never)
+		left(out, result,
+		     "%" PRIu64 " stall%s of connections on which it was never set: they were "
+		     "closed by then, had it, could not be reached, or were too many",
+		     during->never, plural(during->never));
 }
 
 /* TCP_QUICKACK from outside is less than in the program: how much less. */
@@ -422,6 +438,8 @@ static struct json_object *json_phase(const struct nt_fix_phase *phase)
 	}
 	nt_json_number(o, "other_end_stalls", phase->other_end);
 	nt_json_number(o, "corked_stalls", phase->corked);
+	nt_json_number(o, "not_yet_set_stalls", phase->not_yet);
+	nt_json_number(o, "never_set_stalls", phase->never);
 	nt_json_number(o, "lost_records", nt_counts_lost(&phase->counts));
 	return o;
 }

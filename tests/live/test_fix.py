@@ -91,7 +91,8 @@ threading.Thread(target=ask, args=(int(sys.argv[1]),), daemon=True).start()
 while True:
 """)
 
-#: Each connection, its fast first rounds behind it, stalls once and never again.
+#: Each connection, its fast first rounds behind it, stalls once and never again; with another argument it is closed
+#: right after.
 ONCE = r"""
 import socket, sys, time
 OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -109,6 +110,8 @@ for s in connections:
     s.send(b"1" * 6)
     s.send(b"2" * 7)
     s.recv(99)
+    if sys.argv[2:]:
+        s.close()
     time.sleep(0.003)
 """
 
@@ -341,7 +344,20 @@ def test_connections_that_stall_but_once_show_no_cure() -> None:
     said = result(tracer)
     assert said["before"]["stalls"] > 10 and said["while_set"]["stalls"] > 10
     assert len([s for s in said["sockets"] if s["state"] == "restored"]) > 20
+    assert said["while_set"]["not_yet_set_stalls"] == said["while_set"]["stalls"]
     assert said["verdict"] == "unclear" and "no connection stalled twice" in said["what"], said
+
+
+def test_stalls_of_connections_that_are_never_set_are_told_from_those_before_they_are_set() -> None:
+    with Talk() as talk:
+        port = json.loads(talk.server_lines.all[0][1])["port"]
+        client, lines = talk.start(ONCE, str(port), "close")
+        lines.wait_for("ready")
+        with fix(client.pid, "--for", "700ms") as tracer:
+            tracer.wait()
+    while_set = result(tracer)["while_set"]
+    assert while_set["never_set_stalls"] > 3, "each was closed before the record of its stall was read"
+    assert while_set["never_set_stalls"] + while_set["not_yet_set_stalls"] == while_set["stalls"]
 
 
 # ---- that it changes nothing else, and sets all back ----
@@ -413,7 +429,10 @@ def test_an_option_that_the_program_sets_itself_is_left_to_it() -> None:
             talk.tell("set 0")
             tracer.wait()
             assert talk.now()["nodelay"] == 0
-        assert socket_of(result(tracer), port)["state"] == "changed"
+        said = result(tracer)
+        assert socket_of(said, port)["state"] == "changed"
+        assert said["while_set"]["stalls"] > 3, "it does not stall again once it is off"
+        assert said["verdict"] == "unclear" and "the program itself switched TCP_NODELAY off" in said["what"]
         talk.tell("set 1")
         talk.until(lambda r: r["nodelay"] == 1)
         with fix(talk.client.pid, "--all", "--for", "500ms") as tracer:
