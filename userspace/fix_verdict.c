@@ -126,8 +126,10 @@ static void say_verdict(const struct nt_fix_comparison *c, enum nt_fix_verdict v
 	nt_format_duration(was, was_text, sizeof(was_text));
 	nt_format_duration(is, is_text, sizeof(is_text));
 	nt_format_duration(c->during.span_ns, span, sizeof(span));
-	snprintf(on, sizeof(on), "the %" PRIu64 " connection%s compared", c->connections,
-		 c->connections == 1 ? "" : "s");
+	if (c->connections == 1)
+		snprintf(on, sizeof(on), "the connection compared");
+	else
+		snprintf(on, sizeof(on), "the %" PRIu64 " connections compared", c->connections);
 	if (!c->during.stalls)
 		snprintf(sentence, NT_FIX_SENTENCE_LEN,
 			 "%s ends the stalls on %s: before, they cost %s %s; while it was set, for "
