@@ -60,7 +60,7 @@ def entries(version: str, text: str) -> list[str]:
         packaged = f"{number}-{revision if number == upstream else 1}"
         lines = changes(body) or ["  * See CHANGELOG.md."]
         made.append("\n".join([f"nagletrace ({packaged}) {'unstable' if released else 'UNRELEASED'}; urgency=medium", "",
-                               *lines, "", f" -- {maintainer()}  {format_datetime(when)}", ""]))
+                               *lines[lines[0] == "":], "", f" -- {maintainer()}  {format_datetime(when)}", ""]))
     return made
 
 
