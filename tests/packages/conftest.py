@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The tests of the Debian packages: they need root, for roots of other suites, and what tests/live has to drive it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+for directory in ("packages", "guests", "monitoring", "live", "."):
+    sys.path.insert(0, str(TESTS / directory))
+
+from rerun import pytest_runtest_protocol  # noqa: E402, F401
+
+
+def pytest_configure() -> None:
+    if os.geteuid():
+        pytest.exit("these tests need root: run them by `make test`", 3)
