@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
-`run.py [unit] [live] [monitoring] [guest] [packages] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K]
-[--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since
-the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing
+`run.py [unit] [live] [monitoring] [guest] [packages] [-k PATTERN]`; without a part, all of them. `run.py kernels
+[--kernel K] [--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up
+what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing
 passes silently; only a kernel that cannot be had, or for which no time is left, is skipped, with its reason.
 """
 
@@ -302,7 +302,8 @@ def put_table() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART",
-                        help="unit, live, monitoring, guest, packages (all by default), kernels, fuzz, summary, or table")
+                        help="unit, live, monitoring, guest, packages (all by default), kernels, fuzz, summary, "
+                             "or table")
     parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
     parser.add_argument("--seconds", type=int, default=600, help="with fuzz: for each target (600)")

@@ -58,9 +58,10 @@ def entries(version: str, text: str) -> list[str]:
         when = (datetime.fromisoformat(f"{day}T12:00:00+00:00") if released else
                 datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), timezone.utc))
         packaged = f"{number}-{revision if number == upstream else 1}"
+        suite = "unstable" if released else "UNRELEASED"
         lines = changes(body) or ["  * See CHANGELOG.md."]
-        made.append("\n".join([f"nagletrace ({packaged}) {'unstable' if released else 'UNRELEASED'}; urgency=medium", "",
-                               *lines[lines[0] == "":], "", f" -- {maintainer()}  {format_datetime(when)}", ""]))
+        made.append("\n".join([f"nagletrace ({packaged}) {suite}; urgency=medium", "", *lines[lines[0] == "":], "",
+                               f" -- {maintainer()}  {format_datetime(when)}", ""]))
     return made
 
 

@@ -26,8 +26,8 @@ MAKING_S = 420
 #: Nothing else that is run in a root does.
 COMMAND_S = 120
 
-#: $1 is the root; then pairs of a file and the path in the root that shows it, up to --; then the command. The mounts go
-#: with the process.
+#: $1 is the root; then pairs of a file and the path in the root that shows it, up to --; then the command. The mounts
+#: go with the process.
 ENTER = """\
 root=$1
 shift
@@ -51,8 +51,8 @@ class Root:
     def command(self, *words: str, shown: Mapping[str, Path] = {}) -> list[str]:
         """The command line that runs these words in the root; shown: files of the machine, by the path there."""
         binds = [word for path, file in shown.items() for word in (str(file), path)]
-        return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", ENTER, "sh", str(self.directory), *binds,
-                "--", *words]
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", ENTER, "sh", str(self.directory),
+                *binds, "--", *words]
 
     def run(self, *words: str, shown: Mapping[str, Path] = {}, timeout: float = COMMAND_S
             ) -> subprocess.CompletedProcess[str]:
@@ -158,7 +158,8 @@ def contents(root: Root) -> dict[str, str]:
             elif ACCOUNTS.fullmatch(f"{below}{name}"):
                 if name.endswith("-"):
                     continue  # the state before the last change
-                data = b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"nagletrace:"))
+                lines = path.read_bytes().splitlines(keepends=True)
+                data = b"".join(line for line in lines if not line.startswith(b"nagletrace:"))
             else:
                 data = path.read_bytes()
             found[f"{below}{name}"] = hashlib.sha256(data).hexdigest()
