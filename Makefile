@@ -6,6 +6,7 @@ prefix  ?= /usr/local
 sbindir ?= $(prefix)/sbin
 bindir  ?= $(prefix)/bin
 docdir  ?= $(prefix)/share/doc/nagletrace
+monitoringdocdir ?= $(docdir)
 mandir  ?= $(prefix)/share/man
 bashcompletiondir ?= $(prefix)/share/bash-completion/completions
 zshcompletiondir ?= $(prefix)/share/zsh/site-functions
@@ -23,7 +24,7 @@ MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
-ALL_CFLAGS := $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
+ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
 LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz
 SCREEN_LIBS := -lncursesw
 SANITIZE := -g -O1 -fno-sanitize-recover=all -fsanitize=address,undefined
@@ -40,10 +41,11 @@ endif
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
                   libevent-dev uthash-dev libcap-dev libseccomp-dev libncurses-dev
+DEB_PACKAGES   := build-essential debhelper dh-python python3
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
                   prometheus-alertmanager iproute2
-TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
+TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) $(DEB_PACKAGES) debootstrap lintian libcmocka-dev tcpdump python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
                   python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
                   git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh
@@ -54,6 +56,7 @@ BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 PYTHON_COMMANDS := exporter report flame
 
 MAN_PAGES := $(wildcard docs/man/*.[18])
+COMMAND_PAGES := docs/man/nagletrace.8
 TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
 
 SOURCES := $(wildcard userspace/*.c)
@@ -63,8 +66,9 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 
 .DEFAULT_GOAL := build
-PARTS := test-unit test-live test-monitoring test-guest
-.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install uninstall dist clean format
+PARTS := test-unit test-live test-monitoring test-guest test-packages
+.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install install-command install-exporters \
+	uninstall dist deb clean format
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -128,37 +132,47 @@ kernels-table: ## put the table of the last test-kernels into the README
 .PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures kernels-table
 all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
-install: build ## install to DESTDIR and prefix (default /usr/local)
+# $(call install-units,NAME): by its name, with the places of the programs
+install-units = install -d $(DESTDIR)$(unitdir) && \
+	sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$(1).service \
+		>$(DESTDIR)$(unitdir)/$(1).service
+# $(call install-pages,PAGES)
+install-pages = for page in $(1); do \
+		install -d $(DESTDIR)$(mandir)/man$${page\#\#*.} && \
+		sed 's,/usr/share/doc/nagletrace,$(docdir),' $$page \
+			>$(DESTDIR)$(mandir)/man$${page\#\#*.}/$${page\#\#*/} || exit; \
+	done
+
+install: install-command install-exporters ## install to DESTDIR and prefix (default /usr/local)
+
+install-command: build
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
+	$(call install-units,nagletrace)
+	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
+	$(call install-pages,$(COMMAND_PAGES))
+	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
+	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
+	install -D -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
+
+install-exporters:
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
 		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \
 		exporters/nagletrace_exporters/templates/*
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(monitoringdocdir)/grafana
 	for name in $(PYTHON_COMMANDS); do \
 		sed "s,@DIRECTORY@,$(datadir)/exporters,; s,@MODULE@,$$name," exporters/command.in \
 			>$(DESTDIR)$(bindir)/nagletrace-$$name && \
 		chmod 0755 $(DESTDIR)$(bindir)/nagletrace-$$name || exit; \
 	done
-	for unit in nagletrace nagletrace-exporter; do \
-		sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$$unit.service \
-			>$(DESTDIR)$(unitdir)/$$unit.service || exit; \
-	done
-	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
-	for page in $(MAN_PAGES); do \
-		install -d $(DESTDIR)$(mandir)/man$${page##*.} && \
-		sed 's,/usr/share/doc/nagletrace,$(docdir),' $$page \
-			>$(DESTDIR)$(mandir)/man$${page##*.}/$${page##*/} || exit; \
-	done
-	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
-	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
-	install -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/prometheus dashboards/prometheus/*.yml
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/grafana dashboards/grafana/nagletrace.json
-	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(docdir)/grafana/
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
+	$(call install-units,nagletrace-exporter)
+	$(call install-pages,$(filter-out $(COMMAND_PAGES),$(MAN_PAGES)))
+	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/prometheus dashboards/prometheus/*.yml
+	install -m 0644 -t $(DESTDIR)$(monitoringdocdir)/grafana dashboards/grafana/nagletrace.json
+	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(monitoringdocdir)/grafana/
 
 uninstall: ## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
@@ -167,8 +181,8 @@ uninstall: ## remove what install put there
 		$(bashcompletiondir)/nagletrace $(zshcompletiondir)/_nagletrace \
 		$(addprefix $(docdir)/,$(TOP_DOCS) nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
-		$(addprefix $(docdir)/,runbooks pictures prometheus grafana kubernetes))
-	-rmdir $(DESTDIR)$(docdir) $(DESTDIR)$(datadir) 2>/dev/null
+		$(addprefix $(docdir)/,runbooks pictures kubernetes) $(addprefix $(monitoringdocdir)/,prometheus grafana))
+	-rmdir $(sort $(addprefix $(DESTDIR),$(docdir) $(monitoringdocdir) $(datadir))) 2>/dev/null
 
 # Of the last commit, by git's and gzip's own settings and not the user's: the time in it is the commit's.
 dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, the same bytes from every clone
@@ -182,6 +196,10 @@ dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, th
 		archive --format=tar --prefix=$$name/ --output=$(BUILD)/$$name.tar HEAD && \
 	GZIP= gzip -n -9 -f $(BUILD)/$$name.tar && \
 	echo "$(BUILD)/$$name.tar.gz"
+
+deb: ## Debian packages of this tree, build/deb/*.deb; REVISION=2: the same version, packaged anew
+	@tests/deps.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
+	@packaging/deb.sh $(BUILD)/deb $(or $(REVISION),1)
 
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
-`run.py [unit] [live] [monitoring] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K]
-[--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since
-the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing
-passes silently; only a kernel that cannot be had, or for which no time is left, is skipped, with its reason.
+`run.py [unit] [live] [monitoring] [guest] [packages] [-k PATTERN]`; without a part, all of them. `run.py kernels
+[--kernel K] [--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up
+what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as
+failed: nothing passes silently; only a kernel that cannot be had, or for which no time is left, is skipped, with its
+reason.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 RESULTS = BUILD / "results"
-PARTS = ("unit", "live", "monitoring", "guest")
+PARTS = ("unit", "live", "monitoring", "guest", "packages")
 #: Kernels of the matrix and the hooks that each offers; the tracepoint family needs 6.3.
 MATRIX = {
     "5.10": ("function", "kprobe"),
@@ -194,6 +195,11 @@ def run_monitoring(pattern: str | None) -> Counts:
     return counts
 
 
+def run_packages(pattern: str | None) -> Counts:
+    """The Debian packages, built here and installed in roots of Debian 12 and 13."""
+    return run_pytest("packages", "tests/packages", pattern, 900)
+
+
 def print_notes(counts: Counts) -> None:
     for kind, lines in counts.notes.items():
         for line in lines:
@@ -297,7 +303,8 @@ def put_table() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART",
-                        help="unit, live, monitoring, guest (all by default), kernels, fuzz, summary, or table")
+                        help="unit, live, monitoring, guest, packages (all by default), kernels, fuzz, summary, "
+                             "or table")
     parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
     parser.add_argument("--seconds", type=int, default=600, help="with fuzz: for each target (600)")
@@ -309,6 +316,7 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     kernels = [arguments.kernel] if arguments.kernel else list(MATRIX)
     runners = {"unit": run_unit, "live": run_live, "monitoring": run_monitoring, "guest": run_guest,
+               "packages": run_packages,
                "kernels": lambda pattern: run_kernels(kernels, pattern, arguments.reuse),
                "fuzz": lambda pattern: run_fuzzers(pattern, arguments.seconds, keep=True)}
     total = Counts()
@@ -331,7 +339,7 @@ def add_up() -> Counts:
     """What each part counted when it last ran since the build; the matrix has the guests of 6.1 in it."""
     total = Counts()
     built = (BUILD / "nagletrace").stat().st_mtime
-    for part in ("unit", "live", "monitoring", "kernels"):
+    for part in ("unit", "live", "monitoring", "packages", "kernels"):
         path = RESULTS / f"{part}.counts.json"
         if path.exists() and path.stat().st_mtime > built:
             total.add(Counts(**json.loads(path.read_text())))
