@@ -26,8 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kernels import KERNELS, Kernel, Unavailable, cache, locked, obtain, run_whole
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+from kernels import KERNELS, Kernel, obtain
+
+from debian import Unavailable, cache, locked, run_whole
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VIRTME = "virtme-ng==1.42"
