@@ -88,7 +88,7 @@ class Store:
         self.name = kernel if architecture == "amd64" else f"{architecture}-{kernel}"
         self.directory = cache() / "kernels"
         self.directory.mkdir(exist_ok=True)
-        self._pointer = self.directory / f"{name}.json"
+        self._pointer = self.directory / f"{self.name}.json"
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         return locked(self.directory / f".{self.name}.lock")
