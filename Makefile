@@ -60,7 +60,7 @@ endif
 # of these arm64's are unpacked in the cache, not installed
 SYSROOT_PACKAGES := libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev libevent-dev uthash-dev libcap-dev \
                   libseccomp-dev libncurses-dev liblzma-dev libbz2-dev libzstd-dev liburing-dev
-ARM64_PACKAGES := qemu-system-arm cpio
+ARM64_PACKAGES := qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES)
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
@@ -90,7 +90,7 @@ deps: ## install what the build needs (apt), or say what is wanted
 	@tests/deps.sh $(BUILD_PACKAGES)
 
 deps-test: ## install what the tests need too
-	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(STATIC_PACKAGES)
 
 build: deps ## build build/nagletrace
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace
@@ -111,12 +111,18 @@ demo-monitoring: ## the same with Prometheus and alerts, for ten minutes; says w
 	@$(SUDO) /usr/bin/python3 tests/monitoring/demo.py
 
 test: deps-test ## run every test; ends with counts of passed, failed and skipped
+	@tests/deps.sh $(ARM64_PACKAGES)
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py
 
 $(PARTS): test-%: deps-test ## one part of the tests; T=pattern chooses among them
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py $* $(if $(T),-k '$(T)')
+
+test-arm64: deps-test ## the static binary on arm64, on Debian's 6.1 and 6.12 in an emulated machine; T=pattern
+	@tests/deps.sh $(ARM64_PACKAGES)
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/run.py arm64 $(if $(T),-k '$(T)')
 
 test-kernels: deps-test ## the live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel; REUSE=1: not again what ran
 	@$(MAKE) --no-print-directory all-for-tests
@@ -146,8 +152,8 @@ pictures: deps-test ## write docs/pictures: the report and the flame graph of a 
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures kernels-table
-all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
+.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures kernels-table
+all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace

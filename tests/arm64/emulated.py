@@ -35,11 +35,14 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """nagle-lab's arguments (none: it does not play) and nagletrace's; CLIENT and SERVER stand for the lab's pids."""
+    """nagletrace's arguments, and those of each nagle-lab that plays meanwhile, one after the other.
+
+    In nagletrace's CLIENT and SERVER stand for the pids of the first lab.
+    """
 
     name: str
-    lab: str
     tracer: str
+    labs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -52,11 +55,16 @@ class Played:
     def records(self, kind: str) -> list[Record]:
         return [r for r in map(json.loads, self.files["output"].splitlines()) if r["type"] == kind]
 
-    def lab(self, kind: str) -> Record:
-        """nagle-lab's line of that type."""
-        lines = [r for r in map(json.loads, self.files["lab"].splitlines()) if r["type"] == kind]
-        assert lines, f"nagle-lab: {self.files['lab-errors']}"
+    def lab(self, number: int, kind: str) -> Record:
+        """That lab's line of that type; the first one's number is 1."""
+        lines = [r for r in map(json.loads, self.files[f"lab{number}"].splitlines()) if r["type"] == kind]
+        assert lines, f"nagle-lab: {self.files[f'lab-errors{number}']}"
         return lines[0]
+
+    def stalls(self, number: int) -> list[Record]:
+        """Those of that lab's connections."""
+        ends = [{c["client"], c["server"]} for c in self.lab(number, "ready")["connections"]]
+        return [r for r in self.records("stall") if {r["local"], r["remote"]} in ends]
 
 
 def nagletrace() -> Path:
@@ -76,7 +84,7 @@ def initramfs(place: Path, cases: list[Case]) -> Path:
         shutil.copy(source, root / target)
         (root / target).chmod(0o755)
     (root / "dev").mkdir()
-    (root / "cases").write_text("".join(f"{case.name}|{case.lab}|{case.tracer}\n" for case in cases))
+    (root / "cases").write_text("".join("|".join((case.name, case.tracer, *case.labs)) + "\n" for case in cases))
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     packed = subprocess.run(["busybox", "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(), capture_output=True,
                             timeout=60)
@@ -111,9 +119,8 @@ def play(kernel: str, cases: list[Case], timeout: float) -> dict[str, Played]:
     with tempfile.TemporaryDirectory(prefix="nagletrace-arm64-") as name:
         place = Path(name)
         image = obtain(kernel, "arm64").image
-        command = [EMULATOR, "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "1G",
-                   # one host thread for all CPUs, as in tests/guests/guest.py
-                   "-accel", "tcg,thread=single", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio",
+        command = [EMULATOR, "-M", "virt", "-cpu", "max,pauth-impdef=on", "-smp", "1", "-m", "1G",
+                   "-accel", "tcg", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio",
                    "-kernel", str(image), "-initrd", str(initramfs(place, cases)),
                    "-append", "console=ttyAMA0 loglevel=1 oops=panic panic=-1 rdinit=/init"]
         with log.open("wb") as file:
