@@ -248,7 +248,7 @@ $(BUILD)/nagletrace: $(OBJECTS)
 # what is wrapped: userspace/static.c. A function of glibc that would load libraries of the host is a warning.
 $(BUILD)/nagletrace-static: $(OBJECTS) $(BUILD)/userspace/static.o
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -static -Wl,--fatal-warnings -Wl,--wrap=dlopen,--wrap=setlocale,--wrap=newterm $^ $(LDFLAGS) \
+	$(Q)$(CC) $(ALL_CFLAGS) -static -Wl,--fatal-warnings -Wl,--wrap=dlopen,--wrap=newterm $^ $(LDFLAGS) \
 		-Wl,--start-group $(STATIC_LIBS) -Wl,--end-group -o $@.whole
 	$(Q)$(STRIP) -o $@ $@.whole
 

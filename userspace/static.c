@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Only in the static binary of `make static`. There glibc does some things by loading the host's libraries, which are of
- * another version or of another C library: these stand in their place. The link fails on any that is missing here.
+ * Only in the static binary of `make static`. There glibc does some things by loading the host's
+ * libraries, which are of another version or of another C library: these stand in their place. The
+ * link fails on any that is missing here.
  */
 #include <grp.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,6 @@
 
 /* What the linker's --wrap names so. */
 void *__wrap_dlopen(const char *file, int mode);
-char *__real_setlocale(int category, const char *name);
-char *__wrap_setlocale(int category, const char *name);
 SCREEN *__real_newterm(const char *type, FILE *out, FILE *in);
 SCREEN *__wrap_newterm(const char *type, FILE *out, FILE *in);
 
@@ -82,21 +79,11 @@ struct protoent *getprotobynumber(int number)
 
 /* ---- terminals ---- */
 
-/* Other character sets than UTF-8 and ASCII are converted by modules of glibc (gconv). */
-char *__wrap_setlocale(int category, const char *name)
-{
-	char *set = __real_setlocale(category, name);
-
-	if (set && strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-		set = __real_setlocale(category, "C");
-	return set;
-}
-
 /* Where the host knows no terminals: xterm, as most of them understand it. */
 SCREEN *__wrap_newterm(const char *type, FILE *out, FILE *in)
 {
-	static const char *const alike[] = {"xterm",     "screen", "tmux", "rxvt", "alacritty",
-					    "kitty",     "foot",   "vte",  "gnome", "konsole"};
+	static const char *const alike[] = {"xterm", "screen", "tmux", "rxvt",  "alacritty",
+					    "kitty", "foot",   "vte",  "gnome", "konsole"};
 	SCREEN *screen = __real_newterm(type, out, in);
 	const char *term = type ? type : getenv("TERM");
 

@@ -7,7 +7,6 @@ There is no disk and no network; what is played there comes back by its serial l
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "guests")]
-from debian import Unavailable, run_tool  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "guests"))
+from debian import Unavailable  # noqa: E402
 from kernels import obtain  # noqa: E402
 from sysroot import unpacked  # noqa: E402
 
@@ -86,8 +86,8 @@ def initramfs(place: Path, cases: list[Case]) -> Path:
     (root / "dev").mkdir()
     (root / "cases").write_text("".join("|".join((case.name, case.tracer, *case.labs)) + "\n" for case in cases))
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
-    packed = subprocess.run(["busybox", "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(), capture_output=True,
-                            timeout=60)
+    packed = subprocess.run(["busybox", "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(),
+                            capture_output=True, timeout=60)
     assert packed.returncode == 0, packed.stderr.decode()
     archive = place / "initramfs"
     archive.write_bytes(packed.stdout)
@@ -125,11 +125,12 @@ def play(kernel: str, cases: list[Case], timeout: float) -> dict[str, Played]:
                    "-append", "console=ttyAMA0 loglevel=1 oops=panic panic=-1 rdinit=/init"]
         with log.open("wb") as file:
             try:
-                subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, timeout=timeout,
-                               env={**os.environ, "HOME": str(place)})
+                subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                               timeout=timeout)
             except subprocess.TimeoutExpired:
-                pass
+                pass  # what it has not played is missed below
     console = log.read_text(errors="replace").replace("\r", "")
     last = "\n".join(console.splitlines()[-LAST_LINES:])
-    assert re.search(r"^@end$", console, re.MULTILINE), f"arm64 kernel {kernel} was not done in {timeout:.0f} s:\n{last}"
+    done = re.search(r"^@end$", console, re.MULTILINE)
+    assert done, f"arm64 kernel {kernel}: it died, or was not done in {timeout:.0f} s:\n{last}"
     return read_cases(console)

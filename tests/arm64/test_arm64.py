@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from emulated import Case, Played, Record, Unavailable, play
 
-#: Name of the kernel, and the families that play, the first of which it takes; fentry is there from 6.4. What 6.1 offers
-#: of tracepoints is not what the family is made for (6.3).
+#: Name of the kernel, and the families that play, the first of which it takes; fentry is there from 6.4, and what the
+#: tracepoint family is made for from 6.3.
 PLAYED = {"6.12": ("function", "kprobe", "tracepoint"), "6.1": ("kprobe",)}
 FAMILIES = [(kernel, family) for kernel, families in PLAYED.items() for family in families]
 ROUNDS = 6
@@ -22,7 +22,7 @@ LABS = (f"write-write-read --rounds {ROUNDS} --interval 10ms", f"write-write-rea
         f"header-body -6 --rounds {ROUNDS} --interval 10ms", "echo --rounds 5", "cork-forgotten --rounds 2",
         f"length-data --rounds {ROUNDS}")
 WRITES, NODELAY, IPV6, ECHO, CORK, BOTH_ENDS = range(1, len(LABS) + 1)
-#: For one kernel's cases, in s; some 40 s on an idle machine of two cores.
+#: For one kernel's cases, in s; 40 to 80 s on a machine of two cores.
 PATIENCE = 280.0
 
 

@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
-from kernels import KERNELS, Kernel, obtain
-
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 from debian import Unavailable, cache, locked, run_whole
+from kernels import KERNELS, Kernel, obtain
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VIRTME = "virtme-ng==1.42"
