@@ -4,8 +4,9 @@
 
 `run.py [unit] [live] [monitoring] [arm64] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels
 [--kernel K] [--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up
-what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing
-passes silently; only a kernel that cannot be had, or for which no time is left, is skipped, with its reason.
+what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as
+failed: nothing passes silently; only a kernel that cannot be had, or for which no time is left, is skipped, with its
+reason.
 """
 
 from __future__ import annotations
