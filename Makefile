@@ -26,7 +26,9 @@ ASM_INCLUDE := $(if $(MULTIARCH),/usr/include/$(MULTIARCH))
 
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
-ALL_CFLAGS := $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
+# where it was built does not stand in what is built
+PREFIX_MAP := -ffile-prefix-map=$(CURDIR)=.
+ALL_CFLAGS := $(CFLAGS) $(PREFIX_MAP) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
 LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz
 SCREEN_LIBS := -lncursesw
 # and what these need in their turn
@@ -220,7 +222,7 @@ format: ## format the C sources as .clang-format says
 
 $(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace
 	$(call say,BPF,$@)
-	$(Q)$(CLANG) -g -O2 -ffile-prefix-map=$(CURDIR)=. $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
+	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
 		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
 
 $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
@@ -267,7 +269,7 @@ define CROSS
 sysroot=$$(/usr/bin/python3 tests/sysroot.py arm64 $(SYSROOT_PACKAGES)) && \
 	$(MAKE) --no-print-directory BUILD=$(BUILD)/static/aarch64 CC=aarch64-linux-gnu-gcc STRIP=aarch64-linux-gnu-strip \
 	ARCH=arm64 ASM_INCLUDE=/usr/aarch64-linux-gnu/include LDFLAGS="-L$$sysroot/usr/lib/aarch64-linux-gnu" \
-	CFLAGS="$(CFLAGS) -isystem $$sysroot/usr/include -isystem $$sysroot/usr/include/aarch64-linux-gnu"
+	CFLAGS="$(CFLAGS) -ffile-prefix-map=$$sysroot= -isystem $$sysroot/usr/include -isystem $$sysroot/usr/include/aarch64-linux-gnu"
 endef
 
 .PHONY: static static-$(MACHINE) static-aarch64 lab-aarch64

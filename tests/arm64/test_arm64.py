@@ -27,10 +27,13 @@ PATIENCE = 280.0
 
 
 def cases(kernel: str) -> list[Case]:
-    return [Case("check", "check"), Case("by-functions", "--json --hooks function --duration 100ms"),
-            *(Case(family, f"--json --stacks --hooks {family}", LABS) for family in PLAYED[kernel]),
-            Case("fix", "fix -p CLIENT --nodelay --for 2s --yes --json",
-                 ("write-write-read --rounds 100000 --interval 2ms --seconds 7",))]
+    chosen = [Case("check", "check"),
+              *(Case(family, f"--json --stacks --hooks {family}", LABS) for family in PLAYED[kernel])]
+    if "function" not in PLAYED[kernel]:
+        chosen += [Case("by-functions", "--json --hooks function --duration 100ms"),
+                   Case("fix", "fix -p CLIENT --nodelay --for 2s --yes --json",
+                        ("write-write-read --rounds 100000 --interval 2ms --seconds 7",))]
+    return chosen
 
 
 @pytest.fixture(scope="session")
@@ -139,12 +142,12 @@ def test_fentry_is_refused_with_the_reason_where_there_is_none(guests: dict[str,
                                        "`nagletrace check` shows what can be used")
 
 
-def test_nodelay_is_tried_on_the_running_process(guests: dict[str, Future[dict[str, Played]]], kernel: str) -> None:
-    """By the family that it takes of itself."""
-    fix = played(guests, kernel)["fix"]
+def test_nodelay_is_tried_on_the_running_process(guests: dict[str, Future[dict[str, Played]]]) -> None:
+    """By kprobes, which it takes of itself."""
+    fix = played(guests, "6.1")["fix"]
     assert fix.code == 0, fix.files
     [started], [result] = fix.records("start"), fix.records("fix")
-    assert started["hooks"] == PLAYED[kernel][0]
+    assert started["hooks"] == "kprobe"
     assert (result["option"], result["verdict"]) == ("TCP_NODELAY", "cured")
     assert result["before"]["stalls"] > 5 * result["while_set"]["stalls"]
     assert [socket["state"] for socket in result["sockets"]] == ["restored"]
