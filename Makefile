@@ -278,11 +278,11 @@ static-$(MACHINE): $(BUILD)/nagletrace-static
 
 ifneq ($(CROSS_PACKAGES),)
 static-aarch64:
-	@$(CROSS) $(BUILD)/static/aarch64/nagletrace-static
+	+@$(CROSS) $(BUILD)/static/aarch64/nagletrace-static
 	@$(call install_static,aarch64,static/aarch64)
 
 lab-aarch64:
-	@$(CROSS) $(BUILD)/static/aarch64/nagle-lab-static
+	+@$(CROSS) $(BUILD)/static/aarch64/nagle-lab-static
 endif
 
 # ---- tests ----
