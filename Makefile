@@ -16,17 +16,24 @@ sysusersdir ?= $(prefix)/lib/sysusers.d
 DESTDIR ?=
 
 CC      ?= gcc
+STRIP   ?= strip
 CLANG   ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /sbin/bpftool) bpftool)
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 ARCH    := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
+MACHINE := $(shell uname -m)
 MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+ASM_INCLUDE := $(if $(MULTIARCH),/usr/include/$(MULTIARCH))
 
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
-ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
+# where it was built does not stand in what is built
+PREFIX_MAP := -ffile-prefix-map=$(CURDIR)=.
+ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(PREFIX_MAP) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
 LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz
 SCREEN_LIBS := -lncursesw
+# and what these need in their turn
+STATIC_LIBS := $(LIBS) $(SCREEN_LIBS) -ltinfo -llzma -lbz2 -lzstd
 SANITIZE := -g -O1 -fno-sanitize-recover=all -fsanitize=address,undefined
 
 ifeq ($(V),1)
@@ -45,10 +52,20 @@ DEB_PACKAGES   := build-essential debhelper dh-python python3
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
                   prometheus-alertmanager iproute2
-TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) $(DEB_PACKAGES) debootstrap lintian libcmocka-dev tcpdump python3-dpkt python3-venv \
+TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) $(DEB_PACKAGES) debootstrap lintian libcmocka-dev tcpdump \
+                  python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
                   python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
                   git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh
+
+STATIC_PACKAGES := binutils liblzma-dev libbz2-dev libzstd-dev ncurses-bin
+ifeq ($(MACHINE),x86_64)
+CROSS_PACKAGES := gcc-aarch64-linux-gnu binutils-aarch64-linux-gnu libc6-dev-arm64-cross python3 debian-archive-keyring
+endif
+# of these arm64's are unpacked in the cache, not installed
+SYSROOT_PACKAGES := libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev libevent-dev uthash-dev libcap-dev \
+                  libseccomp-dev libncurses-dev liblzma-dev libbz2-dev libzstd-dev liburing-dev
+ARM64_PACKAGES := qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES)
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
@@ -59,14 +76,16 @@ MAN_PAGES := $(wildcard docs/man/*.[18])
 COMMAND_PAGES := docs/man/nagletrace.8
 TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
 
-SOURCES := $(wildcard userspace/*.c)
+SOURCES := $(filter-out userspace/static.c,$(wildcard userspace/*.c))
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
 LAB     := $(wildcard tests/lab/*.c)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 
 .DEFAULT_GOAL := build
-PARTS := test-unit test-live test-monitoring test-guest test-packages
+PARTS := test-unit test-live test-monitoring test-packages test-guest
+STATIC_MACHINES := $(MACHINE) $(if $(CROSS_PACKAGES),aarch64)
+VERSION := $(shell sed -n 's/^.define NT_VERSION "\(.*\)"$$/\1/p' userspace/version.h)
 .PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install install-command install-exporters \
 	uninstall dist deb clean format
 .DELETE_ON_ERROR:
@@ -78,10 +97,15 @@ deps: ## install what the build needs (apt), or say what is wanted
 	@tests/deps.sh $(BUILD_PACKAGES)
 
 deps-test: ## install what the tests need too
-	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(STATIC_PACKAGES)
 
 build: deps ## build build/nagletrace
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace
+
+static: deps ## build/static/nagletrace-VERSION-MACHINE: one file, no libraries, for x86-64 and arm64
+	@tests/deps.sh $(STATIC_PACKAGES) $(CROSS_PACKAGES)
+	@$(MAKE) --no-print-directory $(STATIC_MACHINES:%=static-%)
+	@ls -l $(STATIC_MACHINES:%=$(BUILD)/static/nagletrace-$(VERSION)-%)
 
 demo: ## trace a program that stalls, and print what nagletrace says of it
 	@tests/deps.sh $(BUILD_PACKAGES) $(LAB_PACKAGES)
@@ -94,12 +118,18 @@ demo-monitoring: ## the same with Prometheus and alerts, for ten minutes; says w
 	@$(SUDO) /usr/bin/python3 tests/monitoring/demo.py
 
 test: deps-test ## run every test; ends with counts of passed, failed and skipped
+	@tests/deps.sh $(ARM64_PACKAGES)
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py
 
 $(PARTS): test-%: deps-test ## one part of the tests; T=pattern chooses among them
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py $* $(if $(T),-k '$(T)')
+
+test-arm64: deps-test ## the static binary on arm64, on Debian's 6.1 and 6.12 in an emulated machine; T=pattern
+	@tests/deps.sh $(ARM64_PACKAGES)
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/run.py arm64 $(if $(T),-k '$(T)')
 
 test-kernels: deps-test ## the live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel; REUSE=1: not again what ran
 	@$(MAKE) --no-print-directory all-for-tests
@@ -129,8 +159,8 @@ pictures: deps-test ## write docs/pictures: the report and the flame graph of a 
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures kernels-table
-all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
+.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures kernels-table
+all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 # $(call install-units,NAME): by its name, with the places of the programs
 install-units = install -d $(DESTDIR)$(unitdir) && \
@@ -211,8 +241,8 @@ format: ## format the C sources as .clang-format says
 
 $(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace
 	$(call say,BPF,$@)
-	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
-		$(if $(MULTIARCH),-I/usr/include/$(MULTIARCH)) -Ibpf -MMD -c $< -o $@
+	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
+		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
 
 $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
 	$(call say,SKEL,$@)
@@ -234,7 +264,51 @@ $(BUILD)/nagletrace: $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
 
+# ---- the static binary ----
+
+# what is wrapped: userspace/static.c. A function of glibc that would load libraries of the host is a warning.
+$(BUILD)/nagletrace-static: $(OBJECTS) $(BUILD)/userspace/static.o
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -static -Wl,--fatal-warnings -Wl,--wrap=dlopen,--wrap=newterm $^ $(LDFLAGS) \
+		-Wl,--start-group $(STATIC_LIBS) -Wl,--end-group -o $@.whole
+	$(Q)$(STRIP) -o $@ $@.whole
+
+$(BUILD)/userspace/static.o: $(BUILD)/terminfo.h
+
+# a terminal's description as $$TERMINFO may hold it; ncurses 6.1 and newer
+$(BUILD)/terminfo.h: | $(BUILD)/userspace
+	$(Q)printf '#define NT_TERMINFO_NAME "xterm-256color"\n#define NT_TERMINFO "%s"\n' \
+		"$$(infocmp -0 -q -Q2 xterm-256color)" >$@
+
+# $(1): the machine
+install_static = install -D -p -m 0755 $(BUILD)/$(2)/nagletrace-static $(BUILD)/static/nagletrace-$(VERSION)-$(1)
+
+# arm64's on another machine: by Debian's cross compiler, with Debian's libraries, in a build directory of its own
+define CROSS
+sysroot=$$(/usr/bin/python3 tests/sysroot.py arm64 $(SYSROOT_PACKAGES)) && \
+	$(MAKE) --no-print-directory BUILD=$(BUILD)/static/aarch64 CC=aarch64-linux-gnu-gcc STRIP=aarch64-linux-gnu-strip \
+	ARCH=arm64 ASM_INCLUDE=/usr/aarch64-linux-gnu/include LDFLAGS="-L$$sysroot/usr/lib/aarch64-linux-gnu" \
+	CFLAGS="$(CFLAGS) -ffile-prefix-map=$$sysroot= -isystem $$sysroot/usr/include -isystem $$sysroot/usr/include/aarch64-linux-gnu"
+endef
+
+.PHONY: static static-$(MACHINE) static-aarch64 lab-aarch64
+static-$(MACHINE): $(BUILD)/nagletrace-static
+	@$(call install_static,$(MACHINE),.)
+
+ifneq ($(CROSS_PACKAGES),)
+static-aarch64:
+	+@$(CROSS) $(BUILD)/static/aarch64/nagletrace-static
+	@$(call install_static,aarch64,static/aarch64)
+
+lab-aarch64:
+	+@$(CROSS) $(BUILD)/static/aarch64/nagle-lab-static
+endif
+
 # ---- tests ----
+
+$(BUILD)/nagle-lab-static: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread -static $(LAB) $(LDFLAGS) -ljson-c -luring -o $@
 
 $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 	$(call say,LINK,$@)
@@ -258,7 +332,7 @@ $(BUILD)/bench/load: tests/bench/load.c
 $(BUILD)/bench/empty.skel.h: tests/bench/empty.bpf.c
 	$(call say,BPF,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf $(if $(MULTIARCH),-I/usr/include/$(MULTIARCH)) \
+	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf $(ASM_INCLUDE:%=-I%) \
 		-c $< -o $(@D)/empty.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $(@D)/empty.bpf.o name empty_bpf > $@
 
