@@ -68,7 +68,8 @@ PARTS := test-unit test-live test-monitoring test-guest
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p; s,^\$$(PARTS):.*## \(.*\),  make $(PARTS)\t\1,p' \
+		$(MAKEFILE_LIST) | expand -t 20
 
 deps: ## install what the build needs (apt), or say what is wanted
 	@tests/deps.sh $(BUILD_PACKAGES)
@@ -122,10 +123,14 @@ pictures: deps-test ## write docs/pictures: the report and the flame graph of a 
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/pictures.py
 
+pasted: deps-test ## renew the outputs that README and docs show, from real runs; OUTPUT=name: this one only
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
+
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures kernels-table
+.PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures pasted kernels-table
 all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 install: build ## install to DESTDIR and prefix (default /usr/local)
