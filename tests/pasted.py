@@ -148,6 +148,7 @@ def top_screens() -> tuple[str, str]:
                 terminal.press("\x1b[B")
                 terminal.until(lambda _: True)
             table = terminal.text()
+            terminal.resize(80, 24)
             terminal.press("\r")
             connection = terminal.wait_for("timer fires")
             terminal.press("q")
