@@ -136,9 +136,12 @@ def commands(path: Path) -> list[tuple[str, str]]:
 def manual_commands(path: Path) -> list[tuple[str, str]]:
     """Of the EXAMPLES of a manual page; what root runs begins with sudo, as in the other documents."""
     examples = re.search(r"^\.Sh EXAMPLES\n((?:(?!\.Sh ).*\n)*)", path.read_text(), re.MULTILINE)
-    found = []
+    found: list[tuple[str, str]] = []
     for prompt, command in re.findall(r"^(?:\.Dl )?([#$]) (.*)$", examples[1] if examples else "", re.MULTILINE):
-        found.append((normal(f"sudo {command}" if prompt == "#" else command), str(path.relative_to(ROOT))))
+        command = normal(f"sudo {command}" if prompt == "#" else command)
+        if found and re.fullmatch(r"[A-Z]+=\S+", found[-1][0]):  # a variable for this one
+            command = f"{found.pop()[0]}; {command}"
+        found.append((command, str(path.relative_to(ROOT))))
     return found
 
 
