@@ -192,8 +192,8 @@ MASKS = (
     (r"\b(function|kprobe|tracepoint) hooks", "WHICH hooks"),
     (r"\b(top) +\S+( +traced)", r"\1 HOST\2"),
     (r"(?<=cgroup) +\S+$", " PATH"),
-    (r"[-·]?\b\d[\d.,]*(e\d+)? ?(us|ms|s|m)\b", "TIME"),
-    (r"\d[\d.,]*", "N"),
+    (r"[-·]?\b\d+([.,]\d+)* ?(us|ms|s|m)\b", "TIME"),
+    (r"\d+([.,]\d+)*", "N"),
     (r"(?<=\s)-(?=\s|$)", "TIME"),  # no duration, in a table of them
     # one or more, or none, of what was counted
     (r"(ended by [a-z_ ]+ N(, )?)+", "ENDS"),
@@ -209,7 +209,7 @@ def shape(text: str) -> list[str]:
     """The text's lines without what differs between runs; a line that goes on is one with those that it goes on in."""
     joined: list[str] = []
     for line in text.splitlines():
-        if joined and re.match(r" {12,}\S", line) and re.match(r" {2,4}\S| *\(|nagletrace: ", joined[-1]):
+        if joined and re.match(r" {10,}[^\s┃│]", line) and "┃" not in line and re.match(r" {2,4}\S|nagletrace: |(why|fix) ", joined[-1]):
             joined[-1] += f" {line.strip()}"
         else:
             joined.append(line.rstrip())
