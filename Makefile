@@ -136,6 +136,9 @@ all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUIL
 install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
+	# report and top are for users too, whose PATH has no sbin on Debian
+	[ $(DESTDIR)$(sbindir)/nagletrace -ef $(DESTDIR)$(bindir)/nagletrace ] || \
+		ln -srf $(DESTDIR)$(sbindir)/nagletrace $(DESTDIR)$(bindir)/nagletrace
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
 		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \
@@ -166,7 +169,7 @@ install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
 
 uninstall: ## remove what install put there
-	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
+	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/,nagletrace $(addprefix nagletrace-,$(PYTHON_COMMANDS))) \
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
 		$(foreach page,$(MAN_PAGES),$(mandir)/man$(subst .,,$(suffix $(page)))/$(notdir $(page))) \
 		$(bashcompletiondir)/nagletrace $(zshcompletiondir)/_nagletrace \

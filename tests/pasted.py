@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Renews the outputs that are pasted into README.md, docs/ and the manual, from real runs; `make pasted`, as root.
 
-`pasted.py [NAME…]` renews these only. A pasted output has `<!-- output: NAME -->` above it; tests/documents.py says more.
-tests/live/test_docs.py compares the shape of each with that of a run: the text without numbers, names of hosts, and
-times. So a report that is laid out anew makes it fail until this has run.
+`pasted.py [NAME…]` renews these only. A pasted output has `<!-- output: NAME -->` above it; tests/documents.py says
+more. tests/live/test_docs.py compares the shape of each with that of a run: the text without numbers, names of hosts,
+and times. So a report that is laid out anew makes it fail until this has run.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ def shape(text: str) -> list[str]:
     """The text's lines without what differs between runs; a line that goes on is one with those that it goes on in."""
     joined: list[str] = []
     for line in text.splitlines():
-        if joined and re.match(r" {10,}[^\s┃│]", line) and "┃" not in line and re.match(r" {2,4}\S|nagletrace: |(why|fix) ", joined[-1]):
+        goes_on = re.match(r" {10,}[^\s┃│]", line) and "┃" not in line
+        if joined and goes_on and re.match(r" {2,4}\S|nagletrace: |(why|fix) ", joined[-1]):
             joined[-1] += f" {line.strip()}"
         else:
             joined.append(line.rstrip())

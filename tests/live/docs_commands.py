@@ -78,7 +78,7 @@ COMMANDS: dict[str, How] = {
     "git clone … nagletrace && cd nagletrace": Run(),
     "make": Run("build/nagletrace|up to date"),
     "make help": Run("make demo .*\n(.*\n)*.*make dist "),
-    "make demo": Run(r"nagletrace: ready\n(.*\n)*nagletrace: [1-9]\d* stalls in .*\n(.*\n)* +fix +write both parts at once"),
+    "make demo": Run(r"nagletrace: ready\n(.*\n)*nagletrace: [1-9]\d* stalls in .*\n(.*\n)* +fix +write both parts"),
     "sudo build/nagletrace -p PID": Run(LINE, ends="interrupt"),
     "sudo build/nagletrace fix -p PID --nodelay": FIX,
     "sudo make install": Run(r"install .*/sbin/nagletrace"),

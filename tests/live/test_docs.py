@@ -84,10 +84,13 @@ class Host:
         installed = place / "installed"
         shims = place / "shims"
         shims.mkdir()
-        (shims / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
+        # the PATH of a user, and sudo's, as Debian has them
+        path = "/usr/local/bin:/usr/bin:/bin"
+        (shims / "sudo").write_text(f'#!/bin/sh\nPATH={installed}/sbin:{installed}/bin:$PATH:/usr/sbin:/sbin '
+                                    'exec "$@"\n')
         (shims / "sudo").chmod(0o755)
         self.environment = {**os.environ, "DEPS": "have", "prefix": str(installed), "LC_ALL": "C.UTF-8",
-                            "PATH": f"{shims}:{installed}/sbin:{installed}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"}
+                            "PATH": f"{shims}:{installed}/bin:{path}"}
         self.environment.pop("MAKEFLAGS", None)
         self.holder = self.start("unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", HOST)
         lines = Lines(self.holder.stdout)
@@ -310,8 +313,8 @@ def test_targets_in_the_text_are_the_makefiles() -> None:
 @pytest.mark.parametrize("path", documents.MARKDOWN, ids=lambda path: path.stem)
 def test_each_block_says_what_it_is(path: Path) -> None:
     for block in documents.blocks(path):
-        assert block.language or block.output, f"{block.where}: a block with neither language nor <!-- output: NAME -->"
-        assert not block.output or block.output in pasted.OUTPUTS, f"{block.where}: tests/pasted.py has no {block.output}"
+        assert block.language or block.output, f"{block.where}: it has no language, nor <!-- output: NAME --> above it"
+        assert block.output in ("", *pasted.OUTPUTS), f"{block.where}: tests/pasted.py has no {block.output}"
         assert block.language != "console" or block.output, f"{block.where}: what it prints is tested by nobody"
     assert path.read_text().count("<!-- output:") == sum(bool(block.output) for block in documents.blocks(path))
 
@@ -344,3 +347,11 @@ def test_links_lead_somewhere(path: Path) -> None:
         there = (path.parent / file).resolve() if file else path
         assert there.exists(), f"{path.name}: {target}: there is no such file"
         assert not name or name in documents.anchors(there), f"{path.name}: {target}: there is no such heading"
+
+
+@pytest.mark.parametrize("path", documents.MARKDOWN, ids=lambda path: path.stem)
+def test_files_that_are_named_are_there(path: Path) -> None:
+    ours = r"(?:bpf|userspace|exporters|dashboards|packaging|tests|\.ci)/[\w./-]*|docs/[\w/-]*(?:\.md)?"
+    for name in re.findall(rf"(?<!`)`({ours})`", documents.prose(path)):
+        # some are named from the directory that the sentence is about
+        assert (ROOT / name).exists() or any(ROOT.glob(f"*/*/{name}")), f"{path.name}: {name}"
