@@ -223,12 +223,18 @@ def shape(text: str) -> list[str]:
     return shaped
 
 
+def cells(line: str) -> set[str]:
+    """What a line may be made of: itself, or, in a ladder, what stands between the life lines, but for times at the
+    left, which stand where there is room."""
+    return {re.sub(r"^TIME ?", "", cell.strip()) for cell in line.split("│")} if "│" in line else {line.strip()}
+
+
 def difference(pasted: str, real: Output) -> list[str]:
     """The lines of what is pasted whose shape no run has, and, where all is pasted, those that it lacks."""
     told = shape(pasted)
     if real.whole:
-        may = {line.strip() for line in shape(real.whole)}
-        return [line for line in told if line.strip() not in may]
+        may = {cell for line in shape(real.whole) for cell in cells(line)}
+        return [line for line in told if not cells(line) <= may]
     wanted = shape(real.text)
     if told == wanted:
         return []
