@@ -46,7 +46,7 @@ MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-
 TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
                   python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
-                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh
+                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh jq curl
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 

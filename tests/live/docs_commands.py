@@ -88,7 +88,10 @@ COMMANDS: dict[str, How] = {
     "sudo systemctl enable --now nagletrace nagletrace-exporter": UNITS_START,
     "sudo nagletrace report": Run(REPORT, needs=(DAEMON,)),
     "curl -s http://localhost:10040/metrics | grep nagletrace_up": Run(r"^nagletrace_up 1", needs=(EXPORTER,)),
-    "promtool check config dashboards/prometheus/prometheus.example.yml": Run(r"SUCCESS"),
+    "sudo cp dashboards/prometheus/recording.yml dashboards/prometheus/alerts.yml /etc/prometheus/": Run(),
+    "promtool check rules /etc/prometheus/recording.yml /etc/prometheus/alerts.yml": Run(
+        r"recording.yml\n +SUCCESS(.*\n)*.*alerts.yml\n +SUCCESS",
+        needs=("sudo cp dashboards/prometheus/recording.yml dashboards/prometheus/alerts.yml /etc/prometheus/",)),
     "make demo-monitoring": Tried(
         "tests/monitoring/test_end_to_end.py::test_the_demonstration_starts_the_same_set_and_says_where"),
 

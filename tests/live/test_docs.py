@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The documents are true: every command in them is tried, what they paste is what is printed, links lead somewhere.
 
-The commands run on a host of their own: network and mount namespaces with an interface eth0, an empty /run, nagletrace
-installed, and programs that stall: myapp on port 8000, nginx and redis.
+The commands run on a host of their own: network and mount namespaces with an interface eth0, /run and /etc/prometheus
+empty, nagletrace installed, and programs that stall: myapp on port 8000, nginx and redis.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ while True:
 HOST = r"""
 set -e
 mount -t tmpfs none /run
+mount -t tmpfs none /etc/prometheus
 ip link set lo up
 ip link add eth0 type veth peer name eth1
 ip addr add 192.0.2.2/24 dev eth0
@@ -316,7 +317,8 @@ def test_each_block_says_what_it_is(path: Path) -> None:
         assert block.language or block.output, f"{block.where}: it has no language, nor <!-- output: NAME --> above it"
         assert block.output in ("", *pasted.OUTPUTS), f"{block.where}: tests/pasted.py has no {block.output}"
         assert block.language != "console" or block.output, f"{block.where}: what it prints is tested by nobody"
-    assert path.read_text().count("<!-- output:") == sum(bool(block.output) for block in documents.blocks(path))
+    markers = re.findall(r"^ *<!-- output: .*$", path.read_text(), re.MULTILINE)
+    assert len(markers) == sum(bool(block.output) for block in documents.blocks(path)), "a marker without a fence below"
 
 
 @pytest.mark.parametrize("name", pasted.OUTPUTS)
