@@ -2,7 +2,7 @@
 """How each command in the documents is tried. tests/live/test_docs.py runs this table, and demands that it is whole.
 
 The key is the command as the document has it, on one line and without its comment. It runs as it stands, but that
-durations are cut short, PID, 4242 and COMM are a program that stalls, and `…` after `git clone` is this repository.
+durations are cut short, PID, 4242 and COMM are a program that stalls, PEER is a host with a route of its own, and `…` after `git clone` is this repository.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ COMMANDS: dict[str, How] = {
     "sudo build/nagletrace fix -p PID --nodelay": FIX,
     "sudo make install": Run(r"install .*/sbin/nagletrace"),
     "sudo apt-get install python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2": Packages(),
-    "sudo systemd-sysusers": Tried("tests/monitoring/units_in_guest.sh", "systemd-sysusers $prefix/lib/sysusers.d/"),
+    "sudo systemd-sysusers": Tried("tests/live/test_docs.py::test_systemd_finds_what_is_installed"),
     "sudo systemctl daemon-reload": Units(),
     "sudo systemctl enable --now nagletrace nagletrace-exporter": UNITS_START,
     "sudo nagletrace report": Run(REPORT, needs=(DAEMON,)),
@@ -151,10 +151,12 @@ COMMANDS: dict[str, How] = {
     "sudo nagletrace fix -n myapp -P 8000 --nodelay --yes -o json | tail -n 1 | jq '{verdict, what}'": Run(
         r'"verdict": "(cured|helped|unclear)",\n +"what": "'),
 
-    # ---- what the remedies of the system are
+    # ---- the system's own remedies, in the order in which they are tried
     "nstat -n; sleep 10; nstat TcpOutSegs TcpExtDelayedACKs": Run(r"TcpOutSegs +\d+(.*\n)*TcpExtDelayedACKs +[1-9]"),
     "ip route get 198.51.100.7": Run(r"via 192.0.2.1 dev eth0"),
     "sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1": Run(),
+    "ip route get PEER": Run(r"198.51.100.7 via 192.0.2.1 .*quickack 1",
+                             needs=("sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1",)),
     "sudo ip route del 198.51.100.7/32": Run(
         needs=("sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1",)),
     "sudo ip route change $(ip route show exact 192.0.2.0/24) quickack 1": Run(),
@@ -162,6 +164,10 @@ COMMANDS: dict[str, How] = {
         needs=("sudo ip route change $(ip route show exact 192.0.2.0/24) quickack 1",)),
     "sudo sysctl net.ipv4.tcp_pingpong_thresh=255": Run("= 255", where="/proc/sys/net/ipv4/tcp_pingpong_thresh"),
     "sudo sysctl net.ipv4.tcp_pingpong_thresh=1": Run("= 1", where="/proc/sys/net/ipv4/tcp_pingpong_thresh"),
+    "sudo sysctl net.ipv4.tcp_rto_min_us=10000": Run("= 10000", where="/proc/sys/net/ipv4/tcp_rto_min_us"),
+    "sudo sysctl net.ipv4.tcp_rto_min_us=200000": Run("= 200000", where="/proc/sys/net/ipv4/tcp_rto_min_us"),
+    "ss -ti": Run(r"rto:\d+.* ato:\d+"),
+    "nstat TcpRetransSegs TcpExtTCPSpuriousRTOs": Run(r"kernel"),
     "sudo sysctl net.ipv4.tcp_autocorking=0": Run("= 0"),
     "sudo sysctl net.ipv4.tcp_autocorking=1": Run("= 1"),
 

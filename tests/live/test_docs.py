@@ -129,7 +129,8 @@ class Host:
         """What runs the command here."""
         pid = self.talks["myapp"][how.end == "server"]
         command = re.sub(r"\b(PID|4242)\b", pid, command)
-        command = re.sub(r"\bCOMM\b", "myapp", command).removesuffix("&").replace("clone …", f"clone -q {ROOT}")
+        command = re.sub(r"\bPEER\b", "198.51.100.7", re.sub(r"\bCOMM\b", "myapp", command))
+        command = command.removesuffix("&").replace("clone …", f"clone -q {ROOT}")
         command = re.sub(r"(?<=-d |-i )\d+s|(?<=--duration )\d+s", "1s", command)
         command = re.sub(r"(?<=sleep )\d+", "1", command)
         if " fix " in command:
@@ -204,7 +205,7 @@ def wanted() -> dict[str, str]:
         for command, where in documents.commands(path):
             command = re.sub(r"(?<=fix -p )\d+(?= --nodelay$)", "NUMBER", command)  # a pasted one
             found.setdefault(command, where)
-        if path.parent.name == "runbooks":
+        if path.parent.name == "runbooks" or path.name == "what-to-do.md":
             for span in documents.spans(path):
                 if "…" not in span:
                     found.setdefault(span, str(path.relative_to(ROOT)))
@@ -272,6 +273,22 @@ def test_units_that_are_talked_of_are_installed(command: str) -> None:
     assert units or words[1] == "daemon-reload"
     for unit in units:
         assert (ROOT / "packaging" / "systemd" / f"{unit}.service").is_file(), unit
+
+
+def test_systemd_finds_what_is_installed(tmp_path: Path) -> None:
+    """By the commands of README's steps, on a root directory of their own."""
+    (tmp_path / "etc").mkdir()
+    for name in ("passwd", "group"):
+        (tmp_path / "etc" / name).touch()
+    for command in (["make", "--no-print-directory", "install", f"DESTDIR={tmp_path}"],
+                    ["systemd-sysusers", f"--root={tmp_path}"],
+                    ["systemctl", f"--root={tmp_path}", "enable", "nagletrace", "nagletrace-exporter"]):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=4 * PATIENCE,
+                              env={**os.environ, "DEPS": "have", "MAKEFLAGS": ""})
+        assert done.returncode == 0, done.stderr
+    assert re.search(r"^nagletrace:", (tmp_path / "etc/passwd").read_text(), re.MULTILINE)
+    for unit in ("nagletrace", "nagletrace-exporter"):
+        assert (tmp_path / f"etc/systemd/system/multi-user.target.wants/{unit}.service").is_symlink()
 
 
 def known_options(program: str) -> set[str]:
