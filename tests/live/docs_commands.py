@@ -2,7 +2,8 @@
 """How each command in the documents is tried. tests/live/test_docs.py runs this table, and demands that it is whole.
 
 The key is the command as the document has it, on one line and without its comment. It runs as it stands, but that
-durations are cut short, PID, 4242 and COMM are a program that stalls, PEER is a host with a route of its own, and `…` after `git clone` is this repository.
+durations are cut short, PID, 4242 and COMM are a program that stalls, PEER is a host with a route of its own, and `…`
+after `git clone` is this repository.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ How = Run | Tried | Target | Packages | Units
 
 UNITS_START = Tried("tests/monitoring/test_units.py::test_the_units_trace_with_what_they_are_given")
 #: They take two steps to try: what is asked, then the answer. `fix` waits for stalls before it asks.
-FIX = Run(r"verdict +TCP_NODELAY", keys=(("[y/N]", "y\n"),))
+FIX = Run(r"verdict +\w(.*\n)+ +restored +1 connection as before", keys=(("[y/N]", "y\n"),))
 
 COMMANDS: dict[str, How] = {
     # ---- from a clone on
@@ -155,7 +156,7 @@ COMMANDS: dict[str, How] = {
     "nstat -n; sleep 10; nstat TcpOutSegs TcpExtDelayedACKs": Run(r"TcpOutSegs +\d+(.*\n)*TcpExtDelayedACKs +[1-9]"),
     "ip route get 198.51.100.7": Run(r"via 192.0.2.1 dev eth0"),
     "sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1": Run(),
-    "ip route get PEER": Run(r"198.51.100.7 via 192.0.2.1 .*quickack 1",
+    "ip route get PEER": Run(r"198.51.100.7 via 192.0.2.1 .*\n.*quickack 1",
                              needs=("sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1",)),
     "sudo ip route del 198.51.100.7/32": Run(
         needs=("sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1",)),
