@@ -123,8 +123,8 @@ pictures: deps-test ## write docs/pictures: the report and the flame graph of a 
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/pictures.py
 
-pasted: deps-test ## renew the outputs that README and docs show, from real runs; OUTPUT=name: this one only
-	@$(MAKE) --no-print-directory all-for-tests
+pasted: deps-test ## renew the outputs that README and docs show, from real runs; OUTPUT=name: that one, and what is of the same run
+	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
 	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
 
 kernels-table: ## put the table of the last test-kernels into the README

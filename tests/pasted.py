@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Renews the outputs that are pasted into README.md, docs/ and the manual, from real runs; `make pasted`, as root.
 
-`pasted.py [NAME…]` renews these only. A pasted output has `<!-- output: NAME -->` above it; tests/documents.py says
-more. tests/live/test_docs.py compares the shape of each with that of a run: the text without numbers, names of hosts,
-and times. So a report that is laid out anew makes it fail until this has run.
+`pasted.py [NAME…]` renews these only, and what is of the same run. A pasted one has `<!-- output: NAME -->` above it;
+tests/documents.py says more. tests/live/test_docs.py compares the shape of each with that of a run: the text without
+numbers, names of hosts, and times. So a report that is laid out anew makes it fail until this has run.
 """
 
 from __future__ import annotations
@@ -181,6 +181,8 @@ OUTPUTS: dict[str, Callable[[], Output]] = {
     "help": help_text, "report": report, "lines": lines, "timeline": timeline, "timeline-stall": timeline_stall,
     "all-holds": all_holds, "fix": fix, "top": top, "top-connection": top_connection, "health": health,
 }
+#: They tell of one run, on one page.
+TOGETHER = ({"report", "lines"}, {"timeline", "timeline-stall"}, {"top", "top-connection"})
 
 
 # ---- shapes ----
@@ -255,6 +257,7 @@ def made(name: str) -> Output:
 
 def main() -> int:
     wanted = sys.argv[1:] or list(OUTPUTS)
+    wanted += sorted({name for names in TOGETHER if names & set(wanted) for name in names} - set(wanted))
     if unknown := [name for name in wanted if name not in OUTPUTS]:
         print(f"pasted.py: {unknown[0]}: no such output; give {', '.join(OUTPUTS)}", file=sys.stderr)
         return 2
