@@ -133,12 +133,13 @@ kernels-table: ## put the table of the last test-kernels into the README
 .PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures pasted kernels-table
 all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
+# report and top are for users too, whose PATH has no sbin on Debian: the command is in bin as well, as a link
 install: build ## install to DESTDIR and prefix (default /usr/local)
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
-	# report and top are for users too, whose PATH has no sbin on Debian
+	install -d $(DESTDIR)$(bindir)
 	[ $(DESTDIR)$(sbindir)/nagletrace -ef $(DESTDIR)$(bindir)/nagletrace ] || \
 		ln -srf $(DESTDIR)$(sbindir)/nagletrace $(DESTDIR)$(bindir)/nagletrace
+	install -d $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
 		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \

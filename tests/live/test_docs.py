@@ -253,9 +253,7 @@ def make_dry(*arguments: str) -> str:
 
 @pytest.mark.parametrize("command", names(Target))
 def test_a_long_target_is_there_with_what_it_starts(command: str) -> None:
-    scripts = re.findall(r"\btests/[\w/]+\.(?:py|sh)\b", make_dry(*command.split()[1:]))
-    assert scripts
-    for script in scripts:
+    for script in re.findall(r"\b(?:tests|packaging)/[\w/.-]+\.(?:py|sh)\b", make_dry(*command.split()[1:])):
         assert (ROOT / script).is_file(), script
 
 
