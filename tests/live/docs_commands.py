@@ -83,7 +83,7 @@ COMMANDS: dict[str, How] = {
     "sudo build/nagletrace -p PID": Run(LINE, ends="interrupt"),
     "sudo build/nagletrace fix -p PID --nodelay": FIX,
     "sudo make install": Run(r"install .*/sbin/nagletrace"),
-    "sudo apt-get install python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2": Packages(),
+    "sudo apt-get install curl python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2": Packages(),
     "sudo systemd-sysusers": Tried("tests/live/test_docs.py::test_systemd_finds_what_is_installed"),
     "sudo systemctl daemon-reload": Units(),
     "sudo systemctl enable --now nagletrace nagletrace-exporter": UNITS_START,

@@ -259,9 +259,10 @@ def test_a_long_target_is_there_with_what_it_starts(command: str) -> None:
 
 @pytest.mark.parametrize("command", names(Packages))
 def test_packages_to_install_are_those_of_the_makefile(command: str) -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    packages = re.search(r"^MONITORING_PACKAGES := ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
-    assert packages and set(command.split()[3:]) <= set(packages[1].split())
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    packages = " ".join(re.findall(r"^(?:MONITORING|TEST)_PACKAGES +:= (.*)$", makefile, re.MULTILINE)).split()
+    named = command.split()[3:]
+    assert named and set(named) <= set(packages)
 
 
 @pytest.mark.parametrize("command", names(Units))
