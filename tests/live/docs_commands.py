@@ -36,7 +36,7 @@ class Run:
     keys: tuple[tuple[str, str], ...] = ()
     #: which end PID is
     end: str = "client"
-    #: it is skipped where this file is missing, which the document says
+    #: it is skipped where this file is missing: a kernel without that setting, a source archive
     where: str = ""
     #: it has /run of its own: no daemon is there
     alone: bool = False
@@ -76,7 +76,7 @@ FIX = Run(r"verdict +\w(.*\n)+ +restored +1 connection as before", keys=(("[y/N]
 
 COMMANDS: dict[str, How] = {
     # ---- from a clone on
-    "git clone … nagletrace && cd nagletrace": Run(),
+    "git clone … nagletrace && cd nagletrace": Run(where=".git"),
     "make": Run("build/nagletrace|up to date"),
     "make help": Run("make demo .*\n(.*\n)*.*make dist "),
     "make demo": Run(r"nagletrace: ready\n(.*\n)*nagletrace: [1-9]\d* stalls in .*\n(.*\n)* +fix +write both parts"),
