@@ -56,7 +56,7 @@ TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) $(DEB_PACKAGES) deboots
                   python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
                   python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
-                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh
+                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh jq curl
 
 STATIC_PACKAGES := binutils liblzma-dev libbz2-dev libzstd-dev ncurses-bin
 ifeq ($(MACHINE),x86_64)
@@ -91,7 +91,8 @@ VERSION := $(shell sed -n 's/^.define NT_VERSION "\(.*\)"$$/\1/p' userspace/vers
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p; s,^\$$(PARTS):.*## \(.*\),  make $(PARTS)\t\1,p' \
+		$(MAKEFILE_LIST) | expand -t 20
 
 deps: ## install what the build needs (apt), or say what is wanted
 	@tests/deps.sh $(BUILD_PACKAGES)
@@ -156,10 +157,14 @@ pictures: deps-test ## write docs/pictures: the report and the flame graph of a 
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/pictures.py
 
+pasted: deps-test ## renew the outputs that README and docs show, from real runs; OUTPUT=name: that one, and what is of the same run
+	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
+	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
+
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures kernels-table
+.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures pasted kernels-table
 all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 # $(call install-units,NAME): by its name, with the places of the programs
@@ -175,8 +180,12 @@ install-pages = for page in $(1); do \
 
 install: install-command install-exporters ## install to DESTDIR and prefix (default /usr/local)
 
+# report and top are for users too, whose PATH has no sbin on Debian: the command is in bin as well, as a link
 install-command: build
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
+	install -d $(DESTDIR)$(bindir)
+	[ $(DESTDIR)$(sbindir)/nagletrace -ef $(DESTDIR)$(bindir)/nagletrace ] || \
+		ln -srf $(DESTDIR)$(sbindir)/nagletrace $(DESTDIR)$(bindir)/nagletrace
 	$(call install-units,nagletrace)
 	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
 	$(call install-pages,$(COMMAND_PAGES))
@@ -205,7 +214,7 @@ install-exporters:
 	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(monitoringdocdir)/grafana/
 
 uninstall: ## remove what install put there
-	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
+	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/,nagletrace $(addprefix nagletrace-,$(PYTHON_COMMANDS))) \
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
 		$(foreach page,$(MAN_PAGES),$(mandir)/man$(subst .,,$(suffix $(page)))/$(notdir $(page))) \
 		$(bashcompletiondir)/nagletrace $(zshcompletiondir)/_nagletrace \
