@@ -111,15 +111,23 @@ class Host:
     shown: dict[str, Path]
 
     def change(self, *words: str, packages: list[Path] | None = None) -> str:
-        """What apt asks of systemd meanwhile, as if that ran."""
-        running, log = self.root.path("/run/systemd/system"), self.root.path("/tmp/systemctl.log")
+        """By apt, as if systemd ran; what was asked of it."""
+        running = self.root.path("/run/systemd/system")
         files = [shutil.copy(package, self.root.path("/tmp")) for package in packages or []]
         running.mkdir(parents=True)
         try:
             self.root.apt(*words, *(f"/tmp/{Path(file).name}" for file in files), shown=self.shown)
         finally:
             running.rmdir()
+        return self.asked()
+
+    def asked(self) -> str:
+        """The calls of systemctl, a line each, since they were forgotten."""
+        log = self.root.path("/tmp/systemctl.log")
         return log.read_text() if log.exists() else ""
+
+    def forget(self) -> None:
+        self.root.path("/tmp/systemctl.log").unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module", params=SUITES)
@@ -131,8 +139,7 @@ def host(request: pytest.FixtureRequest, archives: dict[str, Path], built: Built
     systemctl.chmod(0o755)
     with unpacked(request.param, archives[request.param]) as root:
         host = Host(root, contents(root), {"/usr/bin/systemctl": systemctl})
-        asked = host.change("install", packages=built.packages)
-        assert not re.search(r"\b(start|restart|enable|preset)\b", asked), "installing starts nothing"
+        host.change("install", packages=built.packages)
         yield host
 
 
@@ -241,6 +248,7 @@ def test_released_versions_are_dated_by_the_changelog(tmp_path: Path) -> None:
 
 def test_nothing_is_enabled_and_nobody_is_served(host: Host) -> None:
     root = host.root
+    assert not re.search(r"\b(start|restart|enable|preset)\b", host.asked()), host.asked()
     assert not [path for path in root.path("/etc/systemd/system").rglob("nagletrace*")]
     assert root.say("getent", "group", "nagletrace").startswith("nagletrace:")
     passwd = root.say("getent", "passwd", "nagletrace").strip().split(":")
@@ -343,7 +351,7 @@ def test_the_documents_are_there_and_can_be_used_as_they_are(host: Host) -> None
 def test_an_upgrade_keeps_the_configuration_and_restarts_what_runs(host: Host, newer: Built) -> None:
     options = host.root.path("/etc/default/nagletrace")
     options.write_text('NAGLETRACE_OPTIONS="--min 10ms"\n')
-    host.root.path("/tmp/systemctl.log").unlink(missing_ok=True)
+    host.forget()
     asked = host.change("-o", "Dpkg::Options::=--force-confold", "install", packages=newer.packages)
     for name in NAMES:
         said = host.root.say("dpkg-query", "-W", "-f", "${Version} ${db:Status-Status}", name)
@@ -357,8 +365,7 @@ def test_an_upgrade_keeps_the_configuration_and_restarts_what_runs(host: Host, n
 
 
 def test_removed_they_stop_and_purged_they_leave_nothing(host: Host) -> None:
-    log = host.root.path("/tmp/systemctl.log")
-    log.unlink(missing_ok=True)
+    host.forget()
     asked = host.change("remove", *NAMES)
     for unit in UNITS:
         assert re.search(rf"\bstop {unit}", asked), asked
