@@ -91,7 +91,7 @@ VERSION := $(shell sed -n 's/^.define NT_VERSION "\(.*\)"$$/\1/p' userspace/vers
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p; s,^\$$(PARTS):.*## \(.*\),  make $(PARTS)\t\1,p' \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p; s,^\$$(PARTS):.*## \(.*\),  make $(PARTS)\t\1,p' \
 		$(MAKEFILE_LIST) | expand -t 20
 
 deps: ## install what the build needs (apt), or say what is wanted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parent.parent
-for directory in ("packages", "guests", "monitoring", "live", "."):
+for directory in ("packages", "monitoring", "live", "."):
     sys.path.insert(0, str(TESTS / directory))
 
 import rerun  # noqa: E402

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kernels import FRESH_S, KEYRING, Unavailable, cache, locked, mirrors, run_whole
+from debian import FRESH_S, KEYRING, Unavailable, cache, locked, mirrors, run_whole
 
 #: What the tests look at the packages with, besides what they depend on.
 TOOLS = ("man-db", "bash-completion")

@@ -16,7 +16,7 @@ from pathlib import Path
 import harness
 import pytest
 from harness import ROOT, Lab, Tracer, assert_durations_match, stalled_rounds
-from kernels import run_whole
+from debian import run_whole
 from roots import Root, archive, contents, unpacked
 from stack import Program, free_port, get, wait_until
 
