@@ -200,7 +200,8 @@ static __always_inline struct hold *tail_look(const struct tcp *t, bool written,
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	return look_for_tail(t, &s, &h, written, trusted) ? tail_note(h, t, &s, written, trusted) : h;
+	return look_for_tail(t, &s, &h, written, trusted) ? tail_note(h, t, &s, written, trusted)
+							  : h;
 }
 
 /*

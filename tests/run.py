@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
-`run.py [unit] [live] [monitoring] [packages] [arm64] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels
-[--kernel K] [--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up
-what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as
-failed: nothing passes silently; only a kernel that cannot be had, or for which no time is left, is skipped, with its
-reason.
+`run.py [unit] [live] [monitoring] [packages] [arm64] [guest] [-k PATTERN]`; without a part, all of them. `run.py
+kernels [--kernel K] [--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary`
+adds up what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run
+counts as failed: nothing passes silently; only a kernel that cannot be had, or for which no time is left, is skipped,
+with its reason.
 """
 
 from __future__ import annotations
