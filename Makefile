@@ -315,9 +315,10 @@ endif
 
 # ---- tests ----
 
+# its stacks are to be found by DWARF; arm64's compiler keeps frame pointers else
 $(BUILD)/nagle-lab-static: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread -static $(LAB) $(LDFLAGS) -ljson-c -luring -o $@
+	$(Q)$(CC) $(CFLAGS) -fomit-frame-pointer $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread -static $(LAB) $(LDFLAGS) -ljson-c -luring -o $@
 
 $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 	$(call say,LINK,$@)
