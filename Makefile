@@ -6,6 +6,7 @@ prefix  ?= /usr/local
 sbindir ?= $(prefix)/sbin
 bindir  ?= $(prefix)/bin
 docdir  ?= $(prefix)/share/doc/nagletrace
+monitoringdocdir ?= $(docdir)
 mandir  ?= $(prefix)/share/man
 bashcompletiondir ?= $(prefix)/share/bash-completion/completions
 zshcompletiondir ?= $(prefix)/share/zsh/site-functions
@@ -15,17 +16,24 @@ sysusersdir ?= $(prefix)/lib/sysusers.d
 DESTDIR ?=
 
 CC      ?= gcc
+STRIP   ?= strip
 CLANG   ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /sbin/bpftool) bpftool)
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 ARCH    := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
+MACHINE := $(shell uname -m)
 MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+ASM_INCLUDE := $(if $(MULTIARCH),/usr/include/$(MULTIARCH))
 
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
-ALL_CFLAGS := $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
+# where it was built does not stand in what is built
+PREFIX_MAP := -ffile-prefix-map=$(CURDIR)=.
+ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(PREFIX_MAP) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
 LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz
 SCREEN_LIBS := -lncursesw
+# and what these need in their turn
+STATIC_LIBS := $(LIBS) $(SCREEN_LIBS) -ltinfo -llzma -lbz2 -lzstd
 SANITIZE := -g -O1 -fno-sanitize-recover=all -fsanitize=address,undefined
 
 ifeq ($(V),1)
@@ -40,13 +48,24 @@ endif
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
                   libevent-dev uthash-dev libcap-dev libseccomp-dev libncurses-dev
+DEB_PACKAGES   := build-essential debhelper dh-python python3
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
                   prometheus-alertmanager iproute2
-TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) libcmocka-dev tcpdump python3-dpkt python3-venv \
+TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) $(DEB_PACKAGES) debootstrap lintian libcmocka-dev tcpdump \
+                  python3-dpkt python3-venv \
                   python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
                   python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
-                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh
+                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh jq curl
+
+STATIC_PACKAGES := binutils liblzma-dev libbz2-dev libzstd-dev ncurses-bin
+ifeq ($(MACHINE),x86_64)
+CROSS_PACKAGES := gcc-aarch64-linux-gnu binutils-aarch64-linux-gnu libc6-dev-arm64-cross python3 debian-archive-keyring
+endif
+# of these arm64's are unpacked in the cache, not installed
+SYSROOT_PACKAGES := libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev libevent-dev uthash-dev libcap-dev \
+                  libseccomp-dev libncurses-dev liblzma-dev libbz2-dev libzstd-dev liburing-dev
+ARM64_PACKAGES := qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES)
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 
@@ -54,30 +73,40 @@ BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 PYTHON_COMMANDS := exporter report flame
 
 MAN_PAGES := $(wildcard docs/man/*.[18])
+COMMAND_PAGES := docs/man/nagletrace.8
 TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
 
-SOURCES := $(wildcard userspace/*.c)
+SOURCES := $(filter-out userspace/static.c,$(wildcard userspace/*.c))
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
 LAB     := $(wildcard tests/lab/*.c)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
 
 .DEFAULT_GOAL := build
-PARTS := test-unit test-live test-monitoring test-guest
-.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install uninstall dist clean format
+PARTS := test-unit test-live test-monitoring test-packages test-guest
+STATIC_MACHINES := $(MACHINE) $(if $(CROSS_PACKAGES),aarch64)
+VERSION := $(shell sed -n 's/^.define NT_VERSION "\(.*\)"$$/\1/p' userspace/version.h)
+.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install install-command install-exporters \
+	uninstall dist deb clean format
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p; s,^\$$(PARTS):.*## \(.*\),  make $(PARTS)\t\1,p' \
+		$(MAKEFILE_LIST) | expand -t 20
 
 deps: ## install what the build needs (apt), or say what is wanted
 	@tests/deps.sh $(BUILD_PACKAGES)
 
 deps-test: ## install what the tests need too
-	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(STATIC_PACKAGES)
 
 build: deps ## build build/nagletrace
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace
+
+static: deps ## build/static/nagletrace-VERSION-MACHINE: one file, no libraries, for x86-64 and arm64
+	@tests/deps.sh $(STATIC_PACKAGES) $(CROSS_PACKAGES)
+	@$(MAKE) --no-print-directory $(STATIC_MACHINES:%=static-%)
+	@ls -l $(STATIC_MACHINES:%=$(BUILD)/static/nagletrace-$(VERSION)-%)
 
 demo: ## trace a program that stalls, and print what nagletrace says of it
 	@tests/deps.sh $(BUILD_PACKAGES) $(LAB_PACKAGES)
@@ -90,12 +119,18 @@ demo-monitoring: ## the same with Prometheus and alerts, for ten minutes; says w
 	@$(SUDO) /usr/bin/python3 tests/monitoring/demo.py
 
 test: deps-test ## run every test; ends with counts of passed, failed and skipped
+	@tests/deps.sh $(ARM64_PACKAGES)
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py
 
 $(PARTS): test-%: deps-test ## one part of the tests; T=pattern chooses among them
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/run.py $* $(if $(T),-k '$(T)')
+
+test-arm64: deps-test ## the static binary on arm64, on Debian's 6.1 and 6.12 in an emulated machine; T=pattern
+	@tests/deps.sh $(ARM64_PACKAGES)
+	@$(MAKE) --no-print-directory all-for-tests
+	@$(SUDO) /usr/bin/python3 tests/run.py arm64 $(if $(T),-k '$(T)')
 
 test-kernels: deps-test ## the live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel; REUSE=1: not again what ran
 	@$(MAKE) --no-print-directory all-for-tests
@@ -122,53 +157,71 @@ pictures: deps-test ## write docs/pictures: the report and the flame graph of a 
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/pictures.py
 
+pasted: deps-test ## renew the outputs that README and docs show, from real runs; OUTPUT=name: that one, and what is of the same run
+	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
+	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
+
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-kernels test-kernel fuzz experiments pictures kernels-table
-all-for-tests: $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
+.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures pasted kernels-table
+all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
-install: build ## install to DESTDIR and prefix (default /usr/local)
+# $(call install-units,NAME): by its name, with the places of the programs
+install-units = install -d $(DESTDIR)$(unitdir) && \
+	sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$(1).service \
+		>$(DESTDIR)$(unitdir)/$(1).service
+# $(call install-pages,PAGES)
+install-pages = for page in $(1); do \
+		install -d $(DESTDIR)$(mandir)/man$${page\#\#*.} && \
+		sed 's,/usr/share/doc/nagletrace,$(docdir),' $$page \
+			>$(DESTDIR)$(mandir)/man$${page\#\#*.}/$${page\#\#*/} || exit; \
+	done
+
+install: install-command install-exporters ## install to DESTDIR and prefix (default /usr/local)
+
+# report and top are for users too, whose PATH has no sbin on Debian: the command is in bin as well, as a link
+install-command: build
 	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)
+	install -d $(DESTDIR)$(bindir)
+	[ $(DESTDIR)$(sbindir)/nagletrace -ef $(DESTDIR)$(bindir)/nagletrace ] || \
+		ln -srf $(DESTDIR)$(sbindir)/nagletrace $(DESTDIR)$(bindir)/nagletrace
+	$(call install-units,nagletrace)
+	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
+	$(call install-pages,$(COMMAND_PAGES))
+	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
+	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
+	install -D -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
+	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
+
+install-exporters:
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
 		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \
 		exporters/nagletrace_exporters/templates/*
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(monitoringdocdir)/grafana
 	for name in $(PYTHON_COMMANDS); do \
 		sed "s,@DIRECTORY@,$(datadir)/exporters,; s,@MODULE@,$$name," exporters/command.in \
 			>$(DESTDIR)$(bindir)/nagletrace-$$name && \
 		chmod 0755 $(DESTDIR)$(bindir)/nagletrace-$$name || exit; \
 	done
-	for unit in nagletrace nagletrace-exporter; do \
-		sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$$unit.service \
-			>$(DESTDIR)$(unitdir)/$$unit.service || exit; \
-	done
-	install -D -m 0644 packaging/systemd/nagletrace.sysusers $(DESTDIR)$(sysusersdir)/nagletrace.conf
-	for page in $(MAN_PAGES); do \
-		install -d $(DESTDIR)$(mandir)/man$${page##*.} && \
-		sed 's,/usr/share/doc/nagletrace,$(docdir),' $$page \
-			>$(DESTDIR)$(mandir)/man$${page##*.}/$${page##*/} || exit; \
-	done
-	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
-	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
-	install -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/prometheus dashboards/prometheus/*.yml
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/grafana dashboards/grafana/nagletrace.json
-	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(docdir)/grafana/
-	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
+	$(call install-units,nagletrace-exporter)
+	$(call install-pages,$(filter-out $(COMMAND_PAGES),$(MAN_PAGES)))
+	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/prometheus dashboards/prometheus/*.yml
+	install -m 0644 -t $(DESTDIR)$(monitoringdocdir)/grafana dashboards/grafana/nagletrace.json
+	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(monitoringdocdir)/grafana/
 
 uninstall: ## remove what install put there
-	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/nagletrace-,$(PYTHON_COMMANDS)) \
+	rm -f $(addprefix $(DESTDIR),$(sbindir)/nagletrace $(addprefix $(bindir)/,nagletrace $(addprefix nagletrace-,$(PYTHON_COMMANDS))) \
 		$(addprefix $(unitdir)/,nagletrace.service nagletrace-exporter.service) $(sysusersdir)/nagletrace.conf \
 		$(foreach page,$(MAN_PAGES),$(mandir)/man$(subst .,,$(suffix $(page)))/$(notdir $(page))) \
 		$(bashcompletiondir)/nagletrace $(zshcompletiondir)/_nagletrace \
 		$(addprefix $(docdir)/,$(TOP_DOCS) nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
-		$(addprefix $(docdir)/,runbooks pictures prometheus grafana kubernetes))
-	-rmdir $(DESTDIR)$(docdir) $(DESTDIR)$(datadir) 2>/dev/null
+		$(addprefix $(docdir)/,runbooks pictures kubernetes) $(addprefix $(monitoringdocdir)/,prometheus grafana))
+	-rmdir $(sort $(addprefix $(DESTDIR),$(docdir) $(monitoringdocdir) $(datadir))) 2>/dev/null
 
 # Of the last commit, by git's and gzip's own settings and not the user's: the time in it is the commit's.
 dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, the same bytes from every clone
@@ -183,6 +236,10 @@ dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, th
 	GZIP= gzip -n -9 -f $(BUILD)/$$name.tar && \
 	echo "$(BUILD)/$$name.tar.gz"
 
+deb: ## Debian packages of this tree, build/deb/*.deb; REVISION=2: the same version, packaged anew
+	@tests/deps.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
+	@packaging/deb.sh $(BUILD)/deb $(or $(REVISION),1)
+
 clean: ## remove build/
 	rm -rf $(BUILD)
 
@@ -193,8 +250,8 @@ format: ## format the C sources as .clang-format says
 
 $(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace
 	$(call say,BPF,$@)
-	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
-		$(if $(MULTIARCH),-I/usr/include/$(MULTIARCH)) -Ibpf -MMD -c $< -o $@
+	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
+		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
 
 $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
 	$(call say,SKEL,$@)
@@ -216,7 +273,52 @@ $(BUILD)/nagletrace: $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
 
+# ---- the static binary ----
+
+# what is wrapped: userspace/static.c. A function of glibc that would load libraries of the host is a warning.
+$(BUILD)/nagletrace-static: $(OBJECTS) $(BUILD)/userspace/static.o
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -static -Wl,--fatal-warnings -Wl,--wrap=dlopen,--wrap=newterm $^ $(LDFLAGS) \
+		-Wl,--start-group $(STATIC_LIBS) -Wl,--end-group -o $@.whole
+	$(Q)$(STRIP) -o $@ $@.whole
+
+$(BUILD)/userspace/static.o: $(BUILD)/terminfo.h
+
+# a terminal's description as $$TERMINFO may hold it; ncurses 6.1 and newer
+$(BUILD)/terminfo.h: | $(BUILD)/userspace
+	$(Q)printf '#define NT_TERMINFO_NAME "xterm-256color"\n#define NT_TERMINFO "%s"\n' \
+		"$$(infocmp -0 -q -Q2 xterm-256color)" >$@
+
+# $(1): the machine
+install_static = install -D -p -m 0755 $(BUILD)/$(2)/nagletrace-static $(BUILD)/static/nagletrace-$(VERSION)-$(1)
+
+# arm64's on another machine: by Debian's cross compiler, with Debian's libraries, in a build directory of its own
+define CROSS
+sysroot=$$(/usr/bin/python3 tests/sysroot.py arm64 $(SYSROOT_PACKAGES)) && \
+	$(MAKE) --no-print-directory BUILD=$(BUILD)/static/aarch64 CC=aarch64-linux-gnu-gcc STRIP=aarch64-linux-gnu-strip \
+	ARCH=arm64 ASM_INCLUDE=/usr/aarch64-linux-gnu/include LDFLAGS="-L$$sysroot/usr/lib/aarch64-linux-gnu" \
+	CFLAGS="$(CFLAGS) -ffile-prefix-map=$$sysroot= -isystem $$sysroot/usr/include -isystem $$sysroot/usr/include/aarch64-linux-gnu"
+endef
+
+.PHONY: static static-$(MACHINE) static-aarch64 lab-aarch64
+static-$(MACHINE): $(BUILD)/nagletrace-static
+	@$(call install_static,$(MACHINE),.)
+
+ifneq ($(CROSS_PACKAGES),)
+static-aarch64:
+	+@$(CROSS) $(BUILD)/static/aarch64/nagletrace-static
+	@$(call install_static,aarch64,static/aarch64)
+
+lab-aarch64:
+	+@$(CROSS) $(BUILD)/static/aarch64/nagle-lab-static
+endif
+
 # ---- tests ----
+
+# its stacks are to be found by DWARF; arm64's compiler keeps frame pointers else
+$(BUILD)/nagle-lab-static: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -fomit-frame-pointer $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread -static $(LAB) $(LDFLAGS) -ljson-c -luring -o $@
 
 $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 	$(call say,LINK,$@)
@@ -240,7 +342,7 @@ $(BUILD)/bench/load: tests/bench/load.c
 $(BUILD)/bench/empty.skel.h: tests/bench/empty.bpf.c
 	$(call say,BPF,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf $(if $(MULTIARCH),-I/usr/include/$(MULTIARCH)) \
+	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf $(ASM_INCLUDE:%=-I%) \
 		-c $< -o $(@D)/empty.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $(@D)/empty.bpf.o name empty_bpf > $@
 

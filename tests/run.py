@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the tests, part by part, and ends with counts of passed, failed and skipped.
 
-`run.py [unit] [live] [monitoring] [guest] [-k PATTERN]`; without a part, all of them. `run.py kernels [--kernel K]
-[--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary` adds up what ran since
-the build, `run.py table` puts the matrix's table into the README. A part that could not run counts as failed: nothing
-passes silently; only a kernel that cannot be had, or for which no time is left, is skipped, with its reason.
+`run.py [unit] [live] [monitoring] [packages] [arm64] [guest] [-k PATTERN]`; without a part, all of them. `run.py
+kernels [--kernel K] [--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary`
+adds up what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run
+counts as failed: nothing passes silently; only a kernel that cannot be had, or for which no time is left, is skipped,
+with its reason.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 RESULTS = BUILD / "results"
-PARTS = ("unit", "live", "monitoring", "guest")
+PARTS = ("unit", "live", "monitoring", "packages", "arm64", "guest")
 #: Kernels of the matrix and the hooks that each offers; the tracepoint family needs 6.3.
 MATRIX = {
     "5.10": ("function", "kprobe"),
@@ -194,6 +195,23 @@ def run_monitoring(pattern: str | None) -> Counts:
     return counts
 
 
+def run_packages(pattern: str | None) -> Counts:
+    """The Debian packages, built here and installed in roots of Debian 12 and 13."""
+    return run_pytest("packages", "tests/packages", pattern, 900)
+
+
+def run_arm64(pattern: str | None) -> Counts:
+    """The static binary and the lab, for arm64, in an emulated machine; skipped where its kernels cannot be had."""
+    build = ["make", "--no-print-directory", f"-j{os.cpu_count() or 1}", "static-aarch64", "lab-aarch64"]
+    built = subprocess.run(build, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if built.returncode:
+        print(built.stdout)
+    counts = run_pytest("arm64", "tests/arm64", pattern, 600)
+    if counts.skipped and not counts.passed:
+        counts.failed = [line for line in counts.failed if line != "arm64: no test ran"]
+    return counts
+
+
 def print_notes(counts: Counts) -> None:
     for kind, lines in counts.notes.items():
         for line in lines:
@@ -297,7 +315,8 @@ def put_table() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART",
-                        help="unit, live, monitoring, guest (all by default), kernels, fuzz, summary, or table")
+                        help="unit, live, monitoring, packages, arm64, guest (all by default), kernels, fuzz, summary, "
+                             "or table")
     parser.add_argument("--kernel", choices=MATRIX, help="with kernels: this one only")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
     parser.add_argument("--seconds", type=int, default=600, help="with fuzz: for each target (600)")
@@ -308,7 +327,8 @@ def main() -> int:
             parser.error(f"{part}: no such part; give {', '.join(PARTS)}, kernels, fuzz, summary or table")
     RESULTS.mkdir(parents=True, exist_ok=True)
     kernels = [arguments.kernel] if arguments.kernel else list(MATRIX)
-    runners = {"unit": run_unit, "live": run_live, "monitoring": run_monitoring, "guest": run_guest,
+    runners = {"unit": run_unit, "live": run_live, "monitoring": run_monitoring, "packages": run_packages,
+               "arm64": run_arm64, "guest": run_guest,
                "kernels": lambda pattern: run_kernels(kernels, pattern, arguments.reuse),
                "fuzz": lambda pattern: run_fuzzers(pattern, arguments.seconds, keep=True)}
     total = Counts()
@@ -331,7 +351,7 @@ def add_up() -> Counts:
     """What each part counted when it last ran since the build; the matrix has the guests of 6.1 in it."""
     total = Counts()
     built = (BUILD / "nagletrace").stat().st_mtime
-    for part in ("unit", "live", "monitoring", "kernels"):
+    for part in ("unit", "live", "monitoring", "packages", "arm64", "kernels"):
         path = RESULTS / f"{part}.counts.json"
         if path.exists() and path.stat().st_mtime > built:
             total.add(Counts(**json.loads(path.read_text())))

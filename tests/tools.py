@@ -13,8 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "guests"))
-from kernels import cache, locked
+from debian import cache, locked
 
 WANTED = Path(__file__).parent / "requirements.txt"
 

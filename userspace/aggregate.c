@@ -116,6 +116,10 @@ int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stal
 	}
 	add_sample(aggregate, c, stall->duration_ns);
 	keep_example(c, stall);
+	if (!c->count) {
+		c->first_ns = stall->record.time_ns;
+		c->first_lost_ns = stall->excess_ns;
+	}
 	c->count++;
 	c->lost_ns += stall->excess_ns;
 	if (stall->duration_ns > c->max_ns)

@@ -21,7 +21,9 @@ struct nt_connection_key {
 struct nt_connection {
 	struct nt_connection_key key;
 	UT_hash_handle hh;
-	struct nt_stall last; /* the latest stall, as the example */
+	struct nt_stall last;   /* the latest stall, as the example */
+	uint64_t first_ns;      /* CLOCK_MONOTONIC: the end of the first stall */
+	uint64_t first_lost_ns; /* its excess */
 	uint64_t count;
 	uint64_t lost_ns; /* sum of excess */
 	uint64_t max_ns;

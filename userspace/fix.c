@@ -175,17 +175,37 @@ static uint64_t began_ns(const struct nt_stall *stall)
 	return stall->record.time_ns - stall->duration_ns;
 }
 
+/* A stall on which the option acted; compared are those in as much time as was before. */
+static void stalled_though_set(struct nt_fix_socket *s, const struct nt_stall *stall)
+{
+	s->stalls_during++;
+	if (began_ns(stall) >= s->set_ns + s->pair.before_ns)
+		return;
+	s->pair.stalls_during++;
+	s->pair.lost_during_ns += stall->excess_ns;
+}
+
 /* A stall while it is set: of a connection that is new, or was overlooked, which is set now too. */
 static void stalled_while_set(struct fix *fix, const struct nt_stall *stall,
 			      const struct nt_end *end)
 {
 	struct nt_fix_socket *s = nt_fix_find(&fix->sockets, end);
 
-	if (s && s->state == NT_FIX_SET && began_ns(stall) >= s->set_ns)
-		s->stalls_during++;
-	if (!s)
-		set_one(fix, nt_fix_add(&fix->sockets, end, began_ns(stall), &fix->session.owners,
-					&fix->session.targets));
+	if (s && s->set_ns && began_ns(stall) >= s->set_ns) {
+		stalled_though_set(s, stall);
+		return;
+	}
+	if (!s) {
+		s = nt_fix_add(&fix->sockets, end, began_ns(stall), &fix->session.owners,
+			       &fix->session.targets);
+		set_one(fix, s);
+	}
+	if (s)
+		s->stalled = true;
+	if (s && s->set_ns)
+		fix->phase->not_yet++;
+	else
+		fix->phase->never++;
 }
 
 /* What began before a phase, or ended after it, is of neither: the option had no part in it. */
@@ -341,6 +361,23 @@ static void end_phase(struct fix *fix, uint64_t end_ns)
 
 /* ---- from the first look to the answer ---- */
 
+/*
+ * What is to be compared with the time while it is set. The first stall is left out: those whose
+ * only one fell into the first look by chance would all seem to be cured.
+ */
+static void stalled_before(const struct nt_fix_phase *before, struct nt_fix_socket *s,
+			   const struct nt_connection *c)
+{
+	uint64_t left_ns = before->end_ns - c->first_ns;
+
+	s->stalled = true;
+	s->stalls_before += c->count;
+	if (left_ns > s->pair.before_ns)
+		s->pair.before_ns = left_ns;
+	s->pair.stalls_before += c->count - 1;
+	s->pair.lost_before_ns += c->lost_ns - c->first_lost_ns;
+}
+
 /* The sockets that stalled, as they are; nothing is changed. */
 static void plan(struct fix *fix)
 {
@@ -361,7 +398,7 @@ static void plan(struct fix *fix)
 				       &fix->session.targets);
 		last = list[i]->last;
 		if (s)
-			s->stalls_before += list[i]->count;
+			stalled_before(&fix->result.before, s, list[i]);
 		if (s && !s->process.tgid) /* it has been closed */
 			s->process = sets_nodelay(fix) || last.side == NT_SIDE_RECEIVER ? last.self
 											: last.peer;

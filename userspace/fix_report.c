@@ -53,19 +53,54 @@ void nt_fix_whose(const struct nt_fix_sockets *sockets, char whose[NT_FIX_WHOSE_
 		snprintf(whose, NT_FIX_WHOSE_LEN, "each connection of %s that stalls", name);
 }
 
-static void sum_up(const struct nt_fix_phase *phase, struct nt_fix_sum *sum)
+static uint64_t span_ns(const struct nt_fix_phase *phase)
 {
-	sum->span_ns = phase->end_ns - phase->begin_ns;
-	sum->stalls = phase->stalls.stalls;
-	sum->lost_ns = phase->stalls.lost_ns;
-	sum->writes = phase->counts.totals.writes;
+	return phase->end_ns - phase->begin_ns;
+}
+
+/* Each connection with itself, where the option was on until the end. */
+static struct nt_fix_comparison compare(const struct nt_fix_result *result)
+{
+	const struct nt_fix_phase *before = &result->before, *during = &result->during;
+	struct nt_fix_comparison c = {
+		.before = {.span_ns = span_ns(before), .writes = before->counts.totals.writes},
+		.during = {.span_ns = span_ns(during), .writes = during->counts.totals.writes},
+		.all_before = before->stalls.stalls - before->other_end - before->corked,
+		.again_ns = result->again_ns,
+	};
+
+	for (size_t i = 0; i < result->sockets->count; i++) {
+		const struct nt_fix_socket *s = &result->sockets->list[i];
+		struct nt_fix_pair pair = s->pair;
+
+		if (!s->set_ns || (s->state != NT_FIX_RESTORED && s->state != NT_FIX_STUCK))
+			continue;
+		pair.during_ns = during->end_ns > s->set_ns ? during->end_ns - s->set_ns : 0;
+		nt_fix_compare(&c, &pair);
+	}
+	return c;
+}
+
+/* Of the stalls on which it was to act, those of connections where the program switched it off. */
+static bool much_switched_off(const struct nt_fix_sockets *sockets)
+{
+	uint64_t off = 0, all = 0;
+
+	for (size_t i = 0; i < sockets->count; i++) {
+		const struct nt_fix_socket *s = &sockets->list[i];
+		uint64_t stalls = s->set_ns ? s->stalls_before + s->stalls_during : 0;
+
+		all += stalls;
+		off += s->state == NT_FIX_CHANGED ? stalls : 0;
+	}
+	return off && off >= all / 10;
 }
 
 /* The verdict on what was set, if anything was. */
 static enum nt_fix_verdict judge(const struct nt_fix_result *result,
 				 char sentence[NT_FIX_SENTENCE_LEN])
 {
-	struct nt_fix_sum before, during;
+	struct nt_fix_comparison c = compare(result);
 	bool any = false;
 
 	for (size_t i = 0; i < result->sockets->count; i++)
@@ -74,18 +109,14 @@ static enum nt_fix_verdict judge(const struct nt_fix_result *result,
 		snprintf(sentence, NT_FIX_SENTENCE_LEN, "unclear: it was set on no connection");
 		return NT_FIX_UNCLEAR;
 	}
-	sum_up(&result->before, &before);
-	sum_up(&result->during, &during);
-	return nt_fix_judge(&before, &during, nt_fix_option_name(result->sockets), sentence);
-}
-
-static uint64_t stalls_while_set(const struct nt_fix_sockets *sockets)
-{
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < sockets->count; i++)
-		n += sockets->list[i].stalls_during;
-	return n;
+	if (much_switched_off(result->sockets)) {
+		snprintf(sentence, NT_FIX_SENTENCE_LEN,
+			 "unclear: the program itself switched %s off while it was set, so it was "
+			 "not on; look for setsockopt() in the program",
+			 nt_fix_option_name(result->sockets));
+		return NT_FIX_UNCLEAR;
+	}
+	return nt_fix_judge(&c, nt_fix_option_name(result->sockets), sentence);
 }
 
 /* ---- text ---- */
@@ -242,30 +273,30 @@ static void print_table(FILE *out, const struct nt_fix_result *result)
 	const struct nt_aggregate *d_stalls = &result->during.stalls;
 	uint64_t b_lost = nt_counts_lost(&result->before.counts);
 	uint64_t d_lost = nt_counts_lost(&result->during.counts);
-	struct nt_fix_sum b, d;
-	double b_s, d_s;
+	uint64_t b_writes = result->before.counts.totals.writes;
+	uint64_t d_writes = result->during.counts.totals.writes;
+	struct nt_fix_comparison c = compare(result);
+	double b_s = span_ns(&result->before) / 1e9, d_s = span_ns(&result->during) / 1e9;
 
-	sum_up(&result->before, &b);
-	sum_up(&result->during, &d);
-	b_s = b.span_ns / 1e9;
-	d_s = d.span_ns / 1e9;
 	print_row(out, "", "before", "while set");
-	print_duration(out, "time", b.span_ns, d.span_ns);
-	if (b.writes || d.writes)
-		print_rate(out, "writes a second", b.writes / b_s, d.writes / d_s);
-	print_count(out, "stalls", b.stalls, d.stalls);
-	print_rate(out, "stalls a second", b.stalls / b_s, d.stalls / d_s);
-	print_duration(out, "time lost", b.lost_ns, d.lost_ns);
-	print_duration(out, "time lost a second", b.lost_ns / b_s, d.lost_ns / d_s);
-	if (b.writes && d.writes)
-		print_duration(out, "time lost a write", b.lost_ns / b.writes,
-			       d.lost_ns / d.writes);
+	print_duration(out, "time", span_ns(&result->before), span_ns(&result->during));
+	if (b_writes || d_writes)
+		print_rate(out, "writes a second", b_writes / b_s, d_writes / d_s);
+	print_count(out, "stalls", b_stalls->stalls, d_stalls->stalls);
+	print_rate(out, "stalls a second", b_stalls->stalls / b_s, d_stalls->stalls / d_s);
+	print_duration(out, "time lost", b_stalls->lost_ns, d_stalls->lost_ns);
+	print_duration(out, "time lost a second", b_stalls->lost_ns / b_s, d_stalls->lost_ns / d_s);
 	print_duration(out, "a stall lasts, p50", nt_aggregate_percentile(b_stalls, 50),
 		       nt_aggregate_percentile(d_stalls, 50));
 	print_duration(out, "a stall lasts, p99", nt_aggregate_percentile(b_stalls, 99),
 		       nt_aggregate_percentile(d_stalls, 99));
 	if (b_lost || d_lost)
 		print_count(out, "records lost", b_lost, d_lost);
+	print_count(out, "compared, stalls", c.before.stalls + 0.5, c.during.stalls);
+	print_duration(out, "compared, time lost", c.before.lost_ns, c.during.lost_ns);
+	if (b_writes && d_writes) /* both are of the same time, as the second phase was */
+		print_duration(out, "compared, a write", c.before.lost_ns / d_s / (b_writes / b_s),
+			       c.during.lost_ns / d_writes);
 	fputc('\n', out);
 }
 
@@ -273,14 +304,17 @@ static void print_table(FILE *out, const struct nt_fix_result *result)
 static void print_unset_stalls(FILE *out, const struct nt_fix_result *result)
 {
 	const struct nt_fix_phase *during = &result->during;
-	uint64_t others = stalls_while_set(result->sockets) + during->other_end + during->corked;
-	uint64_t all = during->stalls.stalls;
 
-	if (all > others)
+	if (during->not_yet)
 		left(out, result,
 		     "%" PRIu64 " stall%s of connections on which it was not set yet: a new one is "
 		     "set once it has stalled",
-		     all - others, plural(all - others));
+		     during->not_yet, plural(during->not_yet));
+	if (during->never)
+		left(out, result,
+		     "%" PRIu64 " stall%s of connections on which it was never set: they were "
+		     "closed by then, had it, could not be reached, or were too many",
+		     during->never, plural(during->never));
 }
 
 /* TCP_QUICKACK from outside is less than in the program: how much less. */
@@ -393,20 +427,33 @@ static struct json_object *json_socket(const struct nt_fix_socket *s)
 static struct json_object *json_phase(const struct nt_fix_phase *phase)
 {
 	struct json_object *o = json_object_new_object();
-	struct nt_fix_sum sum;
 
-	sum_up(phase, &sum);
-	nt_json_number(o, "span_us", sum.span_ns / 1000);
-	nt_json_number(o, "stalls", sum.stalls);
-	nt_json_number(o, "lost_us", sum.lost_ns / 1000);
-	nt_json_number(o, "writes", sum.writes);
-	if (sum.stalls) {
+	nt_json_number(o, "span_us", span_ns(phase) / 1000);
+	nt_json_number(o, "stalls", phase->stalls.stalls);
+	nt_json_number(o, "lost_us", phase->stalls.lost_ns / 1000);
+	nt_json_number(o, "writes", phase->counts.totals.writes);
+	if (phase->stalls.stalls) {
 		nt_json_number(o, "p50_us", nt_aggregate_percentile(&phase->stalls, 50) / 1000);
 		nt_json_number(o, "p99_us", nt_aggregate_percentile(&phase->stalls, 99) / 1000);
 	}
 	nt_json_number(o, "other_end_stalls", phase->other_end);
 	nt_json_number(o, "corked_stalls", phase->corked);
+	nt_json_number(o, "not_yet_set_stalls", phase->not_yet);
+	nt_json_number(o, "never_set_stalls", phase->never);
 	nt_json_number(o, "lost_records", nt_counts_lost(&phase->counts));
+	return o;
+}
+
+/* What the verdict is about. */
+static struct json_object *json_compared(const struct nt_fix_comparison *c)
+{
+	struct json_object *o = json_object_new_object();
+
+	nt_json_number(o, "connections", c->connections);
+	nt_json_number(o, "stalls_before", c->before.stalls + 0.5);
+	nt_json_number(o, "lost_before_us", c->before.lost_ns / 1000);
+	nt_json_number(o, "stalls_while_set", c->during.stalls);
+	nt_json_number(o, "lost_while_set_us", c->during.lost_ns / 1000);
 	return o;
 }
 
@@ -434,6 +481,9 @@ int nt_fix_json_result(FILE *out, const struct nt_fix_result *result)
 	nt_json_string(o, "ended", ends[result->ended]);
 	json_object_object_add(o, "before", json_phase(&result->before));
 	if (result->set) {
+		struct nt_fix_comparison compared = compare(result);
+
+		json_object_object_add(o, "compared", json_compared(&compared));
 		json_object_object_add(o, "while_set", json_phase(&result->during));
 		nt_json_string(o, "verdict", verdicts[judge(result, sentence)]);
 		nt_json_string(o, "what", sentence);

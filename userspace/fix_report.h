@@ -27,6 +27,8 @@ struct nt_fix_phase {
 	uint64_t begin_ns, end_ns;
 	uint64_t other_end; /* of the stalls, those at the end where the option does nothing */
 	uint64_t corked;    /* those on which neither option does */
+	uint64_t not_yet;   /* while it is set, those by which a connection came to be set */
+	uint64_t never;     /* and those of connections on which it was never set */
 };
 
 struct nt_fix_result {

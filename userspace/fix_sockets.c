@@ -28,18 +28,29 @@
 #define PIDFD_THREAD O_EXCL
 #endif
 
+/* TCP_QUICKACK is set again on what has not stalled in one of so many rounds only. */
+#define IDLE_ROUNDS 64
+
+/* A thread's; before 6.9, where there is none, its process's. Or -errno. */
+static int open_pidfd(pid_t tgid, pid_t tid)
+{
+	int pidfd = syscall(SYS_pidfd_open, tid, tid == tgid ? 0 : PIDFD_THREAD);
+
+	if (pidfd < 0 && errno == EINVAL)
+		pidfd = syscall(SYS_pidfd_open, tgid, 0);
+	return pidfd < 0 ? -errno : pidfd;
+}
+
 /*
  * A descriptor of our own of another process's file, to be closed at once; or -errno. By its first
  * thread, or by another one, which may have a table of its own, or outlive the first: since 6.9.
  */
 static int take(pid_t tgid, pid_t tid, int fd)
 {
-	int pidfd = syscall(SYS_pidfd_open, tid, tid == tgid ? 0 : PIDFD_THREAD), taken;
+	int pidfd = open_pidfd(tgid, tid), taken;
 
-	if (pidfd < 0 && errno == EINVAL)
-		pidfd = syscall(SYS_pidfd_open, tgid, 0);
 	if (pidfd < 0)
-		return -errno;
+		return pidfd;
 	taken = syscall(SYS_pidfd_getfd, pidfd, fd, 0); /* close-on-exec by itself */
 	if (taken < 0)
 		taken = -errno;
@@ -495,21 +506,48 @@ void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct 
 		not_reached(s, NT_FIX_FAILED, err);
 }
 
+/* Is this one's turn in this round? Those that stalled are in each, the others shared out. */
+static bool is_due(const struct nt_fix_sockets *sockets, size_t i)
+{
+	const struct nt_fix_socket *s = &sockets->list[i];
+
+	if (s->state != NT_FIX_SET || s->away)
+		return false;
+	return s->stalled || i % IDLE_ROUNDS == sockets->rounds % IDLE_ROUNDS;
+}
+
+/* By the pidfd of who has it. */
+static void set_again(const struct nt_fix_sockets *sockets, struct nt_fix_socket *s, int pidfd)
+{
+	int fd = syscall(SYS_pidfd_getfd, pidfd, s->fd, 0);
+
+	s->away = fd < 0 || !is_socket(fd, s);
+	if (!s->away)
+		set_option(fd, sockets->option, 1);
+	if (fd >= 0)
+		close(fd);
+}
+
 void nt_fix_set_again(struct nt_fix_sockets *sockets)
 {
+	pid_t of = 0;
+	int pidfd = -1;
+
 	for (size_t i = 0; i < sockets->count; i++) {
 		struct nt_fix_socket *s = &sockets->list[i];
-		int fd;
 
-		if (s->state != NT_FIX_SET || s->away)
+		if (!is_due(sockets, i))
 			continue;
-		fd = reach_where_it_was(s);
-		s->away = fd < 0;
-		if (s->away)
-			continue;
-		set_option(fd, sockets->option, 1);
-		close(fd);
+		if (of != s->tid) {
+			if (pidfd >= 0)
+				close(pidfd);
+			of = s->tid;
+			pidfd = open_pidfd(s->process.tgid, s->tid);
+		}
+		set_again(sockets, s, pidfd);
 	}
+	if (pidfd >= 0)
+		close(pidfd);
 	sockets->rounds++;
 }
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "fix_verdict.h"
 #include "hash.h"
 #include "owners.h"
 
@@ -49,8 +50,10 @@ struct nt_fix_socket {
 	bool away;   /* not at this descriptor any more */
 	bool looked; /* among those that are open; and how often it was missing there */
 	unsigned int missed;
+	bool stalled;
 	uint64_t set_ns; /* CLOCK_MONOTONIC; 0: never */
 	uint64_t stalls_before, stalls_during;
+	struct nt_fix_pair pair; /* that of them which can be compared */
 };
 
 /* One that found no room. */
@@ -114,7 +117,9 @@ void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct 
 void nt_fix_look_again(struct nt_fix_sockets *sockets, struct nt_owners *owners,
 		       const struct nt_targets *targets);
 
-/* TCP_QUICKACK, which the kernel leaves by itself: on all that are set. */
+/* TCP_QUICKACK, which the kernel leaves by itself: on what is set and stalled, and by turns on the
+ * rest of what is set.
+ */
 void nt_fix_set_again(struct nt_fix_sockets *sockets);
 
 /*

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stddef.h>
@@ -61,6 +62,11 @@ static const char *const always[] = {
 	"lremovexattr",
 	"fremovexattr",
 	"removexattrat",
+	"file_setattr",
+	"utime",
+	"utimes",
+	"futimesat",
+	"utimensat",
 	"name_to_handle_at",
 	"open_by_handle_at",
 	"fanotify_init",
@@ -186,6 +192,21 @@ static int refuse_some(scmp_filter_ctx filter)
 	static const int new_spaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
 				      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
 	static const char *const signals[] = {"kill", "tkill", "tgkill"};
+	static const struct {
+		const char *name;
+		unsigned int request;
+	} requests[] = {
+		/* what the terminal's user would seem to have typed, or pasted */
+		{"ioctl", TIOCSTI},
+		{"ioctl", TIOCLINUX},
+		/* of a file that may only be read */
+		{"ioctl", FS_IOC_SETFLAGS},
+		{"ioctl", FS_IOC_FSSETXATTR},
+		/* a signal of choice to another process, once a descriptor is ready */
+		{"fcntl", F_SETSIG},
+		{"fcntl", F_SETOWN},
+		{"fcntl", F_SETOWN_EX},
+	};
 	int err = refuse_bpf(filter);
 
 	if (!err)
@@ -201,13 +222,12 @@ static int refuse_some(scmp_filter_ctx filter)
 	/* the service manager is told by datagrams */
 	if (!err)
 		err = refuse_when(filter, "socket", SCMP_A0(SCMP_CMP_NE, AF_UNIX));
-	/* what the terminal's user would seem to have typed, or pasted */
+	for (size_t i = 0; !err && i < sizeof(requests) / sizeof(requests[0]); i++)
+		err = refuse_when(filter, requests[i].name,
+				  SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, requests[i].request));
+	/* limits: its own, as process 0 */
 	if (!err)
-		err = refuse_when(filter, "ioctl",
-				  SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, TIOCSTI));
-	if (!err)
-		err = refuse_when(filter, "ioctl",
-				  SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, TIOCLINUX));
+		err = refuse_when(filter, "prlimit64", SCMP_A0(SCMP_CMP_NE, 0));
 	return err;
 }
 

@@ -38,7 +38,7 @@ RESULTS = BUILD / "bench"
 READY_S = 30.0
 #: The tracers on one CPU, the load on another, or on both.
 TRACER_CPU, LOAD_CPU = 0, max(os.sched_getaffinity(0))
-LOADS = {"pingpong": {LOAD_CPU}, "server": {LOAD_CPU}, "bulk": {LOAD_CPU}, "churn": {LOAD_CPU}}
+LOADS = {mode: {LOAD_CPU} for mode in ("pingpong", "server", "in-step", "bulk", "churn")}
 
 
 def pinned(cpus: set[int]) -> Callable[[], None]:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The load of the benchmarks, over loopback:
- *   load pingpong|server|bulk|churn|stall|blocked SECONDS [CONNECTIONS [PORT]]
- * A server and a client, each a process; both run where the caller's affinity lets them. Prints as
+ *   load pingpong|server|bulk|in-step|churn|stall|blocked SECONDS [CONNECTIONS [PORT]]
+ * A server and a client, each a process; both run where the caller's affinity lets them. `in-step`
+ * is bulk by a single process, which reads what it wrote before it writes again. Prints as
  * JSON how many operations (round trips, requests, bytes, connections) there were, how long they
  * took, and how many replies took as long as a delayed ACK. With more than one connection it says
  * "connected" on stderr when all stand, and begins when a line comes on stdin. `blocked` then
@@ -47,6 +48,7 @@ static const struct mode modes[] = {
 	{"pingpong", 1, 1, 1, false, false},          {"server", 100, REQUEST, REPLY, false, false},
 	{"bulk", 1, CHUNK, 0, false, false},          {"churn", 1, REQUEST, REPLY, false, true},
 	{"stall", 1000, REQUEST, REPLY, true, false}, {"blocked", 1000, CHUNK, 0, false, false},
+	{"in-step", 1, CHUNK, 0, false, false},
 };
 
 static char buffer[CHUNK];
@@ -191,6 +193,30 @@ static uint64_t run_bulk(uint64_t until)
 	return bytes;
 }
 
+static uint64_t run_in_step(int listener, uint64_t until)
+{
+	int from = connect_there(0), to = accept(listener, NULL, NULL);
+	uint64_t bytes = 0;
+
+	if (to < 0)
+		die("cannot accept");
+	while (now_ns() < until) {
+		ssize_t sent = send(from, buffer, CHUNK, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent < 0)
+			die("cannot send");
+		bytes += (uint64_t)sent;
+		while (sent > 0) {
+			ssize_t n = recv(to, buffer, (size_t)sent, 0);
+
+			if (n <= 0)
+				die("cannot read");
+			sent -= n;
+		}
+	}
+	return bytes;
+}
+
 static uint64_t run_churn(const struct mode *mode, uint64_t until)
 {
 	const struct linger at_once = {.l_onoff = 1};
@@ -303,16 +329,17 @@ int main(int argc, char **argv)
 	const struct mode *mode = NULL;
 	uint64_t began, operations, until, span_ns;
 	int connections, listener;
-	bool blocked;
+	bool blocked, in_step;
 	double seconds;
-	pid_t server;
+	pid_t server = -1;
 
 	for (size_t i = 0; argc >= 3 && i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (!strcmp(argv[1], modes[i].name))
 			mode = &modes[i];
 	if (!mode) {
-		fprintf(stderr, "usage: load pingpong|server|bulk|churn|stall|blocked SECONDS "
-				"[CONNECTIONS [PORT]]\n");
+		fprintf(stderr,
+			"usage: load pingpong|server|bulk|in-step|churn|stall|blocked SECONDS "
+			"[CONNECTIONS [PORT]]\n");
 		return 2;
 	}
 	seconds = atof(argv[2]);
@@ -325,18 +352,23 @@ int main(int argc, char **argv)
 	if (argc > 4)
 		port = (in_port_t)atoi(argv[4]);
 	blocked = !strcmp(mode->name, "blocked");
+	in_step = !strcmp(mode->name, "in-step");
 	listener = listen_here(blocked);
-	server = fork();
-	if (server < 0)
-		die("cannot fork");
-	if (!server)
-		serve(mode, listener, blocked);
-	close(listener);
+	if (!in_step) {
+		server = fork();
+		if (server < 0)
+			die("cannot fork");
+		if (!server)
+			serve(mode, listener, blocked);
+		close(listener);
+	}
 	began = connections > 1 ? connect_all(connections) : now_ns();
 	span_ns = (uint64_t)(seconds * 1e9);
 	until = began + span_ns;
 	if (blocked)
 		operations = run_blocked(connections, span_ns);
+	else if (in_step)
+		operations = run_in_step(listener, until);
 	else if (!mode->reply)
 		operations = run_bulk(until);
 	else if (mode->reconnect)
@@ -349,7 +381,9 @@ int main(int argc, char **argv)
 	       "\"seconds\":%.6f}\n",
 	       mode->name, connections, (unsigned long long)operations, (unsigned long long)stalled,
 	       (double)(now_ns() - began) / 1e9);
-	kill(server, SIGKILL);
-	waitpid(server, NULL, 0);
+	if (server > 0) {
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+	}
 	return 0;
 }

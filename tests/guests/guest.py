@@ -26,8 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from kernels import KERNELS, Kernel, Unavailable, cache, locked, obtain, run_whole
+from debian import Unavailable, cache, locked, run_whole
+from kernels import KERNELS, Kernel, obtain
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VIRTME = "virtme-ng==1.42"

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -79,6 +80,44 @@ while True:
         n += len(talking.recv(99))
     print(json.dumps({"ms": 1e3 * (time.monotonic() - began), "nodelay": talking.getsockopt(*OPTION),
                       "idle": idle.getsockopt(*OPTION), "port": talking.getsockname()[1]}), flush=True)
+"""
+
+
+#: Both ends: holds requests of its own on one connection, and is what a client talks to that holds its requests.
+PROXY = SERVER.replace("while True:\n", r"""
+def ask(port):
+    upstream = socket.create_connection(("127.0.0.1", port))
+    while True:
+        upstream.send(b"1" * 6)
+        upstream.send(b"2" * 7)
+        n = 0
+        while n < 13:
+            n += len(upstream.recv(99))
+        time.sleep(0.02)
+import sys
+threading.Thread(target=ask, args=(int(sys.argv[1]),), daemon=True).start()
+while True:
+""")
+
+#: Each connection, its fast first rounds behind it, stalls once and never again.
+ONCE = r"""
+import socket, sys, time
+OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
+def connect():
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    s.setsockopt(*OPTION, 1)
+    for _ in range(3):
+        s.send(b"0" * 13)
+        s.recv(99)
+    s.setsockopt(*OPTION, 0)
+    return s
+connections = [connect() for _ in range(400)]
+print("ready", flush=True)
+for s in connections:
+    s.send(b"1" * 6)
+    s.send(b"2" * 7)
+    s.recv(99)
+    time.sleep(0.003)
 """
 
 
@@ -180,9 +219,9 @@ def test_rounds_are_fast_while_nodelay_is_set_and_slow_again_afterwards() -> Non
     assert said["before"]["stalls"] > 10 and said["while_set"]["stalls"] <= said["before"]["stalls"] / 10
     assert 1_400_000 < said["while_set"]["span_us"] < (3_000_000 if IN_GUEST else 1_700_000)
     assert said["before"]["p50_us"] > 30_000
-    socket = socket_of(said, rounds[0]["port"])
-    assert (socket["state"], socket["was_set"], socket["pid"]) == ("restored", False, talk.client.pid)
-    assert len(said["sockets"]) == 1 and socket["stalls_before"] == said["before"]["stalls"]
+    entry = socket_of(said, rounds[0]["port"])
+    assert (entry["state"], entry["was_set"], entry["pid"]) == ("restored", False, talk.client.pid)
+    assert len(said["sockets"]) == 1 and entry["stalls_before"] == said["before"]["stalls"]
     assert "TCP_NODELAY" in said["fix"]
 
 
@@ -199,9 +238,23 @@ def test_rounds_are_fast_while_quickack_is_set_at_the_receiver() -> None:
     said = result(tracer)
     assert len(during) > 20 and statistics.median(during) < (20 if IN_GUEST else 5), during
     assert min(r["ms"] for r in after[1:]) > 30
-    assert (said["option"], said["verdict"]) == ("TCP_QUICKACK", "cured")
+    assert (said["option"], said["verdict"]) == (
+        "TCP_QUICKACK", "cured" if said["set_again_us"] <= 5_000 else "unclear")
     assert [s["state"] for s in said["sockets"]] == ["restored"]
     assert 1_000 <= said["set_again_us"] < (20_000 if IN_GUEST else 5_000)
+
+
+def test_quickack_is_set_often_where_it_matters_though_hundreds_of_others_are_idle() -> None:
+    with Talk() as talk:
+        port = json.loads(talk.server_lines.all[0][1])["port"]
+        with contextlib.ExitStack() as idle:
+            for _ in range(400):
+                idle.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with fix(talk.server.pid, "--all", "--for", "1500ms", option="--quickack") as tracer:
+                tracer.wait()
+    said = result(tracer)
+    assert len(said["sockets"]) > 400 and said["set_again_us"] < 5_000, said["set_again_us"]
+    assert said["verdict"] == "cured"
 
 
 @pytest.mark.parametrize("scenario,options", [
@@ -270,8 +323,51 @@ def test_of_many_short_connections_each_stalls_only_until_it_is_set() -> None:
     assert len(before) > 3 and statistics.median(slow[port] for port in before) >= 6, slow
     assert len(while_set) > 8 and statistics.median(slow[port] for port in while_set) == 1, slow
     said = result(tracer)
-    assert said["verdict"] == "helped" and said["while_set"]["p50_us"] > 30_000
+    # what stalled before was closed by then: there is nothing to compare on the same connection
+    assert said["verdict"] == "unclear" and said["while_set"]["p50_us"] > 30_000
     assert {s["state"] for s in said["sockets"]} <= {"closed", "restored"}
+
+
+def test_stalls_on_which_the_option_cannot_act_are_no_part_of_the_verdict() -> None:
+    with Talk() as talk:
+        port = json.loads(talk.server_lines.all[0][1])["port"]
+        proxy, lines = talk.start(PROXY, str(port))
+        proxys_port = str(json.loads(lines.wait_for("port"))["port"])
+        for _ in range(4):
+            talk.start(CLIENT, proxys_port, "0")
+        with fix(proxy.pid, "--for", "1500ms") as tracer:
+            tracer.wait()
+    said = result(tracer)
+    assert said["while_set"]["other_end_stalls"] > 20 and said["before"]["other_end_stalls"] > 20
+    assert said["while_set"]["lost_us"] > said["before"]["lost_us"] / 2, "the other end's are not most of it"
+    assert said["verdict"] == "cured", said
+    compared, (entry,) = said["compared"], said["sockets"]
+    assert compared["connections"] == 1 and compared["stalls_before"] == entry["stalls_before"] - 1
+
+
+def test_connections_that_stall_but_once_show_no_cure() -> None:
+    with Talk() as talk:
+        client, lines = talk.start(ONCE, str(json.loads(talk.server_lines.all[0][1])["port"]))
+        lines.wait_for("ready")
+        with fix(client.pid, "--for", "1s") as tracer:
+            tracer.wait()
+    said = result(tracer)
+    assert said["before"]["stalls"] > 10 and said["while_set"]["stalls"] > 10
+    assert len([s for s in said["sockets"] if s["state"] == "restored"]) > 20
+    assert said["while_set"]["not_yet_set_stalls"] == said["while_set"]["stalls"]
+    assert said["verdict"] == "unclear" and "no connection stalled twice" in said["what"], said
+
+
+def test_stalls_of_connections_that_are_never_set_are_told_from_those_before_they_are_set() -> None:
+    with Talk() as talk:
+        talk.tell("set 1")
+        talk.until(lambda r: r["nodelay"] == 1)
+        with fix(talk.client.pid, "--all", "--for", "700ms") as tracer:
+            talk.until(lambda r: r["idle"] == 1)
+            talk.tell("set 0")  # what was found set is left alone
+            tracer.wait()
+    while_set = result(tracer)["while_set"]
+    assert while_set["never_set_stalls"] == while_set["stalls"] > 3 and while_set["not_yet_set_stalls"] == 0
 
 
 # ---- that it changes nothing else, and sets all back ----
@@ -345,7 +441,10 @@ def test_an_option_that_the_program_sets_itself_is_left_to_it() -> None:
             talk.tell("set 0")
             tracer.wait()
             assert talk.now()["nodelay"] == 0
-        assert socket_of(result(tracer), port)["state"] == "changed"
+        said = result(tracer)
+        assert socket_of(said, port)["state"] == "changed"
+        assert said["while_set"]["stalls"] > 3, "it does not stall again once it is off"
+        assert said["verdict"] == "unclear" and "the program itself switched TCP_NODELAY off" in said["what"]
         talk.tell("set 1")
         talk.until(lambda r: r["nodelay"] == 1)
         with fix(talk.client.pid, "--all", "--for", "500ms") as tracer:

@@ -22,7 +22,8 @@ def files(root: Path) -> set[str]:
 
 def test_install_honours_destdir_and_prefix_and_uninstall_removes_all(tmp_path: Path) -> None:
     make("install", f"DESTDIR={tmp_path}", "prefix=/usr")
-    assert {"usr/sbin/nagletrace", "usr/bin/nagletrace-exporter", "usr/bin/nagletrace-report",
+    assert os.readlink(tmp_path / "usr/bin/nagletrace") == "../sbin/nagletrace"
+    assert {"usr/sbin/nagletrace", "usr/bin/nagletrace", "usr/bin/nagletrace-exporter", "usr/bin/nagletrace-report",
             "usr/bin/nagletrace-flame", "usr/lib/systemd/system/nagletrace.service",
             "usr/share/nagletrace/exporters/nagletrace_exporters/templates/report.html",
             "usr/share/doc/nagletrace/runbooks/NagletraceStalls40ms.md", "usr/share/man/man8/nagletrace.8",

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
-from harness import IN_GUEST, Lab, Tracer, assert_durations_match, stalled_rounds, trace
+from harness import IN_GUEST, PATIENCE, Lab, Tracer, assert_durations_match, stalled_rounds, trace
 
 PATHS = [(over, family) for over in ("loopback", "veth") for family in ("-4", "-6")]
 
@@ -117,6 +119,48 @@ def test_a_cork_that_is_forgotten_ends_at_its_ceiling(how: list[str], reason: st
         assert stall["cause"] == "cork_ceiling" and stall["pattern"] == "cork_ceiling"
         assert stall["hold"]["reason"] == reason and stall["hold"]["release"] == "timer"
         assert stall["evidence"] == "seen" and "peer" not in stall
+
+
+#: Megabytes that are corked at their end, a reply, and again; its reader's buffer is small.
+CORKED_TRANSFER = """
+import os, socket, sys
+size, rounds, rest = 6 << 20, int(sys.argv[1]), 500
+listener = socket.create_server(("127.0.0.1", 0))
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+if not os.fork():
+    reader, left = listener.accept()[0], size + rest
+    while data := reader.recv(1 << 20):
+        left -= len(data)
+        if not left:
+            reader.sendall(b"r")
+            left = size + rest
+    os._exit(0)
+writer = socket.create_connection(listener.getsockname())
+writer.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
+writer.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+print("connected", flush=True)
+sys.stdin.readline()
+for _ in range(rounds):
+    writer.sendall(bytes(size))
+    writer.sendall(bytes(rest))
+    writer.recv(1)
+"""
+
+
+@pytest.mark.guest
+def test_a_stall_at_the_end_of_a_large_transfer_has_its_writer() -> None:
+    """While the tail is large it is seldom looked at; who wrote is noted all the same."""
+    rounds = 16
+    with subprocess.Popen([sys.executable, "-c", CORKED_TRANSFER, str(rounds)], text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as program:
+        assert program.stdout and program.stdout.readline() == "connected\n"
+        with Tracer("-p", str(program.pid), "--stacks") as tracer:
+            program.communicate("\n", timeout=2 * PATIENCE)
+            tracer.stop()
+    stalls = [s for s in tracer.stalls() if s["side"] == "sender"]
+    assert len(stalls) >= rounds / 2 and {s["cause"] for s in stalls} == {"cork_ceiling"}, stalls
+    with_writer = [s for s in stalls if s.get("tid") == program.pid and s.get("stack")]
+    assert len(with_writer) >= len(stalls) - 1, [s for s in stalls if s not in with_writer]
 
 
 def test_bulk_and_one_way_streams_are_never_accused() -> None:

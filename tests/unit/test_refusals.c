@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -135,6 +136,10 @@ static void what_takes_a_machine_over_is_refused(void **state)
 		REFUSED(ioctl, 0, TIOCSTI, 0, EPERM),
 		REFUSED(ioctl, 0, TIOCLINUX, 0, EPERM),
 		REFUSED(ioctl, 0, (long)(1ULL << 32 | TIOCSTI), 0, EPERM),
+		REFUSED(fcntl, 0, F_SETSIG, SIGKILL, EPERM),
+		REFUSED(fcntl, 0, F_SETOWN, getppid(), EPERM),
+		REFUSED(fcntl, 0, F_SETOWN_EX, 0, EPERM),
+		REFUSED(prlimit64, getppid(), 0, 0, EPERM),
 	};
 
 	(void)state;
@@ -163,11 +168,15 @@ static void no_file_is_written_made_or_given_away(void **state)
 		REFUSED(fchownat, -1, 0, 0, EPERM),
 		REFUSED(setxattr, 0, 0, 0, EPERM),
 		REFUSED(fsetxattr, -1, 0, 0, EPERM),
+		REFUSED(utimensat, -1, 0, 0, EPERM),
+		REFUSED(ioctl, -1, FS_IOC_SETFLAGS, 0, EPERM),
+		REFUSED(ioctl, -1, FS_IOC_FSSETXATTR, 0, EPERM),
 #ifdef SYS_open
 		REFUSED(open, path, O_WRONLY, 0, EPERM),
 		REFUSED(open, path, O_CREAT, 0, EPERM),
 		REFUSED(creat, path, 0, 0, EPERM),
 		REFUSED(rename, 0, 0, 0, EPERM),
+		REFUSED(utimes, 0, 0, 0, EPERM),
 		REFUSED(open, path, O_RDONLY, 0, 0),
 #endif
 		REFUSED(openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0),
@@ -226,6 +235,9 @@ static void what_a_tracer_does_later_is_allowed(void **state)
 		REFUSED(pidfd_open, getpid(), 0, 0, 0),
 		REFUSED(unlinkat, -1, 0, 0, 0),
 		REFUSED(ioctl, 0, TIOCGWINSZ, 0, 0),
+		REFUSED(fcntl, 0, F_SETFL, 0, 0),
+		REFUSED(fcntl, 0, F_GETFD, 0, 0),
+		REFUSED(prlimit64, 0, 0, 0, 0),
 	};
 
 	(void)state;

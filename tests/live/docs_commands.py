@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How each command in the documents is tried. tests/live/test_docs.py runs this table, and demands that it is whole.
+
+The key is the command as the document has it, on one line and without its comment. It runs as it stands, but that
+durations are cut short, PID, 4242 and COMM are a program that stalls, PEER is a host with a route of its own, and `…`
+after `git clone` is this repository.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DAEMON = "sudo nagletrace daemon --group adm &"
+EXPORTER = "nagletrace-exporter --web.listen-address 127.0.0.1:10040"
+TRACE = "sudo nagletrace -P 8000 --timeline --stacks -d 60s -o json >trace.jsonl"
+STACKS = "sudo nagletrace -n myapp --stacks -d 60s -o json >trace.jsonl"
+RECORDING = "sudo nagletrace -n myapp --stacks -d 60s -o json >recording.jsonl"
+#: the closing report of a trace that found stalls, and a line for each
+REPORT = r"nagletrace: [1-9]\d* stalls? in "
+LINE = r"myapp\[\d+\] +send +\d"
+
+
+@dataclass(frozen=True)
+class Run:
+    """It is run, and ends with exit code 0."""
+
+    #: what its output, or the file that it writes, has to match
+    shows: str = ""
+    #: "itself"; "interrupt": by SIGINT once it shows that; "stays": it runs on until all have been tried
+    ends: str = "itself"
+    #: the file that it writes
+    writes: str = ""
+    #: commands that have to run before it
+    needs: tuple[str, ...] = ()
+    #: keys to press in a terminal, each once a text is on the screen
+    keys: tuple[tuple[str, str], ...] = ()
+    #: which end PID is
+    end: str = "client"
+    #: it is skipped where this file is missing: a kernel without that setting, a source archive
+    where: str = ""
+    #: it has /run of its own: no daemon is there
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Another test does what it does: `file::test`, or a file and words that stand in it."""
+
+    by: str
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target of make that takes too long here. That make knows it, and that the programs that it names are there,
+    is tested; what runs it is said."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Installs packages, which are among those that the Makefile installs for the tests."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Talks to a running systemd, which is not to be had here, of units that are installed."""
+
+
+How = Run | Tried | Target | Packages | Units
+
+UNITS_START = Tried("tests/monitoring/test_units.py::test_the_units_trace_with_what_they_are_given")
+#: They take two steps to try: what is asked, then the answer. `fix` waits for stalls before it asks.
+FIX = Run(r"verdict +\w(.*\n)+ +restored +1 connection as before", keys=(("[y/N]", "y\n"),))
+
+COMMANDS: dict[str, How] = {
+    # ---- from a clone on
+    "git clone … nagletrace && cd nagletrace": Run(where=".git"),
+    "make": Run("build/nagletrace|up to date"),
+    "make help": Run("make demo .*\n(.*\n)*.*make dist "),
+    "make demo": Run(r"nagletrace: ready\n(.*\n)*nagletrace: [1-9]\d* stalls in .*\n(.*\n)* +fix +write both parts"),
+    "sudo build/nagletrace -p PID": Run(LINE, ends="interrupt"),
+    "sudo build/nagletrace fix -p PID --nodelay": FIX,
+    "sudo make install": Run(r"install .*/sbin/nagletrace"),
+    "make deb && sudo apt install ./build/deb/*.deb": Tried(
+        "tests/packages/test_packages.py::test_the_daemon_and_the_exporter_serve_with_what_their_units_give"),
+    "make static": Target("tests/live/test_static.py and tests/arm64 run what it builds"),
+    "scp build/static/nagletrace-*-aarch64 HOST:nagletrace && ssh -t HOST sudo ./nagletrace": Tried(
+        "tests/arm64/test_arm64.py::test_every_stall_is_found_with_its_process_cause_and_duration"),
+    "sudo apt-get install curl python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2": Packages(),
+    "sudo systemd-sysusers": Tried("tests/live/test_docs.py::test_systemd_finds_what_is_installed"),
+    "sudo systemctl daemon-reload": Units(),
+    "sudo systemctl enable --now nagletrace nagletrace-exporter": UNITS_START,
+    "sudo nagletrace report": Run(REPORT, needs=(DAEMON,)),
+    "curl -s http://localhost:10040/metrics | grep nagletrace_up": Run(r"^nagletrace_up 1", needs=(EXPORTER,)),
+    "sudo cp dashboards/prometheus/recording.yml dashboards/prometheus/alerts.yml /etc/prometheus/": Run(),
+    "promtool check rules /etc/prometheus/recording.yml /etc/prometheus/alerts.yml": Run(
+        r"recording.yml\n +SUCCESS(.*\n)*.*alerts.yml\n +SUCCESS",
+        needs=("sudo cp dashboards/prometheus/recording.yml dashboards/prometheus/alerts.yml /etc/prometheus/",)),
+    "make demo-monitoring": Tried(
+        "tests/monitoring/test_end_to_end.py::test_the_demonstration_starts_the_same_set_and_says_where"),
+
+    # ---- what is pasted with its output is run by tests/pasted.py, which test_docs.py compares with the documents
+    "sudo nagletrace -n lab-client --all-holds --wide": Tried("tests/pasted.py", '"-n", "lab-client", "--all-holds"'),
+    "sudo nagletrace -p PID --timeline": Tried("tests/pasted.py", '"-p", str(lab.client), "--timeline"'),
+    "sudo nagletrace top -n lab-client": Tried("tests/pasted.py", '"top", "-n", "lab-client"'),
+    "sudo nagletrace fix -p NUMBER --nodelay": Tried("tests/pasted.py", '"fix", "-p", str(lab.client), "--nodelay"'),
+
+    # ---- the daemon and its readers
+    DAEMON: Run(r"nagletrace: ready", ends="stays"),
+    EXPORTER: Run(r"listening on", ends="stays", needs=(DAEMON,)),
+    "nagletrace report": Run(REPORT, needs=(DAEMON,)),
+    "nagletrace top": Run(keys=(("myapp", "q"),), needs=(DAEMON,)),
+    "curl -s http://127.0.0.1:10040/metrics | grep nagletrace_stalls": Run(
+        r'nagletrace_stalls_total\{.*comm="myapp"', needs=(EXPORTER,)),
+    "nagletrace-report --socket /run/nagletrace/nagletrace.sock --duration 30s -o stalls.html": Run(
+        "myapp", writes="stalls.html", needs=(DAEMON,)),
+    "SOCKET=/run/nagletrace/nagletrace.sock; nagletrace-report --socket $SOCKET -d 30s -o stalls.html": Run(
+        "myapp", writes="stalls.html", needs=(DAEMON,)),
+    'echo \'{"request":"health"}\' | socat - UNIX-CONNECT:/run/nagletrace/nagletrace.sock': Run(
+        r'"type":"health".*"state":"ok"', needs=(DAEMON,)),
+    "nagletrace daemon --hooks tracepoint": Run(r"nagletrace: ready", ends="interrupt", alone=True),
+    "systemctl status nagletrace nagletrace-exporter": Units(),
+    "systemctl restart nagletrace": Units(),
+    "journalctl -u nagletrace -n 20": Units(),
+    "sudo nagletrace check": Run(r"tracepoint +(yes|no)"),
+
+    # ---- recordings
+    TRACE: Run(r'"type":"event"(.*\n)*.*"closing":true', writes="trace.jsonl"),
+    STACKS: Run(r'"type":"stall".*"stack"', writes="trace.jsonl"),
+    RECORDING: Run(r'"type":"stall".*"stack"', writes="recording.jsonl"),
+    "nagletrace-report -i trace.jsonl -o report.html": Run(r"myapp\[?", writes="report.html", needs=(TRACE,)),
+    "nagletrace-flame -i trace.jsonl --output svg -o flame.svg": Run(r"<svg", writes="flame.svg", needs=(STACKS,)),
+    "nagletrace-flame -i recording.jsonl --output svg -o stalls.svg": Run(r"<svg", writes="stalls.svg",
+                                                                        needs=(RECORDING,)),
+
+    # ---- traces
+    "sudo nagletrace -p 4242 -i 5s": Run(REPORT, ends="interrupt"),
+    "sudo nagletrace -P 6379 -d 30s -o json | tail -n 1 | jq .totals": Run(r'"writes": [1-9]'),
+    "sudo nagletrace -n nginx --stacks": Run(r"nginx\[\d+\] +send +\d", ends="interrupt"),
+    "sudo nagletrace -P 8000 -d 2s --timeline": Run(r"write 6 B"),
+    "sudo nagletrace --netns 4242 -d 30s": Run(REPORT),
+    "sudo nagletrace -n myapp -d 60s > before.txt": Run(REPORT, writes="before.txt"),
+    "sudo nagletrace -n myapp -d 60s > after.txt": Run(REPORT, writes="after.txt"),
+    "sudo nagletrace -n myapp -d 60s -o json | tail -n 1 | jq '{stalls, lost_us, writes: .totals.writes, "
+    "holds: .totals.holds, releases: .totals.releases, acks: .totals.delayed_acks}'": Run(
+        r'"stalls": [1-9](.*\n)*.*"writes": [1-9](.*\n)*.*"nagle": [1-9](.*\n)*.*"acks": '),
+    "sudo nagletrace -n COMM --stacks -d 30s": Run(REPORT),
+    "sudo nagletrace -n COMM -a -o json -d 30s": Run(r'"type":"stall"(.*\n)*.*"closing":true'),
+
+    # ---- the experiment
+    "sudo nagletrace fix -p PID --nodelay": FIX,
+    "sudo nagletrace fix -p PID --quickack --for 30s": Run(r"verdict +TCP_QUICKACK", keys=(("[y/N]", "y\n"),),
+                                                           end="server"),
+    "sudo nagletrace fix -p 4242 --nodelay --for 30s": FIX,
+    "sudo nagletrace fix -n myapp -P 8000 --nodelay --yes -o json | tail -n 1 | jq '{verdict, what}'": Run(
+        r'"verdict": "(cured|helped|unclear)",\n +"what": "'),
+
+    # ---- the system's own remedies, in the order in which they are tried
+    "nstat -n; sleep 10; nstat TcpOutSegs TcpExtDelayedACKs": Run(r"TcpOutSegs +\d+(.*\n)*TcpExtDelayedACKs +[1-9]"),
+    "ip route get 198.51.100.7": Run(r"via 192.0.2.1 dev eth0"),
+    "sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1": Run(),
+    "ip route get PEER": Run(r"198.51.100.7 via 192.0.2.1 .*\n.*quickack 1",
+                             needs=("sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1",)),
+    "sudo ip route del 198.51.100.7/32": Run(
+        needs=("sudo ip route add 198.51.100.7/32 via 192.0.2.1 dev eth0 quickack 1",)),
+    "sudo ip route change $(ip route show exact 192.0.2.0/24) quickack 1": Run(),
+    "sudo ip route change $(ip route show exact 192.0.2.0/24) quickack 0": Run(
+        needs=("sudo ip route change $(ip route show exact 192.0.2.0/24) quickack 1",)),
+    "sudo sysctl net.ipv4.tcp_pingpong_thresh=255": Run("= 255", where="/proc/sys/net/ipv4/tcp_pingpong_thresh"),
+    "sudo sysctl net.ipv4.tcp_pingpong_thresh=1": Run("= 1", where="/proc/sys/net/ipv4/tcp_pingpong_thresh"),
+    "sudo sysctl net.ipv4.tcp_rto_min_us=10000": Run("= 10000", where="/proc/sys/net/ipv4/tcp_rto_min_us"),
+    "sudo sysctl net.ipv4.tcp_rto_min_us=200000": Run("= 200000", where="/proc/sys/net/ipv4/tcp_rto_min_us"),
+    "ss -ti": Run(r"rto:\d+.* ato:\d+"),
+    "nstat TcpRetransSegs TcpExtTCPSpuriousRTOs": Run(r"kernel"),
+    "sudo sysctl net.ipv4.tcp_autocorking=0": Run("= 0"),
+    "sudo sysctl net.ipv4.tcp_autocorking=1": Run("= 1"),
+
+    # ---- who changes it
+    "make test": Tried(".ci/run", "\nmake test "),
+    "make test-unit": Target("a part of make test, which runs this test"),
+    "make test-live T=verdict": Target("a part of make test, which runs this test"),
+}
