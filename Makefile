@@ -165,7 +165,7 @@ kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
 .PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures pasted kernels-table
-all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
+all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/bench/empty $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 # $(call install-units,NAME): by its name, with the places of the programs
 install-units = install -d $(DESTDIR)$(unitdir) && \

@@ -37,10 +37,9 @@ static __always_inline bool bucket_awaits_answer(const struct bucket *b)
 	return jiffies * nt_config.tick_ns < ANSWER_NS;
 }
 
-/* A tail was looked at. large: one that no stall can be made of until it is smaller. */
-static __always_inline void bucket_note_tail(struct sock *sk, bool large, const bool trusted)
+/* This socket's tail was looked at. large: one that no stall can be made of until it is smaller. */
+static __always_inline void bucket_note_tail(u32 hash, bool large)
 {
-	u32 hash = READ(trusted, sk, __sk_common.skc_hash);
 	struct bucket *b = &buckets[hash % BUCKETS];
 
 	if (large) {

@@ -127,16 +127,13 @@ static __always_inline bool no_ack_since(const struct hold *h, const struct nt_t
 /*
  * A look at a socket whose attempts no hook shows. What was held may have gone out unseen: then it
  * is over. True when there is a tail to be noted: *h is its hold, or NULL, and *s what was read.
- * Else *h is the hold that goes on as it was, or NULL. written: a write has just returned.
+ * Else *h is the hold that goes on as it was, or NULL.
  */
 static __always_inline bool look_for_tail(const struct tcp *t, struct nt_tcp_state *s,
-					  struct hold **h, bool written, const bool trusted)
+					  struct hold **h, const bool trusted)
 {
 	bool tail = has_tail(t, trusted);
 
-	*h = NULL;
-	if (!written && bucket_knows_large(t->sk, trusted) && tail_is_large(t, trusted))
-		return false; /* a write needs the hold all the same, to be noted in it */
 	*h = hold_find(t, trusted);
 	if ((!tail && !*h) || large_tail_goes_on(*h, t, trusted))
 		return false;
@@ -200,8 +197,7 @@ static __always_inline struct hold *tail_look(const struct tcp *t, bool written,
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	return look_for_tail(t, &s, &h, written, trusted) ? tail_note(h, t, &s, written, trusted)
-							  : h;
+	return look_for_tail(t, &s, &h, trusted) ? tail_note(h, t, &s, written, trusted) : h;
 }
 
 /*
@@ -250,7 +246,7 @@ static __always_inline void write_ended(void *ctx, const struct tcp *t, const bo
 	struct nt_tcp_state s;
 	struct hold *h;
 
-	if (look_for_tail(t, &s, &h, true, trusted)) {
+	if (look_for_tail(t, &s, &h, trusted)) {
 		reason = tail_reason(h, &s, true);
 		if (reason && (h || socket_wanted(t->sk, trusted)))
 			h = hold_note(h, t, &s, reason, trusted);
@@ -360,10 +356,13 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 	bool tail;
 	u32 len;
 
+	if (!functions && !awaiting && bucket_knows_large(t->sk, trusted) &&
+	    tail_is_large(t, trusted))
+		return; /* a write goes on: it is to be noted in the hold */
 	if (functions)
 		tail = has_tail(t, trusted);
 	else
-		tail = look_for_tail(t, &s, &h, false, trusted);
+		tail = look_for_tail(t, &s, &h, trusted);
 	if (!tail && !awaiting)
 		return;
 	read_segment(&seg, skb);

@@ -332,6 +332,16 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	hold_begin(h, t, s, reason, since, trusted);
 }
 
+/*
+ * So many bytes of a socket are held for this reason. A global function, so that the verifier
+ * follows its branches once, and not wherever a hold is noted.
+ */
+__noinline int hold_note_size(u32 hash, u32 reason, u32 len, u32 mss)
+{
+	bucket_note_tail(hash, !nt_may_stall(reason) && len >= mss);
+	return 0;
+}
+
 /* An attempt has left a tail behind for this reason: the hold begins, goes on, or changes. */
 static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *t,
 					      const struct nt_tcp_state *s,
@@ -358,8 +368,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	h->held.wnd = s->snd_wnd;
 	h->end_seq = s->write_seq;
 	h->looked_ns = s->clock_ns;
-	bucket_note_tail(t->sk, !nt_may_stall(reason) && s->write_seq - s->snd_nxt >= s->mss,
-			 trusted);
+	hold_note_size(SK(t, __sk_common.skc_hash), reason, s->write_seq - s->snd_nxt, s->mss);
 	barrier();
 	h->sk = (u64)t->sk;
 	if (begins)

@@ -9,28 +9,39 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness import NAGLETRACE, Lab, Tracer
+from harness import NAGLETRACE, ROOT, Lab, Tracer
 
+EMPTY = ROOT / "build" / "bench" / "empty"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
-def seconds_to_ready() -> float:
+def seconds_to_ready(*command: str) -> tuple[float, str]:
+    """And what it said until then."""
+    said = []
     began = time.monotonic()
-    process = subprocess.Popen([str(NAGLETRACE), "-d", "50ms"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               text=True)
-    assert process.stderr
-    for line in process.stderr:
-        if "ready" in line:
-            break
-    took = time.monotonic() - began
-    process.stderr.read()
-    process.wait(10)
-    return took
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        for line in process.stderr:
+            said.append(line)
+            if "ready" in line:
+                break
+        took = time.monotonic() - began
+        process.terminate()
+        process.stderr.read()
+    return took, "".join(said)
 
 
 def test_it_is_ready_in_less_than_200_ms() -> None:
-    """At its best: a machine whose time others take is slower, and tells of them."""
-    assert min(seconds_to_ready() for _ in range(10)) < 0.2
+    """On a machine on which empty programs on the same hooks are ready in 44 ms (docs/performance.md); on a slower one,
+    or while others take its time, in so many times that."""
+    tries = []
+    for _ in range(10):
+        ours, said = seconds_to_ready(str(NAGLETRACE))
+        family = re.search(r"(\w+) hooks", said)
+        assert family, said
+        empty, _ = seconds_to_ready(str(EMPTY), family[1])
+        tries.append((ours, empty))
+    assert min(ours / max(1, empty / 0.044) for ours, empty in tries) < 0.2, tries
 
 
 def resident_kb(pid: int) -> int:

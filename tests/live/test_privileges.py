@@ -135,7 +135,7 @@ def the_daemon(options: Options, prefix: tuple[str, ...], place: Path) -> set[st
 
 
 def the_fix(options: Options, prefix: tuple[str, ...], place: Path) -> set[str]:
-    with Lab("write-write-read", "--rounds", "60", "--interval", "20ms") as lab:
+    with Lab("write-write-read", "--rounds", "100", "--interval", "20ms") as lab:
         process = subprocess.Popen([*prefix, str(NAGLETRACE), *options(lab.client, place), "--hooks", Tracer.hooks],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         errors = Lines(process.stderr)
