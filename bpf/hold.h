@@ -5,7 +5,8 @@
  * Bytes that are held for a reason that no stall can have (the windows, pacing, the device) are
  * mostly a bulk transfer's, whose every ACK lets some of them go and leaves others. That is one
  * hold as long as there is a tail; while it is a large one, it is looked at once in LARGE_TAIL_NS,
- * and where no hook shows attempts once in a jiffy, which takes no look into a map (bucket.h).
+ * and by segments, where no hook shows attempts, once in a jiffy, which takes no look into a map
+ * (bucket.h).
  */
 #ifndef NT_HOLD_H
 #define NT_HOLD_H
