@@ -16,7 +16,7 @@ CAP_BPF, CAP_PERFMON = 1 << 39, 1 << 38
 
 
 def in_guest(kernel: str, results: Path) -> dict[str, str]:
-    command = ["/usr/bin/python3", ROOT / "tests" / "guests" / "guest.py", "--kernel", kernel, "--timeout", "400",
+    command = ["/usr/bin/python3", ROOT / "tests" / "guests" / "guest.py", "--kernel", kernel, "--timeout", "800",
                "--results", results, "--", "sh", "tests/monitoring/units_in_guest.sh"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
