@@ -223,7 +223,7 @@ class Deadline:
 
     def __init__(self) -> None:
         self.ends = float(os.environ.get("NAGLETRACE_CI_ENDS", "inf"))
-        self.longest = 600.0
+        self.longest = 1000.0
 
     def allows_another(self) -> bool:
         return time.time() + self.longest < self.ends
