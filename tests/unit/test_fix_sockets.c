@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "no_owners.h"
 #include "unit.h"
 #include "fix_sockets.h"
 #include "open_sockets.h"
@@ -15,16 +16,6 @@ int nt_owners_scan(struct nt_owners *owners)
 {
 	(void)owners;
 	return 0;
-}
-
-const struct nt_owner *nt_owners_find(struct nt_owners *owners, const struct nt_end *end,
-				      __u64 since_ns, size_t *count)
-{
-	(void)owners;
-	(void)end;
-	(void)since_ns;
-	*count = 0;
-	return NULL;
 }
 
 bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)
