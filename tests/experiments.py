@@ -113,8 +113,8 @@ def chunks() -> Iterator[str]:
     for parts in (1, 10, 100, 1000):
         for name, options in CHUNK_OPTIONS.items():
             run = witness("chunks", *VETH, "--parts", str(parts), *options)
-            pairs = wire.connections(run.at_client)
-            traffic = [wire.traffic(run.at_client, *ends) for c, s in pairs for ends in ((c, s), (s, c))]
+            pairs = wire.connections(run.played.at_client)
+            traffic = [wire.traffic(run.played.at_client, *ends) for c, s in pairs for ends in ((c, s), (s, c))]
             yield row(parts, name, milliseconds(sum(r["latency_us"] for r in run.result["rounds"])),
                       sum(t.segments for t in traffic), sum(t.data_segments for t in traffic),
                       sum(t.wire_bytes for t in traffic), run.score.wire, said(run))

@@ -38,6 +38,16 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 Record = dict[str, Any]
 
 
+#: Why a test is skipped for which no time was left; tests/run.py knows it too.
+NO_TIME = "no time was left for it"
+
+
+def skip_after(until: float) -> None:
+    """until: in s since 1970."""
+    if time.time() > until:
+        pytest.skip(NO_TIME)
+
+
 class Lines:
     """Reads a stream line by line as it comes, with the time of arrival (CLOCK_MONOTONIC, s)."""
 

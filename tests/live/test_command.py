@@ -42,6 +42,7 @@ def dead_pid() -> int:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_the_closing_report(how: signal.Signals) -> None:
     with Tracer() as tracer:
@@ -58,6 +59,7 @@ def test_a_duration_ends_it() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_the_end_of_the_process_ends_it_with_the_closing_report() -> None:
     process = subprocess.Popen(["sleep", "60"])
     with Tracer("-p", str(process.pid)) as tracer:
@@ -110,6 +112,7 @@ def our_programs() -> set[int]:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_killed_it_leaves_nothing_attached() -> None:
     before = our_programs()
     with Tracer() as tracer:
@@ -158,6 +161,7 @@ def test_the_bcc_habit_counts_seconds() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_a_stall_is_told_within_100_ms_of_its_end() -> None:
     with Lab("write-write-read", "--rounds", "8") as lab, Tracer("-p", str(lab.client)) as tracer:
         lab.play()
@@ -234,6 +238,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(arguments: list[str], words: list
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_an_unknown_pid_is_refused() -> None:
     pid = str(dead_pid())
     assert_one_line(run("-p", pid), 2, "--pid", pid, "no such process")
@@ -251,6 +256,7 @@ def test_a_thread_is_told_from_a_process() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 @pytest.mark.parametrize("command", [["-d", "1s"], ["check"]])
 def test_without_privilege_the_missing_capabilities_are_named(command: list[str]) -> None:
     assert_one_line(run(*command, prefix=UNPRIVILEGED), 4, "CAP_BPF and CAP_PERFMON")

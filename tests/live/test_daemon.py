@@ -42,6 +42,7 @@ def until(daemon: Daemon, stalls: int) -> Record:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_a_snapshot_has_what_the_application_felt_and_what_a_trace_beside_it_says() -> None:
     with Lab("write-write-read", *VETH, "--rounds", "12") as lab, Daemon(*of_lab_only(lab)) as daemon, \
             Tracer() as tracer, daemon.reader() as reader:
@@ -89,6 +90,7 @@ def test_the_report_needs_no_privilege_but_the_group() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_followers_get_each_stall_as_it_happens() -> None:
     with Lab("write-write-read", *VETH) as lab, Daemon(*of_lab_only(lab)) as daemon, daemon.reader() as reader:
         assert reader.ask("stream")["type"] == "streaming"
@@ -149,6 +151,7 @@ def programs() -> set[int]:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_it_ends_cleanly_survives_sighup_and_leaves_nothing_when_killed(tmp_path: Path) -> None:
     before = programs()
     with Daemon(directory=tmp_path) as daemon:
@@ -169,6 +172,7 @@ def test_it_ends_cleanly_survives_sighup_and_leaves_nothing_when_killed(tmp_path
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_it_keeps_no_privilege_that_it_does_not_need() -> None:
     with Lab("write-write-read", *VETH) as lab, Daemon() as daemon:
         status = dict(line.split(":\t", 1) for line in

@@ -117,6 +117,7 @@ def switched_off(cpu: int) -> Iterator[None]:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 @only_in_guests
 def test_a_cpu_goes_and_comes_back() -> None:
     """Counters and maps are kept by CPU: nothing that was counted is gone with it."""
@@ -135,6 +136,7 @@ def test_a_cpu_goes_and_comes_back() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 @only_in_guests
 def test_steps_of_the_clock_change_no_duration() -> None:
     """The time of day jumps by hours, there and back; each stall bears the time of day that it was told at."""
@@ -162,6 +164,7 @@ def on_the_first_cpu() -> Iterator[None]:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 @only_in_guests
 def test_the_machine_goes_to_sleep_and_wakes() -> None:
     """As far as an emulated guest can: it has no clock that wakes it, so the kernel's own test of suspending does.

@@ -201,6 +201,7 @@ def socket_of(said: Record, port: int) -> Record:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_rounds_are_fast_while_nodelay_is_set_and_slow_again_afterwards() -> None:
     with Talk() as talk:
         with fix(talk.client.pid, "--for", "1500ms") as tracer:
@@ -226,6 +227,7 @@ def test_rounds_are_fast_while_nodelay_is_set_and_slow_again_afterwards() -> Non
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_rounds_are_fast_while_quickack_is_set_at_the_receiver() -> None:
     with Talk() as talk:
         with fix(talk.server.pid, "--for", "1500ms", option="--quickack") as tracer:
@@ -408,6 +410,7 @@ ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.S
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_each_signal_that_can_be_waited_for_ends_it_with_its_result_and_all_set_back() -> None:
     with Talk() as talk:
         for how in ENDING[:2] if IN_GUEST else ENDING:
@@ -747,6 +750,7 @@ def test_no_symbol_is_looked_up_while_it_is_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_at_the_receiving_end_nodelay_sets_nothing_and_names_what_would_help() -> None:
     with Talk() as talk:
         done = run("fix", "-p", str(talk.server.pid), "--nodelay", "--yes", "--for", "700ms")
@@ -807,6 +811,7 @@ def test_without_a_terminal_and_without_yes_it_refuses_at_once() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_without_the_right_to_use_the_sockets_it_ends_at_once() -> None:
     # before 5.11 the memory of maps counts as locked
     some = ("sh", "-c", 'ulimit -l unlimited 2>/dev/null; exec "$@"', "sh", "setpriv", "--reuid=65534", "--regid=65534",

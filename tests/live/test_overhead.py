@@ -59,6 +59,7 @@ def runs_of(pid: int) -> dict[str, int]:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_past_the_limit_hooks_are_let_go_in_order_and_all_in_the_end() -> None:
     with traffic(), Tracer(*ABSURD) as tracer:
         assert tracer.process.wait(PATIENCE) == 1, tracer.errors.text()

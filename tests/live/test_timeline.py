@@ -55,6 +55,7 @@ def total(events: list[Record], kind: str, local: str) -> int:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_a_stall_is_told_from_both_ends_in_the_order_in_which_it_happened() -> None:
     with Lab("write-write-read", "--rounds", "6") as lab:
         result, tracer = play(lab)
@@ -148,6 +149,7 @@ def test_options_that_change_and_what_they_release_are_told() -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.once
 def test_a_connection_begins_and_ends_and_its_numbers_begin_with_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

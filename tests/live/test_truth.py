@@ -7,7 +7,6 @@ show anything; 0 means that there must be none.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from typing import Any
 
 import pytest
 from blind_spot import timers_in_the_blind_spot
-from harness import IN_GUEST, Lab, Tracer, lost, stalled_rounds
-from witnesses import MS, TOLERANCE, Run, witness
+from harness import IN_GUEST, Lab, Record, Tracer, lost, stalled_rounds
+from witnesses import MS, TOLERANCE, Run, Together, witness
 
 pytestmark = pytest.mark.guest
 
@@ -122,7 +121,7 @@ WAYS: list[Row] = [
 ]
 
 
-#: An emulated guest is ten times slower: on most kernels of the matrix it plays these; on 6.1, like this machine, all.
+#: An emulated guest is ten times slower: all of them play these, one plays the others too.
 IN_EVERY_GUEST = {
     "echo", "write-write-read", "length-data --size 100", "length-data --size 1448",
     "header-body --interval 20ms --quickack", "header-body --interval 20ms --quickack-route",
@@ -136,11 +135,10 @@ IN_EVERY_GUEST = {
 }
 
 
-def played(rows: list[Row]) -> list[Row]:
-    """The rows that are played on this machine."""
-    if os.environ.get("NAGLETRACE_GUEST", "6.1") == "6.1":
-        return rows
-    return [r for r in rows if r[1][:2] == VETH and identity((r[0], r[1][2:], r[2])) in IN_EVERY_GUEST]
+def played(rows: list[Row]) -> list[Any]:
+    in_every = [r[1][:2] == VETH and identity((r[0], r[1][2:], r[2])) in IN_EVERY_GUEST for r in rows]
+    return [pytest.param(row, id=identity(row), marks=() if every else (pytest.mark.once,))
+            for row, every in zip(rows, in_every)]
 
 
 def identity(row: Row) -> str:
@@ -162,26 +160,37 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
         assert score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
     if score.errors_us:
         assert score.median_error_us <= (5_000 if IN_GUEST else 200), score.line()
-    seen.update(run.closing["totals"]["holds"])
+    closings[id(run.closing)] = run.closing
 
 
-#: Holds by reason, of all rows so far.
-seen: Counter[str] = Counter()
+#: By identity: what the tracers of all rows so far have said in the end; rows may have one in common.
+closings: dict[int, Record] = {}
 
 
-@pytest.mark.parametrize("row", played(PUBLISHED + CHUNKS), ids=identity)
-def test_published_experiments(row: Row, record_property: Callable[[str, object], None]) -> None:
-    check(witness(row[0], *row[1]), row[2], record_property)
+@pytest.fixture(scope="module")
+def together(request: pytest.FixtureRequest) -> Together:
+    """Of the whole host's rows those that were chosen; only an emulated guest is slow enough to play them together."""
+    chosen = [item for item in request.session.items if "together" in getattr(item, "fixturenames", ())]
+    rows = [item.callspec.params["row"] for item in chosen if isinstance(item, pytest.Function)]
+    return Together([(row[0], *row[1]) for row in rows] if IN_GUEST else [], request.config.getoption("--until"))
 
 
-@pytest.mark.parametrize("row", played(INNOCENT), ids=identity)
-def test_what_is_no_stall_is_not_called_one(row: Row, record_property: Callable[[str, object], None]) -> None:
-    check(witness(row[0], *row[1]), row[2], record_property)
+@pytest.mark.parametrize("row", played(PUBLISHED + CHUNKS))
+def test_published_experiments(
+        row: Row, together: Together, record_property: Callable[[str, object], None]) -> None:
+    check(together.witness(row[0], *row[1]), row[2], record_property)
 
 
-@pytest.mark.parametrize("row", played(WAYS), ids=identity)
-def test_ways_of_life_do_not_confuse_it(row: Row, record_property: Callable[[str, object], None]) -> None:
-    check(witness(row[0], *row[1]), row[2], record_property)
+@pytest.mark.parametrize("row", played(INNOCENT))
+def test_what_is_no_stall_is_not_called_one(
+        row: Row, together: Together, record_property: Callable[[str, object], None]) -> None:
+    check(together.witness(row[0], *row[1]), row[2], record_property)
+
+
+@pytest.mark.parametrize("row", played(WAYS))
+def test_ways_of_life_do_not_confuse_it(
+        row: Row, together: Together, record_property: Callable[[str, object], None]) -> None:
+    check(together.witness(row[0], *row[1]), row[2], record_property)
 
 
 #: The sender's end, the receiver's, and both in one connection; what of A and B stalls, and what could be taken for it.
@@ -217,10 +226,14 @@ ONE_SIDED_IN_GUESTS = {
 
 
 def one_sided() -> list[Any]:
-    """Each row from each end; the lab peer that acknowledges late is no socket of this kernel."""
+    """Each row from each end, but from one in most guests; the lab peer that acknowledges late is no socket of ours."""
     rows = [r for r in ONE_SIDED if not IN_GUEST or identity((r[0], r[1][2:], r[2])) in ONE_SIDED_IN_GUESTS]
-    return [pytest.param(row, end, id=f"{identity(row)}-{end}") for row in rows for end in ("client", "server")
-            if end == "client" or "--peer-delack" not in row[1]]
+    chosen = []
+    for number, row in enumerate(rows):
+        ends = ("client",) if "--peer-delack" in row[1] else ("client", "server")
+        chosen += [pytest.param(row, end, id=f"{identity(row)}-{end}",
+                                marks=() if end == ends[number % len(ends)] else (pytest.mark.once,)) for end in ends]
+    return chosen
 
 
 @pytest.mark.parametrize("row,only", one_sided())
@@ -253,6 +266,7 @@ def test_acks_sent_by_the_timer_are_as_many_as_the_kernel_counts(scenario: str) 
     assert counted - allowed <= told <= counted
 
 
+@pytest.mark.once
 def test_connections_of_the_same_addresses_in_other_namespaces_are_told_apart() -> None:
     """Two pairs of namespaces, four ends of the same addresses and ports: one pair stalls, the other has the fix."""
     arguments = (*VETH, "--port", "8000", "--client-port", "40000", "--rounds", "8")
@@ -268,6 +282,7 @@ def test_connections_of_the_same_addresses_in_other_namespaces_are_told_apart() 
     assert by_space[fixed.ready["client"]["netns"]] == by_space[fixed.ready["server"]["netns"]] == 0
 
 
+@pytest.mark.once
 def test_a_number_that_another_process_gets_is_not_the_process_that_was_asked_for() -> None:
     """The process of -p ends while another asked for lives on; a stranger then gets its number and stalls."""
     gone = subprocess.Popen(["sleep", "600"])
@@ -289,6 +304,7 @@ def test_a_number_that_another_process_gets_is_not_the_process_that_was_asked_fo
     assert tracer.stalls() == []
 
 
+@pytest.mark.once
 def test_thousands_of_connections_that_come_and_go_leave_nothing_behind(
         record_property: Callable[[str, object], None]) -> None:
     """50,000 connections (fewer in a guest), each closed by a reset, beside one that stalls all the time."""
@@ -304,4 +320,7 @@ def test_thousands_of_connections_that_come_and_go_leave_nothing_behind(
 
 def test_hardly_any_hold_is_of_unknown_reason() -> None:
     """Less than one in a thousand, over all rows above; a few rows allow for one."""
+    seen: Counter[str] = Counter()
+    for closing in closings.values():
+        seen.update(closing["totals"]["holds"])
     assert seen["unknown"] * 1000 <= max(seen.total(), 1000), seen

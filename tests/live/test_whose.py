@@ -11,6 +11,7 @@ from harness import Lab, Tracer, assert_durations_match, of_lab, stalled_rounds,
 pytestmark = pytest.mark.guest
 
 
+@pytest.mark.once
 def test_a_receiver_alone_gets_its_own_side_of_each_stall() -> None:
     with Lab("write-write-read", "--rounds", "8") as lab:
         result, tracer = trace(lab, "-p", str(lab.server))
@@ -22,6 +23,7 @@ def test_a_receiver_alone_gets_its_own_side_of_each_stall() -> None:
         assert stall["peer"]["pid"] == lab.client and stall["peer"]["hold"]["bytes"] == 7
 
 
+@pytest.mark.once
 def test_other_processes_are_left_out() -> None:
     with Lab("write-write-read", "--rounds", "20") as other, Lab("echo", "--rounds", "20") as lab:
         with Tracer("-p", str(lab.client)) as tracer:
@@ -35,6 +37,7 @@ def test_other_processes_are_left_out() -> None:
     assert tracer.closing()["totals"]["writes"] == 20
 
 
+@pytest.mark.once
 def test_without_a_process_the_whole_host_is_seen_across_namespaces() -> None:
     with Lab("write-write-read", "--over", "veth") as first, Lab("write-write-read", "--over", "veth") as second:
         with Tracer() as tracer:
@@ -82,6 +85,7 @@ def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
         assert stall["family"] == 4
 
 
+@pytest.mark.once
 def test_several_connections_are_told_apart() -> None:
     with Lab("write-write-read", "--connections", "4", "--rounds", "6") as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
@@ -91,6 +95,7 @@ def test_several_connections_are_told_apart() -> None:
     assert len(tracer.closing()["connections"]) == 4
 
 
+@pytest.mark.once
 def test_ports_choose_by_either_end_or_by_one() -> None:
     with Lab("write-write-read") as lab:
         client = lab.ready["connections"][0]["client"].rsplit(":", 1)[1]
@@ -108,6 +113,7 @@ def test_ports_choose_by_either_end_or_by_one() -> None:
         assert all(s["side"] == "sender" for s in tracers[choice].stalls())
 
 
+@pytest.mark.once
 def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
     with Lab("write-write-read") as lab:
         server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
@@ -116,6 +122,7 @@ def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
     assert all(s["side"] == "receiver" for s in tracer.stalls())
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("family", ["-4", "-6"])
 def test_families_choose(family: str) -> None:
     with Lab("write-write-read", family) as lab:
@@ -128,6 +135,7 @@ def test_families_choose(family: str) -> None:
     assert {s["family"] for s in same.stalls()} == {int(family[1])}
 
 
+@pytest.mark.once
 def test_a_name_chooses_its_processes_at_either_end() -> None:
     with Lab("write-write-read") as lab:
         sender, receiver, nobody = Tracer("-n", "lab-client"), Tracer("-n", "lab-server"), Tracer("-n", "nobody")
@@ -142,6 +150,7 @@ def test_a_name_chooses_its_processes_at_either_end() -> None:
     assert nobody.stalls() == []
 
 
+@pytest.mark.once
 def test_a_short_stall_is_left_out_by_min() -> None:
     with Lab("write-write-read") as lab:
         result, tracer = trace(lab, "-p", str(lab.client), "--min", "100ms")

@@ -11,6 +11,7 @@ from test_command import assert_one_line
 
 
 @pytest.mark.guest
+@pytest.mark.once
 @pytest.mark.skipif(not IN_GUEST, reason="would lock this machine down until its next boot; runs in the guests")
 def test_lockdown_confidentiality_is_told() -> None:
     path = Path("/sys/kernel/security/lockdown")

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer
+import pytest
+from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer, skip_after
 
 sys.path.insert(0, str(ROOT / "tests" / "witness"))
 import score  # noqa: E402
@@ -58,6 +60,23 @@ class Capture:
 
 
 @dataclass
+class Played:
+    """What a lab left that has played: the application's account and the wire's."""
+
+    name: str
+    ready: Record
+    result: Record
+    lines: list[Record]
+    clock: int
+    at_client: list[wire.Segment]
+    at_server: list[wire.Segment]
+
+    @property
+    def over_veth(self) -> bool:
+        return bool(self.ready["over"] == "veth")
+
+
+@dataclass
 class Run:
     """What one run left: the witnesses' stalls, the tracer's records and totals, and the score of the two."""
 
@@ -65,11 +84,11 @@ class Run:
     stalls: list[score.Stall]
     records: list[Record]
     closing: Record
-    result: Record
-    at_client: list[wire.Segment]
-    at_server: list[wire.Segment]
-    lines: list[Record]
-    clock: int
+    played: Played
+
+    @property
+    def result(self) -> Record:
+        return self.played.result
 
     def wrong(self) -> str:
         """What was missed or invented, and what went on about the first of it; "" when nothing was."""
@@ -80,16 +99,16 @@ class Run:
 
     def about(self, at: int, sender: str, receiver: str) -> str:
         """The wire at both ends and the application's calls, in ms before and after a time (ns since the epoch)."""
-        seen: list[tuple[int, str]] = []
-        for place, segments in (("client's end", self.at_client), ("server's end", self.at_server)):
+        played, seen = self.played, list[tuple[int, str]]()
+        for place, segments in (("client's end", played.at_client), ("server's end", played.at_server)):
             seen += [(s.time, f"{place}: {s.source} seq {s.seq} len {s.length} ack {s.ack} win {s.window} "
                               f"flags {s.flags}{' sack' if s.sack else ''}")
                      for s in segments if {s.source, s.destination} == {sender, receiver}]
-        number = next((i for i, c in enumerate(self.result["connections"])
+        number = next((i for i, c in enumerate(played.result["connections"])
                        if {c["client"], c["server"]} == {sender, receiver}), None)
-        seen += [(e["start_ns"] + self.clock, " ".join(f"{key} {value}" for key, value in e.items()
+        seen += [(e["start_ns"] + played.clock, " ".join(f"{key} {value}" for key, value in e.items()
                                                        if key not in ("type", "connection", "start_ns")))
-                 for e in self.lines if e["type"] == "event" and e["connection"] == number]
+                 for e in played.lines if e["type"] == "event" and e["connection"] == number]
         seen = [(time, what) for time, what in sorted(seen) if at - 150 * MS <= time <= at + 50 * MS]
         return "\n" + "\n".join(f"{(time - at) / MS:10.3f} ms  {what}" for time, what in seen)
 
@@ -101,12 +120,8 @@ def clock_offset() -> int:
     return epoch - (before + time.monotonic_ns()) // 2
 
 
-def is_over_veth(lab: Lab) -> bool:
-    return lab.ready["over"] == "veth"
-
-
 def captures_of(lab: Lab, directory: Path) -> list[Capture]:
-    if not is_over_veth(lab):
+    if lab.ready["over"] != "veth":
         return [Capture(lab.client, "lo", directory / "lo.pcap")]
     captures = []
     try:
@@ -153,6 +168,46 @@ def visible(stalls: list[score.Stall], result: Record, only: str) -> list[score.
     return from_here + score.seen_by_receiver(there, MS if IN_GUEST else 3 * MS)
 
 
+def lab_for(scenario: str, *arguments: str) -> Lab:
+    """One in namespaces of its own, with its events."""
+    where = () if "veth" in arguments or "--peer-delack" in arguments else ("--own-netns",)
+    return Lab(scenario, "--late-connect", "--events", *where, *arguments)
+
+
+def play(lab: Lab, name: str) -> Played:
+    """Under capture."""
+    with tempfile.TemporaryDirectory() as directory:
+        captures = captures_of(lab, Path(directory))
+        try:
+            result = lab.play()
+            clock = clock_offset()
+            segments = [capture.segments() for capture in captures]
+        finally:
+            for capture in captures:
+                capture.close()
+    lines = [json.loads(line) for _, line in lab.lines.all]
+    return Played(name, lab.ready, result, lines, clock, segments[0], segments[-1])
+
+
+def judge(played: Played, tracer: Tracer, only: str | None = None, limits: wire.Limits | None = None,
+          tolerance: int = TOLERANCE) -> Run:
+    """What the tracer, which has ended, said of what was played."""
+    spaces = {played.ready["client"]["netns"], played.ready["server"]["netns"]}
+    records = [r for r in tracer.stalls() if r["netns"] in spaces]
+    result = played.result
+    mss = max(end["snd_mss"] for end in result["client"]["tcp_info"] + result["server"]["tcp_info"])
+    stalls = score.truth(played.at_client, played.at_server, played.lines, played.clock, mss,
+                         limits or wire.Limits(at_once=AT_ONCE), DOUBT)
+    name = played.name
+    if only:
+        stalls = visible(stalls, result, only)
+        name += f" (only the {only}'s end)"
+    made = score.compare(name, stalls, records, tolerance)
+    made.application = application_stalls(played.lines, result)
+    made.kernel = delayed_acks(result, played.over_veth)
+    return Run(made, stalls, records, tracer.closing(), played)
+
+
 def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = (), only: str | None = None,
             limits: wire.Limits | None = None, tolerance: int = TOLERANCE,
             around: contextlib.AbstractContextManager[None] | None = None) -> Run:
@@ -160,31 +215,65 @@ def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = 
 
     only: the one end ("client" or "server") whose namespace is traced. around: what holds while it plays.
     """
-    where = () if "veth" in arguments or "--peer-delack" in arguments else ("--own-netns",)
-    with around or contextlib.nullcontext(), tempfile.TemporaryDirectory() as directory, \
-            Lab(scenario, "--late-connect", "--events", *where, *arguments) as lab:
+    with around or contextlib.nullcontext(), lab_for(scenario, *arguments) as lab:
         filters = ("--netns", str(lab.ready[only]["pid"])) if only else ()
         with Tracer(*filters, *tracer_arguments) as tracer:
-            captures = captures_of(lab, Path(directory))
+            played = play(lab, " ".join((scenario, *arguments)))
+            tracer.stop()
+    return judge(played, tracer, only, limits, tolerance)
+
+
+class Together:
+    """Labs that play one after another under one tracer of the whole host.
+
+    In an emulated guest a tracer takes 8 s to start, and what is played seldom more than 2.
+    """
+
+    #: So many at most: what is wrong with one tracer shall not cost all.
+    AT_ONCE = 12
+
+    def __init__(self, wanted: list[tuple[str, ...]], until: float) -> None:
+        """wanted: the scenario and the arguments of each; until: no other begins later, in s since 1970."""
+        self.until = until
+        self.waiting = list(dict.fromkeys(wanted))
+        self.runs: dict[tuple[str, ...], Run | BaseException] = {}
+
+    def witness(self, *lab: str) -> Run:
+        """One of the wanted; whoever asks for it again has it played again, by itself."""
+        while lab in self.waiting:
+            some, self.waiting = self.waiting[:self.AT_ONCE], self.waiting[self.AT_ONCE:]
+            self._play(some)
+        run = self.runs.pop(lab, None) or witness(*lab)
+        if isinstance(run, BaseException):
+            raise run
+        return run
+
+    def _play(self, some: list[tuple[str, ...]]) -> None:
+        played: dict[tuple[str, ...], Played] = {}
+        # all are there before the first plays: the number of a namespace that is gone is given again
+        with contextlib.ExitStack() as stack:
+            labs = {}
+            for arguments in some:
+                with self._keeping(arguments):
+                    labs[arguments] = stack.enter_context(lab_for(*arguments, "--timeout", "1200s"))
             try:
-                result = lab.play()
-                clock = clock_offset()
-                tracer.stop()
-                segments = [capture.segments() for capture in captures]
-            finally:
-                for capture in captures:
-                    capture.close()
-        lines = [json.loads(line) for _, line in lab.lines.all]
-    spaces = {lab.ready["client"]["netns"], lab.ready["server"]["netns"]}
-    records = [r for r in tracer.stalls() if r["netns"] in spaces]
-    mss = max(end["snd_mss"] for end in result["client"]["tcp_info"] + result["server"]["tcp_info"])
-    stalls = score.truth(segments[0], segments[-1], lines, clock, mss,
-                         limits or wire.Limits(at_once=AT_ONCE), DOUBT)
-    name = " ".join((scenario, *arguments))
-    if only:
-        stalls = visible(stalls, result, only)
-        name += f" (only the {only}'s end)"
-    made = score.compare(name, stalls, records, tolerance)
-    made.application = application_stalls(lines, result)
-    made.kernel = delayed_acks(result, is_over_veth(lab))
-    return Run(made, stalls, records, tracer.closing(), result, segments[0], segments[-1], lines, clock)
+                with Tracer() as tracer:
+                    for arguments, lab in labs.items():
+                        with self._keeping(arguments):
+                            played[arguments] = play(lab, " ".join(arguments))
+                    tracer.stop()
+            except Exception as error:
+                self.runs |= {arguments: error for arguments in played}
+                return
+        for arguments, one in played.items():
+            with self._keeping(arguments):
+                self.runs[arguments] = judge(one, tracer)
+
+    @contextlib.contextmanager
+    def _keeping(self, arguments: tuple[str, ...]) -> Iterator[None]:
+        """What becomes of it in the block, for the test whose it is."""
+        try:
+            skip_after(self.until)
+            yield
+        except (Exception, pytest.skip.Exception) as error:
+            self.runs[arguments] = error
