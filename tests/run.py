@@ -5,8 +5,8 @@
 `run.py [unit] [live] [monitoring] [packages] [arm64] [guest] [-k PATTERN]`; without a part, all of them. `run.py
 kernels [--kernel K] [--reuse]` runs the live tests in guests with each kernel of the matrix, or one. `run.py summary`
 adds up what ran since the build, `run.py table` puts the matrix's table into the README. A part that could not run
-counts as failed: nothing passes silently; only a kernel that cannot be had, or for which no time is left, is skipped,
-with its reason.
+counts as failed: nothing passes silently; only a kernel that cannot be had, and a guest's tests for which no time is
+left, are skipped, with their reason.
 """
 
 from __future__ import annotations
@@ -36,13 +36,42 @@ MATRIX = {
     "6.12": ("function", "kprobe", "tracepoint"),
     "7": ("function", "kprobe", "tracepoint"),
 }
-#: The kernel on which guests play all rows, not a choice of them, by function hooks: tests/live/test_truth.py.
-WHOLE = "6.1"
 GUESTS_AT_ONCE = 2
 GUEST_SECONDS = 3000.0  # for a guest, where no end of continuous integration is near
 FUZZ_SECONDS = 5  # of each target, among the unit tests; `make fuzz` takes longer
 NO_TIME = "no time was left for it"  # tests/live/harness.py
 UNAVAILABLE = 77  # tests/guests/guest.py: the kernel cannot be had
+
+
+@dataclass(frozen=True)
+class Guest:
+    """An emulated machine with that kernel, in which the live tests run by those hooks."""
+
+    kernel: str
+    hooks: str
+    #: those tests that one guest of all runs; without it, those that each runs
+    once: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kernel} {self.hooks}" + (" once" if self.once else "")
+
+    @property
+    def results(self) -> Path:
+        return RESULTS / f"guest-{str(self).replace(' ', '-')}"
+
+    @property
+    def marks(self) -> str:
+        return "guest and once" if self.once else "guest and not once"
+
+    def ran_since_build(self) -> bool:
+        results = self.results / "results.xml"
+        return results.exists() and results.stat().st_mtime > (BUILD / "nagletrace").stat().st_mtime
+
+
+def guests_of(kernel: str) -> list[Guest]:
+    """The one that takes longest comes first."""
+    each = [Guest(kernel, hooks) for hooks in MATRIX[kernel]]
+    return [Guest(kernel, "function", once=True), *each] if kernel == "6.1" else each
 
 
 @dataclass
@@ -60,6 +89,9 @@ class Counts:
         self.failed += other.failed
         self.skipped += other.skipped
         self.rerun += other.rerun
+
+    def out_of_time(self) -> bool:
+        return any(line.endswith(NO_TIME) for line in self.skipped)
 
 
 def run_unit(pattern: str | None) -> Counts:
@@ -161,8 +193,7 @@ def judge(part: str, results: Path, code: int, chosen: bool) -> Counts:
         counts.rerun = [f"{part}: {line}" for line in reruns.read_text().splitlines()]
     if code and not counts.failed:
         counts.failed.append(f"{part}: ended with {code}")
-    in_time = not any(line.endswith(NO_TIME) for line in counts.skipped)
-    if not counts.passed and not counts.failed and not chosen and in_time:
+    if not counts.passed and not counts.failed and not chosen and not counts.out_of_time():
         counts.failed.append(f"{part}: no test ran")
     return counts
 
@@ -223,7 +254,7 @@ def print_notes(counts: Counts) -> None:
 
 
 class Deadline:
-    """When continuous integration ends (.ci/run says so, in s since 1970), and what each guest gets of the time left."""
+    """When continuous integration ends (.ci/run says so, in s since 1970), and each guest's share of the time left."""
 
     #: Less would hardly boot a guest on a slow day.
     LEAST = 300.0
@@ -236,62 +267,51 @@ class Deadline:
         self.guests = guests
         self.lock = threading.Lock()
 
-    def next_guest(self, kernel: str) -> float | None:
+    def of(self, guest: Guest) -> float | None:
         """Until when, in s since 1970, it may begin tests; None when too little is left for it."""
         with self.lock:
             left = self.ends - self.GRACE - time.time()
-            share = min(left, left * GUESTS_AT_ONCE / max(self.guests, 1) * (2 if kernel == WHOLE else 1))
+            share = min(left, left * GUESTS_AT_ONCE / max(self.guests, 1) * (2 if guest.once else 1))
             self.guests -= 1
         return time.time() + share if share > self.LEAST else None
 
 
-def results_of(kernel: str, hooks: str) -> Path:
-    return RESULTS / f"guest-{kernel}-{hooks}"
-
-
-def run_since_build(kernel: str, hooks: str) -> bool:
-    results = results_of(kernel, hooks) / "results.xml"
-    return results.exists() and results.stat().st_mtime > (BUILD / "nagletrace").stat().st_mtime
-
-
-def run_in_guest(kernel: str, hooks: str, pattern: str | None, deadline: Deadline) -> Counts:
-    """The live tests in a guest with that kernel, by those hooks."""
-    part, directory = f"{kernel} {hooks}", results_of(kernel, hooks)
-    until = deadline.next_guest(kernel)
+def run_in_guest(guest: Guest, pattern: str | None, deadline: Deadline) -> Counts:
+    until = deadline.of(guest)
     if until is None:
-        print(f"---- kernel {part}: skipped, no time is left", flush=True)
-        return Counts(skipped=[f"{part}: {NO_TIME}"])
-    results = prepare(directory)
-    command = pytest_command("tests/live", results, pattern, [f"--hooks={hooks}", "-m", "guest", f"--until={until}"])
+        print(f"---- kernel {guest}: skipped, no time is left", flush=True)
+        return Counts(skipped=[f"{guest}: {NO_TIME}"])
+    results = prepare(guest.results)
+    command = pytest_command("tests/live", results, pattern,
+                             [f"--hooks={guest.hooks}", "-m", guest.marks, f"--until={until}"])
     timeout = min(until + deadline.GRACE - time.time(), GUEST_SECONDS)
-    guest = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", kernel, "--timeout", f"{timeout:.0f}"]
-    print(f"---- kernel {part}: begun", flush=True)
-    done = subprocess.run([*guest, "--results", str(directory), "--", *command], cwd=ROOT, text=True,
+    machine = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", guest.kernel, "--timeout", f"{timeout:.0f}"]
+    print(f"---- kernel {guest}: begun", flush=True)
+    done = subprocess.run([*machine, "--results", str(guest.results), "--", *command], cwd=ROOT, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     code = done.returncode
-    print(f"---- kernel {part}\n{done.stdout}", flush=True)
-    if code == UNAVAILABLE and not (directory / "exit-code").exists():
-        return Counts(skipped=[f"{part}: the kernel cannot be had (its reason stands above)"])
-    counts = judge(part, results, code, pattern is not None)
+    print(f"---- kernel {guest}\n{done.stdout}", flush=True)
+    if code == UNAVAILABLE and not (guest.results / "exit-code").exists():
+        return Counts(skipped=[f"{guest}: the kernel cannot be had (its reason stands above)"])
+    counts = judge(str(guest), results, code, pattern is not None)
     print_notes(counts)
     return counts
 
 
-def run_in_guests(wanted: list[tuple[str, str]], pattern: str | None, later: int = 0
-                  ) -> dict[tuple[str, str], Counts]:
-    """By (kernel, hooks); two guests at a time, each of which takes one CPU. later: guests that come after these."""
+def run_in_guests(wanted: list[Guest], pattern: str | None, later: int = 0) -> dict[Guest, Counts]:
+    """Two guests at a time, each of which takes one CPU. later: how many come after these."""
     deadline = Deadline(len(wanted) + later)
     with ThreadPoolExecutor(GUESTS_AT_ONCE) as pool:
-        jobs = {key: pool.submit(run_in_guest, *key, pattern, deadline) for key in wanted}
-        return {key: job.result() for key, job in jobs.items()}
+        jobs = {guest: pool.submit(run_in_guest, guest, pattern, deadline) for guest in wanted}
+        return {guest: job.result() for guest, job in jobs.items()}
 
 
 def run_guest(pattern: str | None) -> Counts:
     """Debian's 6.1, which is always to be had, by function hooks and by kprobes."""
     counts = Counts()
-    wanted = [(WHOLE, hooks) for hooks in MATRIX[WHOLE]]
-    for one in run_in_guests(wanted, pattern, later=sum(map(len, MATRIX.values())) - len(wanted)).values():
-        if not one.passed and one.skipped and not pattern:
+    later = sum(len(guests_of(kernel)) for kernel in MATRIX if kernel != "6.1")
+    for one in run_in_guests(guests_of("6.1"), pattern, later).values():
+        if not one.passed and one.skipped and not pattern and not one.out_of_time():
             one.failed, one.skipped = one.failed + one.skipped, []
         counts.add(one)
     return counts
@@ -301,22 +321,22 @@ def run_kernels(kernels: list[str], pattern: str | None, reuse: bool) -> Counts:
     """The matrix, and its table for the README in build/results/kernels.md."""
     counts = Counts()
     lines = ["| kernel | " + " | ".join(("function", "kprobe", "tracepoint")) + " |", "|---|---|---|---|"]
-    wanted = [(kernel, hooks) for kernel in kernels for hooks in MATRIX[kernel]]
-    ran = {}
-    for kernel, hooks in [key for key in wanted if reuse and run_since_build(*key)]:
-        print(f"---- kernel {kernel} {hooks}: as it ran before, since the build", flush=True)
-        ran[kernel, hooks] = judge(f"{kernel} {hooks}", results_of(kernel, hooks) / "results.xml", 0, False)
-    ran |= run_in_guests([key for key in wanted if key not in ran], pattern)
+    wanted = [guest for kernel in kernels for guest in guests_of(kernel)]
+    ran: dict[Guest, Counts] = {}
+    for guest in wanted:
+        if reuse and guest.ran_since_build():
+            print(f"---- kernel {guest}: as it ran before, since the build", flush=True)
+            ran[guest] = judge(str(guest), guest.results / "results.xml", 0, False)
+    ran |= run_in_guests([guest for guest in wanted if guest not in ran], pattern)
+    for one in ran.values():
+        counts.add(one)
     for kernel in kernels:
         cells = []
         for hooks in ("function", "kprobe", "tracepoint"):
-            one = ran.get((kernel, hooks))
-            if not one:
-                cells.append("not offered")
-                continue
-            counts.add(one)
-            cells.append("skipped" if one.skipped and not one.passed else
-                         f"{one.passed} passed" + (f", {len(one.failed)} failed" if one.failed else ""))
+            some = [one for guest, one in ran.items() if (guest.kernel, guest.hooks) == (kernel, hooks)]
+            passed, failed = sum(one.passed for one in some), sum(len(one.failed) for one in some)
+            cells.append("not offered" if not some else "skipped" if not passed and not failed else
+                         f"{passed} passed" + (f", {failed} failed" if failed else ""))
         lines.append(f"| {kernel} | " + " | ".join(cells) + " |")
     (RESULTS / "kernels.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
