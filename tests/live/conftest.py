@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "guest: runs in a guest too, under each kind of function hooks")
     config.addinivalue_line("markers", "once: it hardly depends on the kernel; of the guests one runs it")
     harness.Tracer.hooks = config.getoption("--hooks")
+    harness.Until.monotonic = config.getoption("--until") - time.time() + time.monotonic()
     if os.geteuid():
         pytest.exit("the live tests need root: run them by `make test`", 3)
     for program in (harness.NAGLETRACE, harness.NAGLE_LAB):
@@ -47,8 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    harness.skip_after(item.config.getoption("--until"))
+def pytest_runtest_setup() -> None:
+    harness.skip_when_late()
 
 
 @pytest.fixture

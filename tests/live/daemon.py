@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import NAGLETRACE, PATIENCE, VALIDATOR, Lines, Record, Tracer
+from harness import NAGLETRACE, PATIENCE, Lines, Record, Tracer, assert_valid
 
 
 class Reader:
@@ -43,7 +43,7 @@ class Reader:
         if not line:
             return None
         record: Record = json.loads(line)
-        VALIDATOR.validate(record)
+        assert_valid(record)
         return record
 
     def ask(self, request: str, **more: object) -> Record:

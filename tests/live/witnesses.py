@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import signal
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer, skip_after
+from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer, skip_when_late
 
 sys.path.insert(0, str(ROOT / "tests" / "witness"))
 import score  # noqa: E402
@@ -44,13 +45,16 @@ class Capture:
             self.close()
             raise
 
-    def segments(self) -> list[wire.Segment]:
-        """Ends the capture; nothing may have been lost, for then the wire would be no witness."""
+    def end(self) -> None:
+        """Nothing may have been lost, for then the wire would be no witness."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(PATIENCE)
         self.errors.finish()
         dropped = re.search(r"(\d+) packets? dropped by kernel", self.errors.text())
         assert dropped and dropped[1] == "0", self.errors.text()
+
+    def segments(self) -> list[wire.Segment]:
+        self.end()
         return wire.read(self.path)
 
     def close(self) -> None:
@@ -61,15 +65,27 @@ class Capture:
 
 @dataclass
 class Played:
-    """What a lab left that has played: the application's account and the wire's."""
+    """What a lab left that has played: the application's account and the wire's, read when somebody asks for them."""
 
     name: str
     ready: Record
     result: Record
-    lines: list[Record]
+    log: list[str]
     clock: int
-    at_client: list[wire.Segment]
-    at_server: list[wire.Segment]
+    directory: tempfile.TemporaryDirectory[str]
+    captures: list[Path]
+
+    @functools.cached_property
+    def lines(self) -> list[Record]:
+        return [json.loads(line) for line in self.log]
+
+    @functools.cached_property
+    def at_client(self) -> list[wire.Segment]:
+        return wire.read(self.captures[0])
+
+    @functools.cached_property
+    def at_server(self) -> list[wire.Segment]:
+        return wire.read(self.captures[1]) if len(self.captures) > 1 else self.at_client
 
     @property
     def over_veth(self) -> bool:
@@ -176,17 +192,18 @@ def lab_for(scenario: str, *arguments: str) -> Lab:
 
 def play(lab: Lab, name: str) -> Played:
     """Under capture."""
-    with tempfile.TemporaryDirectory() as directory:
-        captures = captures_of(lab, Path(directory))
-        try:
-            result = lab.play()
-            clock = clock_offset()
-            segments = [capture.segments() for capture in captures]
-        finally:
-            for capture in captures:
-                capture.close()
-    lines = [json.loads(line) for _, line in lab.lines.all]
-    return Played(name, lab.ready, result, lines, clock, segments[0], segments[-1])
+    directory = tempfile.TemporaryDirectory()
+    captures = captures_of(lab, Path(directory.name))
+    try:
+        result = lab.play()
+        clock = clock_offset()
+        for capture in captures:
+            capture.end()
+    finally:
+        for capture in captures:
+            capture.close()
+    log = [line for _, line in lab.lines.all]
+    return Played(name, lab.ready, result, log, clock, directory, [capture.path for capture in captures])
 
 
 def judge(played: Played, tracer: Tracer, only: str | None = None, limits: wire.Limits | None = None,
@@ -232,9 +249,8 @@ class Together:
     #: So many at most: what is wrong with one tracer shall not cost all.
     AT_ONCE = 12
 
-    def __init__(self, wanted: list[tuple[str, ...]], until: float) -> None:
-        """wanted: the scenario and the arguments of each; until: no other begins later, in s since 1970."""
-        self.until = until
+    def __init__(self, wanted: list[tuple[str, ...]]) -> None:
+        """wanted: the scenario and the arguments of each."""
         self.waiting = list(dict.fromkeys(wanted))
         self.runs: dict[tuple[str, ...], Run | BaseException] = {}
 
@@ -273,7 +289,7 @@ class Together:
     def _keeping(self, arguments: tuple[str, ...]) -> Iterator[None]:
         """What becomes of it in the block, for the test whose it is."""
         try:
-            skip_after(self.until)
+            skip_when_late()
             yield
         except (Exception, pytest.skip.Exception) as error:
             self.runs[arguments] = error

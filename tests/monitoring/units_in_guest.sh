@@ -73,12 +73,10 @@ show() {
 	echo "$1 exposure $(inside systemd-analyze security --no-pager "$1" 2>/dev/null | sed -n 's/.*exposure level for .*: \([0-9.]*\).*/\1/p')"
 }
 
+# the sum of the samples that begin so; in an emulated guest Python takes ten seconds to ask
 metric() {
-	python3 - "$1" <<-'END'
-		import sys, urllib.request
-		text = urllib.request.urlopen("http://127.0.0.1:10040/metrics", timeout=20).read().decode()
-		print(sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(sys.argv[1])))
-	END
+	page=$(curl -sS --fail --max-time 20 http://127.0.0.1:10040/metrics) || return
+	printf '%s\n' "$page" | awk -v begin="$1" 'index($0, begin) == 1 {sum += $NF} END {printf "%.1f\n", sum}'
 }
 
 # so many times by now, and running
@@ -88,7 +86,7 @@ restarted() {
 
 stall() {
 	build/nagle-lab write-write-read --over veth --rounds 12 |
-		python3 -c 'import json, sys; print(sum(r["latency_us"] >= 30000 for r in json.loads(sys.stdin.readlines()[-1])["rounds"]))'
+		jq -s 'last | [.rounds[] | select(.latency_us >= 30000)] | length'
 }
 
 until_true systemctl list-units

@@ -9,6 +9,7 @@ Nothing here shares code or an assumption about the kernel's state with the trac
 from __future__ import annotations
 
 import bisect
+import functools
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -267,7 +268,12 @@ def split(segments: list[wire.Segment]) -> dict[frozenset[str], list[wire.Segmen
 
 def when(record: Record) -> int:
     """The record's time in ns since the epoch; Python's datetime keeps microseconds."""
-    at = datetime.strptime(record["time"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+    return epoch_ns(record["time"])
+
+
+@functools.cache
+def epoch_ns(time: str) -> int:
+    at = datetime.strptime(time, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
     return int(at.timestamp()) * 1_000_000_000 + at.microsecond * 1000
 
 
