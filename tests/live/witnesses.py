@@ -271,11 +271,13 @@ class Together:
             labs = {}
             for arguments in some:
                 with self._keeping(arguments):
+                    skip_when_late()
                     labs[arguments] = stack.enter_context(lab_for(*arguments, "--timeout", "1200s"))
             try:
                 with Tracer() as tracer:
                     for arguments, lab in labs.items():
                         with self._keeping(arguments):
+                            skip_when_late()
                             played[arguments] = play(lab, " ".join(arguments))
                     tracer.stop()
             except Exception as error:
@@ -289,7 +291,6 @@ class Together:
     def _keeping(self, arguments: tuple[str, ...]) -> Iterator[None]:
         """What becomes of it in the block, for the test whose it is."""
         try:
-            skip_when_late()
             yield
         except (Exception, pytest.skip.Exception) as error:
             self.runs[arguments] = error
