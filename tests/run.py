@@ -310,7 +310,8 @@ def compile_for_guests() -> None:
 def run_in_guests(wanted: list[Guest], pattern: str | None, later: int = 0) -> dict[Guest, Counts]:
     """Two guests at a time, each of which takes one CPU. later: how many come after these."""
     deadline = Deadline(len(wanted) + later)
-    compile_for_guests()
+    if wanted:
+        compile_for_guests()
     with ThreadPoolExecutor(GUESTS_AT_ONCE) as pool:
         jobs = {guest: pool.submit(run_in_guest, guest, pattern, deadline) for guest in wanted}
         return {guest: job.result() for guest, job in jobs.items()}

@@ -268,11 +268,11 @@ def assert_durations_match(rounds: list[Record], stalls: list[Record]) -> None:
     """One stall a round, in order, none longer than the application waited, and at the median as long.
 
     The application's clock runs on while it is not scheduled, so single rounds may last longer than their stall, and in
-    an emulated guest on a slow machine all do, by some 20 ms; there the wire is the better witness (test_truth.py).
+    an emulated guest on a slow machine all do, by 10 ms and more; there the wire is the better witness (test_truth.py).
     """
     felt = [round(r["latency_us"]) for r in rounds]
     told = [s["duration_us"] for s in stalls]
     assert len(told) == len(felt), f"felt {felt}, told {told}"
     missing = [latency - duration for latency, duration in zip(felt, told)]
     assert not missing or min(missing) >= -500, f"felt {felt}, told {told}"
-    assert not missing or statistics.median(missing) <= (40_000 if IN_GUEST else 2_000), f"felt {felt}, told {told}"
+    assert not missing or statistics.median(missing) <= (20_000 if IN_GUEST else 2_000), f"felt {felt}, told {told}"
