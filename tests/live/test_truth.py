@@ -159,7 +159,7 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
     else:
         assert score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
     if score.errors_us:
-        assert score.median_error_us <= (5_000 if IN_GUEST else 200), score.line()
+        assert score.median_error_us <= (10_000 if IN_GUEST else 200), score.line()
     closings[id(run.closing)] = run.closing
 
 
@@ -249,7 +249,9 @@ def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
     run = witness(row[0], *row[1], only=only, tolerance=TOLERANCE + 100 * MS)
     shown = 0 if only == "server" and row[0] == "cork-forgotten" else row[2]  # a cork shows at its own end only
     check(run, shown, record_property)
-    assert run.score.doubtful <= max(2, run.score.wire // 5), run.score.line()
+    # what an emulated guest is late for may be chance, as far as one end can tell
+    most = 5 * run.score.wire if IN_GUEST else run.score.wire // 5
+    assert run.score.doubtful <= max(2, most), run.score.line()
     for record in run.records:
         # a prompt ACK would have ended the hold a round trip after it began, and the pending ACK at once
         unavoidable = min(record.get("min_rtt_us", 0), record["duration_us"]) if record["side"] == "sender" else 0
