@@ -127,7 +127,8 @@ static __always_inline struct hold *hold_new(const struct tcp *t, const bool tru
 	return h;
 }
 
-static __always_inline void hold_delete(struct sock *sk)
+/* False: somebody else did, as a softirq that came in between. */
+static __always_inline bool hold_delete(struct sock *sk)
 {
 	u32 bucket = bucket_index(sk, false);
 	u64 key = (u64)sk;
@@ -139,6 +140,7 @@ static __always_inline void hold_delete(struct sock *sk)
 		err = bpf_map_delete_elem(&hold_hash, &key);
 	if (!err)
 		__sync_fetch_and_add(&buckets[bucket].holds, -1);
+	return err != -2; /* ENOENT */
 }
 
 static __always_inline void count_hold(const struct hold *h, const struct sock *sk, u8 reason,
@@ -292,14 +294,17 @@ static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum n
 		return;
 	}
 	ended = scratch_take(&level);
-	if (ended) {
+	if (ended)
 		*ended = *h;
-		hold_judge(level, release, end_ns);
-		scratch_give(level);
-	} else {
-		count_lost(NT_LOST_HOLD_MAP);
+	/* judged once: by who lets it go */
+	if (hold_delete(t->sk)) {
+		if (ended)
+			hold_judge(level, release, end_ns);
+		else
+			count_lost(NT_LOST_HOLD_MAP);
 	}
-	hold_delete(t->sk);
+	if (ended)
+		scratch_give(level);
 }
 
 static __always_inline void hold_begin(struct hold *h, const struct tcp *t,

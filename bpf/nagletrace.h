@@ -298,9 +298,10 @@ struct nt_config {
 	__u8 direct;            /* plain loads from BTF pointers are allowed in these programs */
 	__u8 functions; /* attempts to send are hooked; else they are told from the state they leave
 			 */
-	__u8 sk_storage; /* state lives in socket storage, not in a hash */
-	__u8 timeline;   /* tell of every event */
-	__u8 reserved[3];
+	__u8 sk_storage;        /* state lives in socket storage, not in a hash */
+	__u8 timeline;          /* tell of every event */
+	__u8 delack_by_rto_min; /* tcp_delack_max() derives it from the route's and the socket's */
+	__u8 reserved[2];
 };
 
 /* Who owns a socket, from the task_file iterator: one for each process holding a descriptor of it.

@@ -419,12 +419,18 @@ static __always_inline bool sent_after_ack(const struct tcp *t, const struct sk_
 	return !nt_after(sent - tick, echo);
 }
 
-/* The largest segment that the peer can send: what we announced, less the timestamp option. */
+/*
+ * The largest segment that the peer is likely to send: what we announced, less the timestamp
+ * option, or what the way lets us send if that is less.
+ */
 static __always_inline u32 peer_mss(const struct tcp *t)
 {
 	const u32 timestamp = 12;
+	u32 announced = PROBED(t->tp, advmss), ours = PROBED(t->tp, mss_cache);
 
-	return PROBED(t->tp, advmss) - (PROBED_BITS(&t->tp->rx_opt, tstamp_ok) ? timestamp : 0);
+	if (PROBED_BITS(&t->tp->rx_opt, tstamp_ok))
+		announced -= timestamp;
+	return ours < announced ? ours : announced;
 }
 
 /*

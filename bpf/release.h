@@ -2,7 +2,7 @@
 /*
  * What let the held bytes go? A pure function of what was held and of the attempt that sent it, by
  * the arguments with which each caller enters tcp_write_xmit(), net/ipv4/tcp_output.c. It compiles
- * for the host too: tests/unit/test_verdict.c.
+ * for the host too: tests/unit/test_release.c.
  */
 #ifndef NT_RELEASE_H
 #define NT_RELEASE_H

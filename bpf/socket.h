@@ -96,35 +96,32 @@ static __always_inline u32 delack_from_rto_min(u32 rto_min)
 
 /*
  * The smallest time for which this socket itself would put an ACK off at most, as far as it is set
- * lower than the kernel's own: tcp_delack_max(), tcp_rto_min(); in ns.
+ * lower than the kernel's own: tcp_delack_max(), and tcp_rto_min(), which counts since bbf80d713fe7
+ * (6.7, 6.6.10) where the route has it, and else since 6.11; in ns.
  */
 static __always_inline u64 tcp_delack_limit_ns(const struct tcp *t)
 {
 	const u32 rtax_lock = 1, rtax_rto_min = 13; /* uapi/linux/rtnetlink.h */
 	const struct inet_connection_sock *icsk = &t->tp->inet_conn;
 	struct dst_entry *dst = BPF_CORE_READ(icsk, icsk_inet.sk.sk_dst_cache);
-	u32 limit = ~0U, locked = 0, ms = 0;
+	u32 limit = ~0U, rto_min = ~0U, locked = 0, ms = 0;
 	u32 *metrics;
 
 	if (bpf_core_field_exists(icsk->icsk_delack_max))
 		limit = BPF_CORE_READ(icsk, icsk_delack_max);
-	if (bpf_core_field_exists(icsk->icsk_rto_min)) {
-		u32 from_socket = delack_from_rto_min(BPF_CORE_READ(icsk, icsk_rto_min));
-
-		limit = from_socket < limit ? from_socket : limit;
-	}
-	metrics = (u32 *)(BPF_CORE_READ(dst, _metrics) & ~3UL); /* DST_METRICS_PTR() */
-	if (!dst || !metrics)
+	if (!nt_config.delack_by_rto_min)
 		return limit * nt_config.tick_ns;
-	bpf_probe_read_kernel(&locked, sizeof(locked), &metrics[rtax_lock - 1]);
-	bpf_probe_read_kernel(&ms, sizeof(ms), &metrics[rtax_rto_min - 1]);
-	if (locked & (1 << rtax_rto_min) && ms) {
-		u64 jiffies = (ms * 1000000ULL + nt_config.tick_ns - 1) / nt_config.tick_ns;
-		u32 from_route = delack_from_rto_min(jiffies);
-
-		limit = from_route < limit ? from_route : limit;
+	if (bpf_core_field_exists(((struct netns_ipv4 *)0)->sysctl_tcp_rto_min_us))
+		rto_min = BPF_CORE_READ(icsk, icsk_rto_min);
+	metrics = (u32 *)(BPF_CORE_READ(dst, _metrics) & ~3UL); /* DST_METRICS_PTR() */
+	if (dst && metrics) {
+		bpf_probe_read_kernel(&locked, sizeof(locked), &metrics[rtax_lock - 1]);
+		bpf_probe_read_kernel(&ms, sizeof(ms), &metrics[rtax_rto_min - 1]);
 	}
-	return limit * nt_config.tick_ns;
+	if (locked & (1 << rtax_rto_min) && ms)
+		rto_min = (ms * 1000000ULL + nt_config.tick_ns - 1) / nt_config.tick_ns;
+	rto_min = delack_from_rto_min(rto_min);
+	return (rto_min < limit ? rto_min : limit) * nt_config.tick_ns;
 }
 
 struct segment {

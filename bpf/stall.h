@@ -63,9 +63,10 @@ static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
 	if (f->late_end != NT_ACK_INVALID)
 		return f->put_off_ns >= nt_late_limit_ns(f) ? NT_EVIDENCE_SEEN
 							    : NT_EVIDENCE_INVALID;
-	/* while ACKs of what went before keep coming, a queue on the way explains the wait; and of
-	 * two full segments no receiver puts the ACK off */
-	if (f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
+	/* without a round trip measured yet nobody knows what is late; while ACKs of what went
+	 * before keep coming, a queue on the way explains the wait; and of two full segments no
+	 * receiver puts the ACK off */
+	if (!f->min_rtt_ns || f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
 	    f->silent_ns < nt_late_limit_ns(f) || f->silent_bytes >= 2 * f->mss)
 		return NT_EVIDENCE_INVALID;
 	return NT_EVIDENCE_INFERRED;

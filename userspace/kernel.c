@@ -407,3 +407,14 @@ unsigned long long nt_kernel_tick_ns(void)
 		return 4000000;
 	return tick.tv_nsec;
 }
+
+bool nt_kernel_delack_by_rto_min(void)
+{
+	unsigned int major = 0, minor = 0, patch = 0;
+	struct utsname name;
+
+	if (uname(&name))
+		return false;
+	sscanf(name.release, "%u.%u.%u", &major, &minor, &patch);
+	return (major << 20 | minor << 10 | patch) >= (6 << 20 | 6 << 10 | 10);
+}

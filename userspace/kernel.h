@@ -56,6 +56,12 @@ int nt_permission_check(char *err, size_t size);
  */
 void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size);
 
+/*
+ * Is the longest time that an ACK is put off derived from the smallest retransmission timeout?
+ * bbf80d713fe7, of which nothing else tells: it is in a function that is inlined.
+ */
+bool nt_kernel_delack_by_rto_min(void);
+
 /* libbpf's words go to stderr with -v; what it warns of is often a fallback of ours. */
 void nt_quiet_libbpf(int verbose);
 

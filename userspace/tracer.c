@@ -55,6 +55,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_options *opts,
 
 	config->min_ns = opts->min_ns;
 	config->tick_ns = nt_kernel_tick_ns();
+	config->delack_by_rto_min = nt_kernel_delack_by_rto_min();
 	config->netns = opts->netns;
 	config->target = target_kind(opts);
 	memcpy(config->name, opts->name, sizeof(config->name));

@@ -191,7 +191,7 @@ static int veth_metrics(const struct lab_options *opt, enum lab_side side)
 		return side == LAB_SERVER ? veth_route(side, opt->family, "quickack 1") : 0;
 	if (!opt->rto_min_ns)
 		return 0;
-	snprintf(metrics, sizeof(metrics), "rto_min lock %llums",
+	snprintf(metrics, sizeof(metrics), "rto_min %llums",
 		 (unsigned long long)(opt->rto_min_ns / LAB_MSEC));
 	return veth_route(side, opt->family, metrics);
 }

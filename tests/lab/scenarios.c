@@ -30,7 +30,7 @@
 
 /* clang-format off */
 static const struct lab_scenario scenarios[] = {
-	/* Experiments that were published: lab.md, section A. */
+	/* Experiments that were published: docs/experiments.md. */
 	{"echo", "2 bytes, the server thinks 10 ms and echoes them; 50 ms apart",
 	 .rounds = 10, .interval_ns = 50 * LAB_MSEC, .delay_reply_ns = 10 * LAB_MSEC,
 	 .request = {1, {BYTES(2)}}, .reply = {1, {BYTES(2)}}},

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.guest
 VETH = ("--over", "veth")
 Row = tuple[str, tuple[str, ...], int]
 
-#: lab.md, section A.
+#: As they were published: docs/experiments.md.
 PUBLISHED: list[Row] = [
     ("echo", VETH, 0),
     ("echo", (*VETH, "--nodelay"), 0),
@@ -65,7 +65,7 @@ CHUNKS: list[Row] = [
                        (("--nodelay", "--msg-more"), 0))
 ]
 
-#: Section B: nothing of it is a stall.
+#: Nothing of it is a stall.
 INNOCENT: list[Row] = [
     ("bulk", VETH, 0),
     ("bulk", (), 0),
@@ -90,7 +90,7 @@ INNOCENT: list[Row] = [
     ("zero-window-probe", VETH, 0),
 ]
 
-#: Section C: the stall is the same whatever the way of life.
+#: The stall is the same whatever the way of life.
 WAYS: list[Row] = [
     ("late-connect", VETH, 9),
     ("threads", VETH, 9),
@@ -204,6 +204,9 @@ ONE_SIDED: list[Row] = [
                                     ("length-data", ("--rounds", "4"), 4))),
     ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--quickack"), 0),
     ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--nodelay"), 0),
+    # jitter is no put-off ACK, whatever the route's rto_min is where that puts off none
+    ("header-body", (*VETH, "--rtt", "20ms", "--jitter", "8ms", "--rto-min", "10ms", "--interval", "20ms", "--rounds",
+                     "12", "--quickack"), 0),
     # written on without waiting: what comes after our late ACK had left before that came
     ("write-write-read", (*VETH, "--rtt", "100ms", "--pause", "60ms", "--rounds", "8", "--nodelay"), 0),
     ("write-write-read", (*VETH, "--rtt", "20ms", "--pause", "55ms", "--rounds", "12", "--nodelay"), 0),
@@ -225,6 +228,7 @@ ONE_SIDED_IN_A_GUEST = {
     "rate-limited --cc cubic", "write-write-read --rtt 1ms --rounds 6", "write-write-read --rtt 80ms --rounds 6",
     "length-data --rtt 20ms --jitter 5ms --rounds 4",
     "header-body --rtt 80ms --interval 20ms --rounds 6 --quickack",
+    "header-body --rtt 20ms --jitter 8ms --rto-min 10ms --interval 20ms --rounds 12 --quickack",
     "write-write-read --rtt 20ms --pause 55ms --rounds 12 --nodelay",
 }
 

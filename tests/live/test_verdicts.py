@@ -112,6 +112,15 @@ def test_where_each_side_stalls_the_other_both_are_reported(over: str) -> None:
         assert stall["peer"]["hold"]["bytes"] == 100
 
 
+def test_a_stall_is_as_short_as_the_routes_rto_min_makes_it_and_that_is_said() -> None:
+    with Lab("write-write-read", "--over", "veth", "--rto-min", "10ms", "--rounds", "12") as lab:
+        result, tracer = trace(lab, "-p", str(lab.client))
+    rounds = [r for r in result["rounds"] if r["latency_us"] > 6_000]
+    assert len(rounds) >= 9 and max(r["latency_us"] for r in rounds) < 30_000, "the timer is as long as ever"
+    assert_durations_match(rounds, tracer.stalls())
+    assert {(s["peer"]["end"], s["peer"]["why"]) for s in tracer.stalls()} == {("timer", "delack_max")}
+
+
 @pytest.mark.parametrize("how,reason", [([], "cork"), (["--msg-more"], "msg_more")])
 def test_a_cork_that_is_forgotten_ends_at_its_ceiling(how: list[str], reason: str) -> None:
     with Lab("cork-forgotten", "--rounds", "3", *how) as lab:

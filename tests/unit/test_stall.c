@@ -140,12 +140,24 @@ static void from_one_end_a_smaller_limit_in_force_counts(void **state)
 
 	(void)state;
 	f.late_end = NT_ACK_INVALID;
-	f.min_rtt_ns = 0;
+	f.min_rtt_ns = MS / 10;
 	f.delack_limit_ns = 5 * MS;
-	f.duration_ns = 5 * MS;
+	f.duration_ns = f.min_rtt_ns + 5 * MS;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.duration_ns--;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void from_one_end_nothing_is_late_before_a_round_trip_was_measured(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_end = NT_ACK_INVALID;
+	f.min_rtt_ns = 0;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.late_end = NT_ACK_TIMER;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
 static void loss_recovery_explains_a_delay_from_one_end(void **state)
@@ -236,6 +248,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(no_other_reason_is_ever_called_nagle),
 	cmocka_unit_test(from_one_end_it_takes_30_ms_beyond_the_round_trip),
 	cmocka_unit_test(from_one_end_a_smaller_limit_in_force_counts),
+	cmocka_unit_test(from_one_end_nothing_is_late_before_a_round_trip_was_measured),
 	cmocka_unit_test(an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for),
 	cmocka_unit_test(from_one_end_nobody_puts_off_the_ack_of_two_full_segments),
 	cmocka_unit_test(from_one_end_acks_that_keep_coming_explain_the_wait),
