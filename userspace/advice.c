@@ -72,36 +72,31 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 static void describe_delay(const struct nt_stall *stall, const char *receiver, char *out,
 			   size_t size)
 {
-	char put_off[16];
+	char put_off[16], until[40];
 
 	nt_format_duration(put_off_ns(stall), put_off, sizeof(put_off));
+	snprintf(until, sizeof(until), "%s (%s",
+		 stall->record.ack.end == NT_ACK_TIMER  ? "until its timer fires"
+		 : stall->record.ack.end == NT_ACK_READ ? "until it reads"
+							: "for long",
+		 put_off);
 	switch (stall->record.ack.why) {
 	case NT_WHY_QUICKACK_OFF:
-		snprintf(out, size,
-			 "%s switched TCP_QUICKACK off and delays that ACK until its timer "
-			 "fires (%s)",
-			 receiver, put_off);
+		snprintf(out, size, "%s switched TCP_QUICKACK off and delays that ACK %s)",
+			 receiver, until);
 		break;
 	case NT_WHY_QUICK_EXHAUSTED:
-		snprintf(out, size,
-			 "%s has used up its quick ACKs and delays that one until its timer "
-			 "fires (%s)",
-			 receiver, put_off);
+		snprintf(out, size, "%s has used up its quick ACKs and delays that one %s)",
+			 receiver, until);
 		break;
 	case NT_WHY_DELACK_MAX:
-		snprintf(out, size,
-			 "%s delays that ACK until its timer fires (%s, as its socket or "
-			 "route limits it)",
-			 receiver, put_off);
+		snprintf(out, size, "%s delays that ACK %s, as its socket or route limits it)",
+			 receiver, until);
 		break;
 	default:
-		if (stall->record.ack.end == NT_ACK_TIMER)
-			snprintf(out, size,
-				 "%s, in interactive mode, delays that ACK until its timer "
-				 "fires (%s)",
-				 receiver, put_off);
-		else
-			snprintf(out, size, "%s delays that ACK for %s", receiver, put_off);
+		snprintf(out, size, "%s%s delays that ACK %s)", receiver,
+			 stall->record.ack.end == NT_ACK_TIMER ? ", in interactive mode," : "",
+			 until);
 	}
 }
 

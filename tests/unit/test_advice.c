@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/advice.c userspace/text.c userspace/words.c
+#include <string.h>
+#include "unit.h"
+#include "advice.h"
+
+#define MS 1000000ULL
+
+/* A client whose ACK was put off by its server, seen at both ends. */
+static struct nt_stall stall_of(enum nt_ack_end end, enum nt_ack_why why)
+{
+	struct nt_stall stall = {.side = NT_SIDE_SENDER, .peer = {.tgid = 7, .comm = "server"}};
+	struct nt_record *r = &stall.record;
+
+	r->cause = NT_CAUSE_NAGLE_DELAYED_ACK;
+	r->evidence = NT_EVIDENCE_SEEN;
+	r->sender.present = r->receiver.present = true;
+	r->ack =
+		(struct nt_ack_part){.begin_ns = 5 * MS, .end_ns = 41 * MS, .end = end, .why = why};
+	return stall;
+}
+
+static void expect_why(enum nt_ack_end end, enum nt_ack_why why, const char *delay)
+{
+	struct nt_stall stall = stall_of(end, why);
+	char expected[NT_ADVICE_LEN];
+	struct nt_advice advice;
+
+	nt_advice_for(&stall, NT_PATTERN_WRITE_WRITE_READ, &advice);
+	snprintf(
+		expected, sizeof(expected),
+		"Nagle holds the small segment until what is in flight is acknowledged; server[7]%s",
+		delay);
+	assert_string_equal(advice.why, expected);
+}
+
+static void the_timer_is_blamed_only_where_it_fired(void **state)
+{
+	(void)state;
+	expect_why(NT_ACK_TIMER, NT_WHY_PINGPONG,
+		   ", in interactive mode, delays that ACK until its timer fires (36.0 ms)");
+	expect_why(NT_ACK_READ, NT_WHY_PINGPONG, " delays that ACK until it reads (36.0 ms)");
+	expect_why(NT_ACK_SEGMENT, NT_WHY_PINGPONG, " delays that ACK for long (36.0 ms)");
+	expect_why(
+		NT_ACK_TIMER, NT_WHY_QUICK_EXHAUSTED,
+		" has used up its quick ACKs and delays that one until its timer fires (36.0 ms)");
+	expect_why(NT_ACK_READ, NT_WHY_QUICK_EXHAUSTED,
+		   " has used up its quick ACKs and delays that one until it reads (36.0 ms)");
+}
+
+static void what_limits_the_delay_and_who_asked_for_it_is_said(void **state)
+{
+	(void)state;
+	expect_why(
+		NT_ACK_TIMER, NT_WHY_QUICKACK_OFF,
+		" switched TCP_QUICKACK off and delays that ACK until its timer fires (36.0 ms)");
+	expect_why(
+		NT_ACK_TIMER, NT_WHY_DELACK_MAX,
+		" delays that ACK until its timer fires (36.0 ms, as its socket or route limits it)");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_timer_is_blamed_only_where_it_fired),
+		cmocka_unit_test(what_limits_the_delay_and_who_asked_for_it_is_said),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
