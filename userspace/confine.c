@@ -66,7 +66,7 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 		keep[n++] = for_stacks[i].cap;
 	if (opts->max_overhead_ppm) /* bpf_enable_stats() */
 		keep[n++] = CAP_SYS_ADMIN;
-	if (takes_sockets)
+	if (takes_sockets && !opts->stacks) /* else it is among those */
 		keep[n++] = CAP_SYS_PTRACE;
 	err = nt_privileges_drop(keep, n, must_work, sizeof(must_work) / sizeof(must_work[0]),
 				 session, kept, size);

@@ -2,7 +2,6 @@
 #include "fix.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -10,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "confine.h"
+#include "fix_output.h"
+#include "fix_reach.h"
 #include "fix_report.h"
 #include "fix_signals.h"
 #include "report.h"
@@ -78,66 +78,15 @@ static void note_output(struct fix *fix, int err)
 	stop(fix, NT_FIX_NOBODY_READS);
 }
 
-/* What is to be written: made in memory first, for a FILE waits for who reads, whatever comes. */
-struct output {
-	FILE *file; /* NULL: no memory */
-	char *text;
-	size_t size;
-};
-
-static FILE *begin_output(struct output *output)
-{
-	memset(output, 0, sizeof(*output));
-	output->file = open_memstream(&output->text, &output->size);
-	return output->file;
-}
-
-/* Those that ended it do not end the output of its result. */
-static void forget_signals(const struct fix *fix)
-{
-	struct signalfd_siginfo info;
-
-	while (fix->ended && read(fix->signals, &info, sizeof(info)) == sizeof(info))
-		;
-}
-
-/* Writes while nothing is set. 0 or -errno; -EINTR: a signal came while nobody read. */
-static int write_out(struct fix *fix, const char *text, size_t size)
-{
-	struct pollfd fds[] = {{.fd = STDOUT_FILENO, .events = POLLOUT},
-			       {.fd = fix->signals, .events = POLLIN}};
-
-	forget_signals(fix);
-	while (size) {
-		ssize_t n;
-
-		if (poll(fds, 2, -1) < 0)
-			continue; /* a harmless signal */
-		if (!fds[0].revents) {
-			stop(fix, NT_FIX_SIGNAL);
-			return -EINTR;
-		}
-		/* so much has room in a pipe that has any */
-		n = write(STDOUT_FILENO, text, size < PIPE_BUF ? size : PIPE_BUF);
-		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			return -errno;
-		if (n > 0) {
-			text += n;
-			size -= n;
-		}
-	}
-	return 0;
-}
-
 /* err: 0, or -errno of what made it. */
-static void end_output(struct fix *fix, struct output *output, int err)
+static void end_output(struct fix *fix, struct nt_fix_output *output, int err)
 {
-	if (fclose(output->file) && !err)
-		err = -errno;
-	if (!err)
-		err = write_out(fix, output->text, output->size);
+	if (fix->ended) /* the signals that ended it do not end the output of its result */
+		nt_fix_forget_signals(fix->signals);
+	err = nt_fix_end_output(output, err, fix->signals);
+	if (err == -EINTR)
+		stop(fix, NT_FIX_SIGNAL);
 	note_output(fix, err);
-	free(output->text);
 }
 
 static bool sets_nodelay(const struct fix *fix)
@@ -159,7 +108,9 @@ static const struct nt_end *end_to_set(const struct fix *fix, const struct nt_st
 		return stall->side == NT_SIDE_SENDER ? &r->sender : NULL;
 	if (stall->side == NT_SIDE_RECEIVER)
 		return &r->receiver;
-	return r->receiver.present && nt_targets_match(&fix->session.targets, stall->peer.tgid)
+	/* what was asked for is known of the sender's end only */
+	return r->receiver.present && nt_tuple_wanted(fix->opts, &r->receiver.tuple) &&
+			       nt_targets_match(&fix->session.targets, stall->peer.tgid)
 		       ? &r->receiver
 		       : NULL;
 }
@@ -413,6 +364,16 @@ static void plan(struct fix *fix)
 		look_for_all(fix);
 }
 
+static void write_start(struct fix *fix)
+{
+	struct nt_fix_output output;
+
+	if (nt_fix_begin_output(&output))
+		end_output(fix, &output, nt_json_start(output.file, &fix->session.tracer, NULL));
+	else
+		note_output(fix, -ENOMEM);
+}
+
 static void write_before(struct fix *fix)
 {
 	const struct nt_fix_phase *before = &fix->result.before;
@@ -425,10 +386,10 @@ static void write_before(struct fix *fix)
 		.span_ns = before->end_ns - before->begin_ns,
 	};
 
-	struct output output;
+	struct nt_fix_output output;
 	int err;
 
-	if (!begin_output(&output)) {
+	if (!nt_fix_begin_output(&output)) {
 		note_output(fix, -ENOMEM);
 		return;
 	}
@@ -444,9 +405,9 @@ static void write_before(struct fix *fix)
 static void write_result(struct fix *fix)
 {
 	bool json = fix->opts->output == NT_OUTPUT_JSON;
-	struct output output;
+	struct nt_fix_output output;
 
-	if (!begin_output(&output))
+	if (!nt_fix_begin_output(&output))
 		note_output(fix, -ENOMEM);
 	else
 		end_output(fix, &output,
@@ -612,7 +573,7 @@ static enum nt_exit start_and_run(struct fix *fix)
 	if (fix->opts->verbose)
 		nt_complain("capabilities kept: %s", kept);
 	if (fix->opts->output == NT_OUTPUT_JSON)
-		note_output(fix, nt_json_start(stdout, &fix->session.tracer, NULL));
+		write_start(fix);
 	fputs("nagletrace: ready\n", stderr);
 	return run(fix);
 }
@@ -631,8 +592,8 @@ enum nt_exit nt_fix(const struct nt_options *opts)
 			    "on; give --yes to do without");
 		return NT_EXIT_USAGE;
 	}
-	nt_aggregate_init(&fix.result.before.stalls, NT_MAX_CONNECTIONS);
-	nt_aggregate_init(&fix.result.during.stalls, NT_MAX_CONNECTIONS);
+	nt_aggregate_init(&fix.result.before.stalls, NT_FIX_MOST);
+	nt_aggregate_init(&fix.result.during.stalls, NT_FIX_MOST);
 	code = start_and_run(&fix);
 	nt_session_close(&fix.session);
 	nt_fix_close(&fix.sockets);

@@ -353,7 +353,8 @@ static void print_restored(FILE *out, const struct nt_fix_result *result)
 			snprintf(text + at, sizeof(text) - at, "%s%zu connection%s %s",
 				 at ? ", " : "", n, plural(n), ends[i].what);
 	}
-	nt_text_labelled(out, "restored", text, nt_text_width(result->opts));
+	if (text[0]) /* else nothing came to be set */
+		nt_text_labelled(out, "restored", text, nt_text_width(result->opts));
 }
 
 static void print_nothing_set(FILE *out, const struct nt_fix_result *result)

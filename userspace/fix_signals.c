@@ -3,7 +3,11 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
 
@@ -29,26 +33,38 @@ void nt_fix_catch_crashes(struct nt_fix_sockets *sockets)
 		sigaction(crashes[i], &action, NULL);
 }
 
-static void leave_out(sigset_t *set, const int *signals, size_t n)
+static uint64_t bits(const int *signals, size_t n)
 {
+	uint64_t set = 0;
+
 	for (size_t i = 0; i < n; i++)
-		sigdelset(set, signals[i]);
+		set |= 1ULL << (signals[i] - 1);
+	return set;
+}
+#define BITS(signals) bits(signals, sizeof(signals) / sizeof((signals)[0]))
+
+/* nohup's wish. Of the others it is the shell's, for jobs in the background of a script. */
+static bool is_ignored(int number)
+{
+	struct sigaction action;
+
+	return !sigaction(number, NULL, &action) && action.sa_handler == SIG_IGN;
 }
 
+/* By sets as the kernel has them, for the C library leaves two signals out of its own. */
 int nt_fix_watch_signals(void)
 {
-	static const int harmless[] = {SIGCHLD, SIGURG, SIGWINCH, SIGCONT};
+	static const int harmless[] = {SIGCHLD, SIGURG, SIGWINCH, SIGCONT}, hangup[] = {SIGHUP};
 	/* blocked all the same: in the background, reading and writing then fail and do not stop */
 	static const int told_by_calls[] = {SIGTTIN, SIGTTOU, SIGPIPE};
-	sigset_t set;
+	uint64_t blocked = ~(BITS(crashes) | BITS(harmless));
+	uint64_t end_it = blocked & ~BITS(told_by_calls);
 	int fd;
 
-	sigfillset(&set);
-	leave_out(&set, crashes, sizeof(crashes) / sizeof(crashes[0]));
-	leave_out(&set, harmless, sizeof(harmless) / sizeof(harmless[0]));
-	if (sigprocmask(SIG_BLOCK, &set, NULL))
+	if (is_ignored(SIGHUP))
+		end_it &= ~BITS(hangup);
+	if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, NULL, sizeof(blocked)))
 		return -errno;
-	leave_out(&set, told_by_calls, sizeof(told_by_calls) / sizeof(told_by_calls[0]));
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	fd = syscall(SYS_signalfd4, -1, &end_it, sizeof(end_it), SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
 }

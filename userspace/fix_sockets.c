@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "fix_sockets.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fix_reach.h"
 #include "open_sockets.h"
 
 /* Being set back: for so long, and after such pauses, what is not found is looked for again. */
@@ -24,153 +22,18 @@
 /* In so many readings of those that are open it was missing. */
 #define MISSED_IS_CLOSED 2
 
-#ifndef PIDFD_THREAD
-#define PIDFD_THREAD O_EXCL
-#endif
-
 /* TCP_QUICKACK is set again on what has not stalled in one of so many rounds only. */
 #define IDLE_ROUNDS 64
-
-/* A thread's; before 6.9, where there is none, its process's. Or -errno. */
-static int open_pidfd(pid_t tgid, pid_t tid)
-{
-	int pidfd = syscall(SYS_pidfd_open, tid, tid == tgid ? 0 : PIDFD_THREAD);
-
-	if (pidfd < 0 && errno == EINVAL)
-		pidfd = syscall(SYS_pidfd_open, tgid, 0);
-	return pidfd < 0 ? -errno : pidfd;
-}
-
-/*
- * A descriptor of our own of another process's file, to be closed at once; or -errno. By its first
- * thread, or by another one, which may have a table of its own, or outlive the first: since 6.9.
- */
-static int take(pid_t tgid, pid_t tid, int fd)
-{
-	int pidfd = open_pidfd(tgid, tid), taken;
-
-	if (pidfd < 0)
-		return pidfd;
-	taken = syscall(SYS_pidfd_getfd, pidfd, fd, 0); /* close-on-exec by itself */
-	if (taken < 0)
-		taken = -errno;
-	close(pidfd);
-	return taken;
-}
-
-static int get_option(int fd, int level, int option, void *value, socklen_t size)
-{
-	return getsockopt(fd, level, option, value, &size) ? -errno : 0;
-}
 
 static int set_option(int fd, int option, int value)
 {
 	return setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)) ? -errno : 0;
 }
 
-/* An address as struct nt_tuple has it. */
-static bool address_is(const struct sockaddr_storage *storage, __u16 family, __u16 port,
-		       const __u8 *address)
-{
-	const struct sockaddr_in6 *v6 = (const void *)storage;
-	const struct sockaddr_in *v4 = (const void *)storage;
-
-	if (storage->ss_family == AF_INET)
-		return family == AF_INET && ntohs(v4->sin_port) == port &&
-		       (!address || !memcmp(&v4->sin_addr, address, 4));
-	if (storage->ss_family != AF_INET6 || ntohs(v6->sin6_port) != port)
-		return false;
-	if (!IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
-		return family == AF_INET6 && (!address || !memcmp(&v6->sin6_addr, address, 16));
-	return family == AF_INET && (!address || !memcmp(&v6->sin6_addr.s6_addr[12], address, 4));
-}
-
-/* What was looked up may have been closed, and the number be another's, before it was taken. */
-static bool is_connection(int fd, const struct nt_tuple *tuple)
-{
-	struct sockaddr_storage local, remote;
-	socklen_t size = sizeof(local);
-	int protocol;
-
-	if (get_option(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, sizeof(protocol)) ||
-	    protocol != IPPROTO_TCP || getsockname(fd, (void *)&local, &size))
-		return false;
-	size = sizeof(remote);
-	return !getpeername(fd, (void *)&remote, &size) &&
-	       address_is(&local, tuple->family, tuple->local_port, NULL) &&
-	       address_is(&remote, tuple->family, tuple->remote_port, tuple->remote_addr);
-}
-
-/* Likewise that of an entry, once its cookie is known. */
-static bool is_socket(int fd, const struct nt_fix_socket *s)
-{
-	uint64_t cookie;
-
-	if (!s->cookie)
-		return is_connection(fd, &s->key.tuple);
-	return !get_option(fd, SOL_SOCKET, SO_COOKIE, &cookie, sizeof(cookie)) &&
-	       cookie == s->cookie;
-}
-
-static int reach_at(const struct nt_fix_socket *s, pid_t tgid, pid_t tid, int fd)
-{
-	int taken = take(tgid, tid, fd);
-
-	if (taken < 0 || is_socket(taken, s))
-		return taken;
-	close(taken);
-	return -EBADF;
-}
-
-static int reach_where_it_was(const struct nt_fix_socket *s)
-{
-	return s->fd < 0 ? -EBADF : reach_at(s, s->process.tgid, s->tid, s->fd);
-}
-
-/* It is not there; any other failure says nothing of that. */
-static bool means_absent(int err)
-{
-	return err == -EBADF || err == -ESRCH;
-}
-
-/*
- * A descriptor of our own of this socket, wherever it is: in a process asked for where there is one
- * (targets NULL: no matter). What is kept of owners does if it is not older than since_ns. -EBADF
- * or -ESRCH: it was found nowhere; or what else went wrong at one of the places.
- */
-static int reach(struct nt_fix_socket *s, struct nt_owners *owners,
-		 const struct nt_targets *targets, uint64_t since_ns)
-{
-	struct nt_end end = {.sk = s->key.sk, .tuple = s->key.tuple};
-	const struct nt_owner *list;
-	int taken, err = -EBADF;
-	size_t count;
-
-	list = nt_owners_find(owners, &end, since_ns, &count);
-	for (int asked_for = targets != NULL; asked_for >= 0; asked_for--) {
-		for (size_t i = 0; i < count; i++) {
-			if (asked_for && !nt_targets_match(targets, list[i].tgid))
-				continue;
-			taken = reach_at(s, list[i].tgid, list[i].tid, list[i].fd);
-			if (taken < 0 && means_absent(err))
-				err = taken;
-			if (taken < 0)
-				continue;
-			if (s->process.tgid != (pid_t)list[i].tgid)
-				nt_process_read(list[i].tgid, &s->process);
-			s->tid = list[i].tid;
-			s->fd = list[i].fd;
-			s->away = false;
-			return taken;
-		}
-	}
-	return err;
-}
-
 static void not_reached(struct nt_fix_socket *s, enum nt_fix_state state, int err)
 {
 	s->err = err;
-	s->state = means_absent(err) ? NT_FIX_CLOSED : state;
+	s->state = nt_fix_means_absent(err) ? NT_FIX_CLOSED : state;
 }
 
 int nt_fix_open(struct nt_fix_sockets *sockets, int option)
@@ -202,77 +65,10 @@ const char *nt_fix_option_name(const struct nt_fix_sockets *sockets)
 
 const char *nt_fix_why(const struct nt_fix_socket *s)
 {
-	if (s->state == NT_FIX_STUCK && means_absent(s->err))
+	if (s->state == NT_FIX_STUCK && nt_fix_means_absent(s->err))
 		return "it is open, but at no descriptor that could be taken, as while it is "
 		       "passed on";
 	return strerror(-s->err);
-}
-
-/* Yama's, from its file; 0 where it is not there. */
-static int ptrace_scope(void)
-{
-	FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
-	int scope = 0;
-
-	if (!file)
-		return 0;
-	if (fscanf(file, "%d", &scope) != 1)
-		scope = 0;
-	fclose(file);
-	return scope;
-}
-
-/* May descriptors of this process be taken? 0, also if it is gone, or -EPERM with reason and
- * remedy.
- */
-static int may_take(pid_t tgid, char *why, size_t size)
-{
-	/* whether we may is asked before whether there is such a descriptor: pidfd_getfd() */
-	int taken = take(tgid, tgid, INT_MAX);
-
-	if (taken != -EPERM)
-		return 0;
-	/* 3: nobody may attach, and no privilege helps; yama_ptrace_access_check() */
-	if (ptrace_scope() == 3)
-		snprintf(why, size,
-			 "kernel.yama.ptrace_scope is 3, which forbids it to everybody until the "
-			 "next boot");
-	else
-		snprintf(why, size,
-			 "CAP_SYS_PTRACE missing, or a security module forbids it; run as root, "
-			 "with sudo, or give the capability");
-	return -EPERM;
-}
-
-enum nt_exit nt_fix_permitted(const struct nt_owners *owners, const struct nt_targets *targets,
-			      char *err, size_t err_size)
-{
-	const struct nt_options *opts = targets->opts;
-	char why[200];
-
-	if (!owners->iterator) {
-		snprintf(
-			err, err_size,
-			"fix: this kernel does not tell who has a socket; it takes BTF of its own, at "
-			"/sys/kernel/btf/vmlinux");
-		return NT_EXIT_KERNEL;
-	}
-	for (unsigned int i = 0; i < opts->n_pids; i++) {
-		if (!may_take(opts->pids[i], why, sizeof(why)))
-			continue;
-		snprintf(err, err_size, "--pid %d: its sockets may not be used: %s", opts->pids[i],
-			 why);
-		return NT_EXIT_PERMISSION;
-	}
-	for (size_t i = 0; !opts->n_pids && i < owners->count; i++) {
-		if (!nt_targets_match(targets, owners->list[i].tgid) ||
-		    !may_take(owners->list[i].tgid, why, sizeof(why)))
-			continue;
-		snprintf(err, err_size, "process %u: its sockets may not be used: %s",
-			 owners->list[i].tgid, why);
-		return NT_EXIT_PERMISSION;
-	}
-	return NT_EXIT_OK;
 }
 
 static struct nt_fix_key key_of(const struct nt_end *end)
@@ -348,18 +144,19 @@ static struct nt_fix_socket *free_slot(struct nt_fix_sockets *sockets)
 static void look_at(const struct nt_fix_sockets *sockets, struct nt_fix_socket *s,
 		    struct nt_owners *owners, const struct nt_targets *targets, uint64_t since_ns)
 {
-	int fd = reach(s, owners, targets, since_ns), err;
+	int fd = nt_fix_reach(s, owners, targets, since_ns), err;
 	struct stat status;
 
 	if (fd < 0) {
 		not_reached(s, NT_FIX_FAILED, fd);
 		return;
 	}
-	err = get_option(fd, SOL_SOCKET, SO_COOKIE, &s->cookie, sizeof(s->cookie));
+	err = nt_fix_get_option(fd, SOL_SOCKET, SO_COOKIE, &s->cookie, sizeof(s->cookie));
 	if (!err && !fstat(fd, &status))
 		s->inode = status.st_ino;
 	if (!err)
-		err = get_option(fd, IPPROTO_TCP, sockets->option, &s->former, sizeof(s->former));
+		err = nt_fix_get_option(fd, IPPROTO_TCP, sockets->option, &s->former,
+					sizeof(s->former));
 	close(fd);
 	s->err = 0;
 	s->state = NT_FIX_PLANNED;
@@ -415,6 +212,21 @@ static bool was_not_reached(const struct nt_fix_socket *s)
 	return (s->state == NT_FIX_CLOSED || s->state == NT_FIX_FAILED) && !s->set_ns;
 }
 
+/*
+ * One that is not among those that are open, or of which nobody can be asked, for no process is in
+ * its namespace: is it also not where it was?
+ */
+static bool seems_closed(struct nt_fix_socket *s)
+{
+	int fd = nt_fix_reach_where_it_was(s);
+
+	if (fd >= 0)
+		close(fd);
+	else if (!nt_fix_means_absent(fd))
+		s->err = fd;
+	return fd < 0 && nt_fix_means_absent(fd);
+}
+
 static void note_closed_of(struct nt_fix_sockets *sockets, uint32_t netns,
 			   const struct nt_open_sockets *open, int err)
 {
@@ -427,6 +239,8 @@ static void note_closed_of(struct nt_fix_sockets *sockets, uint32_t netns,
 		if (err && err != -ESRCH)
 			s->err = err; /* it is not known whether it is closed */
 		else if (!err && (!s->inode || nt_open_sockets_has(open, s->inode)))
+			s->missed = 0;
+		else if (!seems_closed(s))
 			s->missed = 0;
 		else if (++s->missed == MISSED_IS_CLOSED)
 			s->state = NT_FIX_CLOSED;
@@ -473,7 +287,7 @@ void nt_fix_look_again(struct nt_fix_sockets *sockets, struct nt_owners *owners,
 			look_at(sockets, s, owners, targets, 0);
 			continue;
 		}
-		fd = reach(s, owners, NULL, 0);
+		fd = nt_fix_reach(s, owners, NULL, 0);
 		if (fd >= 0)
 			close(fd);
 	}
@@ -485,15 +299,15 @@ void nt_fix_set(struct nt_fix_sockets *sockets, struct nt_fix_socket *s, struct 
 
 	if (sockets->over)
 		return;
-	fd = reach_where_it_was(s);
+	fd = nt_fix_reach_where_it_was(s);
 	if (fd < 0)
-		fd = reach(s, owners, NULL, 0);
+		fd = nt_fix_reach(s, owners, NULL, 0);
 	if (fd < 0) {
 		not_reached(s, NT_FIX_FAILED, fd);
 		return;
 	}
 	/* the program may have set it since it was looked at */
-	err = get_option(fd, IPPROTO_TCP, sockets->option, &s->former, sizeof(s->former));
+	err = nt_fix_get_option(fd, IPPROTO_TCP, sockets->option, &s->former, sizeof(s->former));
 	if (!err && sockets->option == TCP_NODELAY && s->former) {
 		s->state = NT_FIX_HAD_IT;
 	} else if (!err) {
@@ -521,7 +335,7 @@ static void set_again(const struct nt_fix_sockets *sockets, struct nt_fix_socket
 {
 	int fd = syscall(SYS_pidfd_getfd, pidfd, s->fd, 0);
 
-	s->away = fd < 0 || !is_socket(fd, s);
+	s->away = fd < 0 || !nt_fix_is_socket(fd, s);
 	if (!s->away)
 		set_option(fd, sockets->option, 1);
 	if (fd >= 0)
@@ -542,7 +356,7 @@ void nt_fix_set_again(struct nt_fix_sockets *sockets)
 			if (pidfd >= 0)
 				close(pidfd);
 			of = s->tid;
-			pidfd = open_pidfd(s->process.tgid, s->tid);
+			pidfd = nt_fix_pidfd(s->process.tgid, s->tid);
 		}
 		set_again(sockets, s, pidfd);
 	}
@@ -554,7 +368,7 @@ void nt_fix_set_again(struct nt_fix_sockets *sockets)
 /* By a descriptor of our own. What is not as we set it is not ours to change. */
 static void set_back(const struct nt_fix_sockets *sockets, struct nt_fix_socket *s, int fd)
 {
-	int value, err = get_option(fd, IPPROTO_TCP, sockets->option, &value, sizeof(value));
+	int value, err = nt_fix_get_option(fd, IPPROTO_TCP, sockets->option, &value, sizeof(value));
 	bool left = !err && !value;
 
 	if (!err && value && !s->former)
@@ -584,7 +398,7 @@ void nt_fix_restore_in_signal(struct nt_fix_sockets *sockets)
 
 		if (s->state != NT_FIX_SET)
 			continue;
-		fd = reach_where_it_was(s);
+		fd = nt_fix_reach_where_it_was(s);
 		if (fd < 0)
 			continue;
 		set_back(sockets, s, fd);
@@ -603,7 +417,7 @@ static size_t restore_found(struct nt_fix_sockets *sockets, struct nt_owners *ow
 
 		if (s->state != NT_FIX_SET)
 			continue;
-		fd = err ? err : reach(s, owners, NULL, 0);
+		fd = err ? err : nt_fix_reach(s, owners, NULL, 0);
 		if (fd >= 0) {
 			set_back(sockets, s, fd);
 			close(fd);

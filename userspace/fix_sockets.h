@@ -83,13 +83,6 @@ const char *nt_fix_option_name(const struct nt_fix_sockets *sockets);
 /* Why one is in its state, where err tells. */
 const char *nt_fix_why(const struct nt_fix_socket *s);
 
-/*
- * May sockets of the processes asked for be taken, as far as they have some now? Found out at the
- * start, not after the first look. Returns NT_EXIT_OK, or the exit code with one line in err.
- */
-enum nt_exit nt_fix_permitted(const struct nt_owners *owners, const struct nt_targets *targets,
-			      char *err, size_t err_size);
-
 /* The entry of this end, NULL if there is none. */
 struct nt_fix_socket *nt_fix_find(const struct nt_fix_sockets *sockets, const struct nt_end *end);
 

@@ -5,6 +5,7 @@
  */
 #include "refusals.h"
 
+#include <asm/sockios.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -206,6 +207,8 @@ static int refuse_some(scmp_filter_ctx filter)
 		{"fcntl", F_SETSIG},
 		{"fcntl", F_SETOWN},
 		{"fcntl", F_SETOWN_EX},
+		{"ioctl", FIOSETOWN},
+		{"ioctl", SIOCSPGRP},
 	};
 	int err = refuse_bpf(filter);
 

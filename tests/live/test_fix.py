@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -178,9 +179,10 @@ class Talk:
             process.wait()
 
 
-def fix(pid: int, *arguments: str, option: str = "--nodelay", text: bool = False) -> Tracer:
+def fix(pid: int, *arguments: str, option: str = "--nodelay", text: bool = False,
+        prefix: tuple[str, ...] = ()) -> Tracer:
     """Attached; it asks nothing."""
-    return Tracer("fix", "-p", str(pid), option, "--yes", *arguments, text=text)
+    return Tracer("fix", "-p", str(pid), option, "--yes", *arguments, text=text, prefix=prefix)
 
 
 def result(tracer: Tracer) -> Record:
@@ -405,8 +407,9 @@ def test_it_keeps_no_descriptor_of_a_connection() -> None:
         tracer.wait()
 
 
+#: 32 and 33 are the C library's own.
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2,
-          signal.SIGTSTP, signal.SIGXFSZ, signal.SIGRTMIN]
+          signal.SIGTSTP, signal.SIGXFSZ, signal.SIGRTMIN, 32, 33]
 
 
 @pytest.mark.guest
@@ -415,7 +418,8 @@ def test_each_signal_that_can_be_waited_for_ends_it_with_its_result_and_all_set_
     with Talk() as talk:
         for how in ENDING[:2] if IN_GUEST else ENDING:
             talk.until(lambda r: r["nodelay"] == 0)  # what was still to be read of the last one
-            with fix(talk.client.pid, "--all", "--for", "600ms") as tracer:
+            # whoever runs the tests may have said nohup
+            with fix(talk.client.pid, "--all", "--for", "600ms", prefix=("env", "--default-signal=HUP")) as tracer:
                 talk.until(lambda r: r["nodelay"] == 1 and r["idle"] == 1)
                 tracer.stop(how)
                 now = talk.now()
@@ -423,6 +427,15 @@ def test_each_signal_that_can_be_waited_for_ends_it_with_its_result_and_all_set_
             assert (now["nodelay"], now["idle"]) == (0, 0), how
             assert said["ended"] == "signal" and said["while_set"]["span_us"] < 600_000, how
             assert {s["state"] for s in said["sockets"]} == {"restored"}
+
+
+def test_nohup_keeps_it_from_ending_with_the_terminal() -> None:
+    with Talk() as talk:
+        with fix(talk.client.pid, "--for", "600ms", prefix=("env", "--ignore-signal=HUP")) as tracer:
+            talk.until(lambda r: r["nodelay"] == 1)
+            tracer.stop(signal.SIGHUP)
+    said = result(tracer)
+    assert said["ended"] == "time" and said["while_set"]["span_us"] >= 600_000
 
 
 def test_each_signal_of_a_crash_ends_it_with_all_set_back() -> None:
@@ -560,6 +573,54 @@ print(json.dumps({"left": sum(s.getsockopt(*OPTION) for s in connections)}), flu
 """
 
 
+def test_an_end_that_was_not_asked_for_is_not_touched() -> None:
+    """The stalls are seen at the sender's end, which the port chooses; quick ACKs would be the other end's."""
+    with Talk() as talk:
+        both = f"{talk.client.pid},{talk.server.pid}"
+        with Tracer("fix", "-p", both, "-D", str(talk.port), "--quickack", "--yes", "--for", "500ms") as tracer:
+            tracer.wait()
+    said = result(tracer)
+    assert said["before"]["stalls"] > 3 and said["sockets"] == [] and said["ended"] == "nothing_to_set"
+
+
+#: Connections to itself, more than there is room for, in a network namespace that no process is in. At a line on stdin:
+#: at how many ends the option is set.
+CROWD = r"""
+import ctypes, os, resource, socket, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+home = os.open("/proc/self/ns/net", os.O_RDONLY)
+assert libc.unshare(0x40000000) == 0  # CLONE_NEWNET
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+ends = []
+for _ in range(2100):
+    ends += [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+assert libc.setns(home, 0) == 0
+print("connected", flush=True)
+for line in sys.stdin:
+    print("set", sum(bool(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)) for s in ends), flush=True)
+"""
+
+
+# the development machine's first process does not say which is its namespace, so that none is without
+@pytest.mark.guest
+@pytest.mark.once
+def test_what_is_open_in_a_namespace_without_a_process_is_not_taken_for_closed() -> None:
+    with Talk() as talk:
+        crowd, lines = talk.start(CROWD)
+        lines.wait_for("connected")
+        with fix(crowd.pid, "--all", "--for", "5s") as tracer:
+            tracer.errors.wait_for("sets TCP_NODELAY")
+            time.sleep(1)
+            say(crowd)
+            assert int(lines.wait_for("set ").split()[1]) == 4096
+            tracer.wait()
+        say(crowd)
+        assert int(lines.wait_for("set ").split()[1]) == 0
+    assert Counter(s["state"] for s in result(tracer)["sockets"]) == {"restored": 4096}
+
+
 def test_a_stall_that_is_read_after_the_end_sets_nothing_more() -> None:
     with Talk() as talk:
         client, lines = talk.start(BURSTS)
@@ -691,7 +752,8 @@ def test_all_takes_a_connection_too_that_was_not_yet_connected_when_it_was_first
     assert {s["state"] for s in result(tracer)["sockets"]} == {"restored"}
 
 
-def test_a_signal_ends_it_while_nobody_takes_its_output() -> None:
+@pytest.mark.parametrize("output,before", [("text", "looks for stalls"), ("json", " hooks")])
+def test_a_signal_ends_it_while_nobody_takes_its_output(output: str, before: str) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -700,10 +762,10 @@ def test_a_signal_ends_it_while_nobody_takes_its_output() -> None:
     os.set_blocking(writing, True)
     with Talk() as talk:
         process = subprocess.Popen([str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--yes", "--for",
-                                    "200ms"], stdout=writing, stderr=subprocess.PIPE, text=True)
+                                    "200ms", "-o", output], stdout=writing, stderr=subprocess.PIPE, text=True)
         try:
             errors = Lines(process.stderr)
-            errors.wait_for("looks for stalls")
+            errors.wait_for(before)
             time.sleep(1)
             assert process.poll() is None
             process.send_signal(signal.SIGINT)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/fix_sockets.c userspace/open_sockets.c
+// links: userspace/fix_reach.c userspace/fix_sockets.c userspace/open_sockets.c
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/refusals.c
+#include <asm/sockios.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -28,6 +29,9 @@ struct found {
 };
 
 static struct found *found;
+
+/* Whom a descriptor's signals are to go to. */
+static int somebody = 1;
 
 /* A call and what errno it is to give; 0: anything but EPERM and ENOSYS. */
 struct call {
@@ -139,6 +143,8 @@ static void what_takes_a_machine_over_is_refused(void **state)
 		REFUSED(fcntl, 0, F_SETSIG, SIGKILL, EPERM),
 		REFUSED(fcntl, 0, F_SETOWN, getppid(), EPERM),
 		REFUSED(fcntl, 0, F_SETOWN_EX, 0, EPERM),
+		REFUSED(ioctl, 0, FIOSETOWN, (long)&somebody, EPERM),
+		REFUSED(ioctl, 0, SIOCSPGRP, (long)&somebody, EPERM),
 		REFUSED(prlimit64, getppid(), 0, 0, EPERM),
 	};
 
