@@ -85,7 +85,7 @@ UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_
 .DEFAULT_GOAL := build
 PARTS := test-unit test-live test-monitoring test-packages test-guest
 STATIC_MACHINES := $(MACHINE) $(if $(CROSS_PACKAGES),aarch64)
-VERSION := $(shell sed -n 's/^.define NT_VERSION "\(.*\)"$$/\1/p' userspace/version.h)
+VERSION := $(shell cat VERSION)
 .PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install install-command install-exporters \
 	uninstall dist deb clean format
 .DELETE_ON_ERROR:
@@ -161,15 +161,21 @@ pasted: deps-test ## renew the outputs that README and docs show, from real runs
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
 	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
 
+dashboard: ## write dashboards/grafana/nagletrace.json by its generator
+	@tools=$$(/usr/bin/python3 tests/tools.py) && mkdir -p $(BUILD) && \
+	$$tools/python3 dashboards/grafana/generate.py >$(BUILD)/nagletrace.json && \
+	cp $(BUILD)/nagletrace.json dashboards/grafana/nagletrace.json
+
 kernels-table: ## put the table of the last test-kernels into the README
 	@/usr/bin/python3 tests/run.py table
 
-.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures pasted kernels-table
+.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures pasted dashboard kernels-table
 all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/bench/empty $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
 
 # $(call install-units,NAME): by its name, with the places of the programs
 install-units = install -d $(DESTDIR)$(unitdir) && \
-	sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,' packaging/systemd/$(1).service \
+	sed 's,/usr/sbin/,$(sbindir)/,; s,/usr/bin/,$(bindir)/,; s,/usr/share/doc/nagletrace,$(docdir),' \
+		packaging/systemd/$(1).service \
 		>$(DESTDIR)$(unitdir)/$(1).service
 # $(call install-pages,PAGES)
 install-pages = for page in $(1); do \
@@ -192,13 +198,14 @@ install-command: build
 	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
 	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
 	install -D -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
+	cd $(DESTDIR)$(docdir) && sed -i -E 's,\]\((docs|\.\.)/,](,g' $(filter %.md,$(TOP_DOCS)) $(notdir $(wildcard docs/*.md))
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
 
 install-exporters:
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
-		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed
+		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed VERSION
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \
 		exporters/nagletrace_exporters/templates/*
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(monitoringdocdir)/grafana
@@ -210,6 +217,7 @@ install-exporters:
 	$(call install-units,nagletrace-exporter)
 	$(call install-pages,$(filter-out $(COMMAND_PAGES),$(MAN_PAGES)))
 	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/prometheus dashboards/prometheus/*.yml
+	sed -i 's,/usr/share/doc/nagletrace,$(docdir),' $(DESTDIR)$(monitoringdocdir)/prometheus/alerts.yml
 	install -m 0644 -t $(DESTDIR)$(monitoringdocdir)/grafana dashboards/grafana/nagletrace.json
 	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(monitoringdocdir)/grafana/
 
@@ -223,16 +231,20 @@ uninstall: ## remove what install put there
 		$(addprefix $(docdir)/,runbooks pictures kubernetes) $(addprefix $(monitoringdocdir)/,prometheus grafana))
 	-rmdir $(sort $(addprefix $(DESTDIR),$(docdir) $(monitoringdocdir) $(datadir))) 2>/dev/null
 
-# Of the last commit, by git's and gzip's own settings and not the user's: the time in it is the commit's.
+# Of the last commit, by git's and gzip's own settings and not the user's, nor the clone's or the system's: from a
+# repository of its own that borrows the objects. The time in it is the commit's.
 dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, the same bytes from every clone
 	@git rev-parse -q --verify HEAD >/dev/null || \
 		{ echo "nagletrace: the archive is made of a commit; run make dist in a git clone" >&2; exit 1; }
 	@mkdir -p $(BUILD)
 	@git diff --quiet HEAD || echo "nagletrace: what is not committed is not in the archive" >&2
-	@version=$$(git show HEAD:userspace/version.h | sed -n 's/^#define NT_VERSION "\(.*\)"$$/\1/p') && \
-	name=nagletrace-$${version:?} && \
-	git -c tar.umask=0022 -c core.autocrlf=false -c core.eol=lf -c core.attributesFile=/dev/null \
-		archive --format=tar --prefix=$$name/ --output=$(BUILD)/$$name.tar HEAD && \
+	@name=nagletrace-$$(git show HEAD:VERSION) && rm -rf $(BUILD)/dist.git && \
+	git init -q --bare --template= $(BUILD)/dist.git && mkdir -p $(BUILD)/dist.git/objects/info && \
+	realpath "$$(git rev-parse --git-path objects)" >$(BUILD)/dist.git/objects/info/alternates && \
+	GIT_ATTR_NOSYSTEM=1 git --git-dir=$(BUILD)/dist.git \
+		-c tar.umask=0022 -c core.autocrlf=false -c core.eol=lf -c core.attributesFile=/dev/null \
+		archive --format=tar --prefix=$$name/ --output=$(BUILD)/$$name.tar "$$(git rev-parse HEAD)" && \
+	rm -r $(BUILD)/dist.git && \
 	GZIP= gzip -n -9 -f $(BUILD)/$$name.tar && \
 	echo "$(BUILD)/$$name.tar.gz"
 
@@ -251,7 +263,7 @@ format: ## format the C sources as .clang-format says
 $(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace
 	$(call say,BPF,$@)
 	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
-		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
+		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -MP -c $< -o $@
 
 $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
 	$(call say,SKEL,$@)
@@ -262,9 +274,12 @@ $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
 $(BUILD)/userspace $(BUILD)/unit:
 	$(Q)mkdir -p $@
 
-$(BUILD)/userspace/%.o: userspace/%.c $(BUILD)/nagletrace.skel.h | $(BUILD)/userspace
+$(BUILD)/version.h: VERSION | $(BUILD)/userspace
+	$(Q)echo '#define NT_VERSION "$(VERSION)"' >$@
+
+$(BUILD)/userspace/%.o: userspace/%.c $(BUILD)/nagletrace.skel.h $(BUILD)/version.h | $(BUILD)/userspace
 	$(call say,CC,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -c $< -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/userspace/schema.o: ALL_CFLAGS += -Wa,-Iuserspace
 $(BUILD)/userspace/schema.o: userspace/nagletrace.schema.json
@@ -352,13 +367,14 @@ $(BUILD)/bench/empty: tests/bench/empty.c $(BUILD)/bench/empty.skel.h $(BUILD)/u
 
 # each unit test names the sources that it is linked with in a line `// links: userspace/x.c`
 $(BUILD)/unit/%: tests/unit/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/unit/*.h) \
-		$(BUILD)/nagletrace.skel.h | $(BUILD)/unit
+		$(BUILD)/nagletrace.skel.h $(BUILD)/version.h | $(BUILD)/unit
 	$(call say,UNIT,$@)
 	$(Q)$(CC) $(SANITIZE) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -Ibpf $< \
 		$(shell sed -n 's,^// links: ,,p' $<) -lcmocka $(LIBS) -o $@
 
 # likewise
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/fuzz/*.h) $(BUILD)/nagletrace.skel.h
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/fuzz/*.h) $(BUILD)/nagletrace.skel.h \
+		$(BUILD)/version.h
 	$(call say,FUZZ,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) $(SANITIZE),fuzzer $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -Ibpf $< \

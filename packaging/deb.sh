@@ -13,7 +13,7 @@ case $revision in
 	;;
 esac
 cd "$(dirname "$0")/.."
-version=$(sed -n 's/^#define NT_VERSION "\(.*\)"$/\1/p' userspace/version.h)
+version=$(cat VERSION)
 tree=$out/nagletrace-${version:?}
 rm -rf "$out"
 mkdir -p "$tree"

@@ -2,7 +2,6 @@
 #include "daemon.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -349,13 +348,6 @@ static int watch_all(struct daemon *d)
 	return err;
 }
 
-static gid_t group_of(const struct nt_options *opts)
-{
-	const struct group *group = opts->group ? getgrnam(opts->group) : NULL;
-
-	return group ? group->gr_gid : (gid_t)-1;
-}
-
 static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
 {
 	struct nt_counts counts;
@@ -364,8 +356,9 @@ static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
 	int cause;
 
 	/* first what fails at once */
-	d->server = nt_server_open(d->base, d->opts->socket, group_of(d->opts), answer, d, &cause,
-				   err, err_size);
+	d->server = nt_server_open(d->base, d->opts->socket,
+				   d->opts->group ? d->opts->group_id : (gid_t)-1, answer, d,
+				   &cause, err, err_size);
 	if (!d->server)
 		return cause == -EPERM || cause == -EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
 	code = nt_session_open(&d->session, d->opts, on_stall, d, err, err_size);

@@ -178,10 +178,22 @@ static int take_words(struct nt_parse *p, char **words, int n)
 	return err;
 }
 
+/* Those with which an option goes, as "`daemon`, `report`". */
+static void name_commands(const struct nt_option_row *row, char *out, size_t size)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (row->commands & NT_ON(commands[i].command))
+			at += snprintf(out + at, size - at, "%s`%s`", at ? ", " : "",
+				       commands[i].name);
+}
+
 /* Each option goes with some commands only. */
 static int check_command(struct nt_parse *p)
 {
 	const char *name = command_name(p->opts->command);
+	char names[64];
 
 	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
 		const struct nt_option_row *row = &nt_option_rows[i];
@@ -191,10 +203,8 @@ static int check_command(struct nt_parse *p)
 		if (name)
 			return nt_fail(p, "--%s: does not go with `%s`; leave it out", row->name,
 				       name);
-		return nt_fail(p, "--%s: goes with `%s` only; leave it out", row->name,
-			       row->commands & NT_ON(NT_CMD_DAEMON)   ? "daemon"
-			       : row->commands & NT_ON(NT_CMD_REPORT) ? "report"
-								      : "fix");
+		name_commands(row, names, sizeof(names));
+		return nt_fail(p, "--%s: goes with %s only; leave it out", row->name, names);
 	}
 	return 0;
 }

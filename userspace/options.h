@@ -74,6 +74,7 @@ struct nt_options {
 
 	const char *socket; /* the daemon's */
 	const char *group;  /* who may use it; NULL: the group the daemon runs in */
+	gid_t group_id;     /* its number, where it is given */
 	uint64_t window_ns; /* what the daemon's report looks back on: half of this at least */
 	uint64_t max_series;
 	uint64_t max_connections;

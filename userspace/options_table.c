@@ -299,9 +299,12 @@ static int set_socket(struct nt_parse *p, const char *value)
 
 static int set_group(struct nt_parse *p, const char *value)
 {
-	if (!getgrnam(value))
+	const struct group *group = getgrnam(value);
+
+	if (!group)
 		return nt_refuse(p, value, "no such group; `getent group` lists them");
 	p->opts->group = value;
+	p->opts->group_id = group->gr_gid;
 	return 0;
 }
 
@@ -364,7 +367,7 @@ static int set_command(struct nt_parse *p, const char *value)
 #define FIX         NT_ON(NT_CMD_FIX)
 #define ALL         ~0U
 
-const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
+static const struct nt_option_row rows[] = {
 	{0, NULL, NULL, "Whose connections", NULL, 0, false, 0},
 	{'p', "pid", "PID[,PID]",
 	 "sockets of these processes, either end; with their\n"
@@ -461,3 +464,6 @@ const struct nt_option_row nt_option_rows[NT_N_OPTION_ROWS] = {
 	 "daemon: connections kept for reports (default 1024)", set_max_connections, 0, false,
 	 DAEMON},
 };
+_Static_assert(sizeof(rows) / sizeof(rows[0]) == NT_N_OPTION_ROWS, "NT_N_OPTION_ROWS counts them");
+
+const struct nt_option_row *const nt_option_rows = rows;

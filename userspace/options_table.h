@@ -54,8 +54,7 @@ struct nt_option_row {
 #define NT_TRACES_ITSELF (1U << 31) /* given to `top`, this makes it trace by itself */
 
 #define NT_N_OPTION_ROWS 45
-extern const struct nt_option_row
-	nt_option_rows[NT_N_OPTION_ROWS]; /* without a name: a heading of the help */
+extern const struct nt_option_row *const nt_option_rows; /* without a name: a heading of the help */
 
 #define NT_SHOWN_MAX 24 /* bytes of a value that a message shows */
 #define NT_SHOWN_LEN (NT_ESCAPED_LEN(NT_SHOWN_MAX) + 3)

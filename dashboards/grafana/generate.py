@@ -81,7 +81,7 @@ def overview() -> list[Any]:
                rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", 0.25),
         number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})"),
         number("Records lost per second", "Stalls by process are too low while this is not zero; totals stay right.",
-               "cps", rate("nagletrace_lost_records_total"), 0.001),
+               "cps", rate("nagletrace_lost_records_total", selector=f'{SELECTOR}, where!="stack"'), 0.001),
     ]
 
 

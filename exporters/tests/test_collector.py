@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -157,6 +158,17 @@ def test_without_the_daemon_it_says_so_and_nothing_stale(tmp_path: Path) -> None
     assert set(gone) == {"nagletrace_up", "nagletrace_exporter_build_info", "nagletrace_scrape_duration_seconds"}
     with FakeDaemon(path, snapshot(series("java", []), started="2026-11-21T09:00:00.000000Z")):
         assert names()["nagletrace_stalls_total"] == 0, "a daemon that began anew begins at zero"
+
+
+def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "man" / "nagletrace-exporter.1").read_text()
+    answer = snapshot(series("java", [40.0]))
+    answer["tracer"] |= {"bpf_cpu_us": 1, "share_ppm": 1}
+    with FakeDaemon(tmp_path / "s", answer) as daemon:
+        text = generate_latest(registry_of(daemon.path)).decode()
+    named = re.findall(r"^\.It Li (nagletrace_\w+)$", page, re.MULTILINE)
+    families = {re.sub(r"_created$", "", name) for name in re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)}
+    assert len(named) == len(set(named)) and set(named) == families
 
 
 @pytest.mark.parametrize("answer", [

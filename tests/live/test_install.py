@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from harness import ROOT
+
+sys.path.insert(0, str(ROOT / "tests"))
+import documents  # noqa: E402
 
 
 def make(*arguments: str) -> None:
@@ -40,8 +45,25 @@ def test_what_is_installed_elsewhere_names_its_place(tmp_path: Path) -> None:
     for name, program in (("nagletrace", "sbin/nagletrace daemon"), ("nagletrace-exporter", "bin/nagletrace-exporter")):
         unit = (tmp_path / f"opt/n/lib/systemd/system/{name}.service").read_text()
         assert f"\nExecStart=/opt/n/{program} " in unit
+        assert "\nDocumentation=file:/opt/n/share/doc/nagletrace/README.md\n" in unit
     assert ".It Pa /opt/n/share/doc/nagletrace/\n" in (tmp_path / "opt/n/share/man/man8/nagletrace.8").read_text()
+    alerts = (tmp_path / "opt/n/share/doc/nagletrace/prometheus/alerts.yml").read_text()
+    runbooks = re.findall(r"runbook_url: file://(.*)", alerts)
+    assert len(runbooks) > 5 and all((tmp_path / path[1:]).is_file() for path in runbooks)
     assert '"/opt/n/share/nagletrace/exporters"' in (tmp_path / "opt/n/bin/nagletrace-exporter").read_text()
+
+
+def test_installed_documents_lead_to_each_other(tmp_path: Path) -> None:
+    make("install", f"DESTDIR={tmp_path}", "prefix=/usr")
+    room = tmp_path / "usr/share/doc/nagletrace"
+    #: of the source tree only
+    left = {"CONTRIBUTING.md", "LICENSES/BSD-2-Clause.txt"}
+    found = 0
+    for path in room.rglob("*.md"):
+        for target in {link.partition("#")[0] for link in documents.links(path)} - left - {""}:
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+            found += 1
+    assert found > 15
 
 
 def test_installed_commands_take_no_module_from_where_they_are_started(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from daemon import Daemon
 from harness import PATIENCE, ROOT, Lab, Lines, assert_durations_match, of_lab, run, stalled_rounds, trace
 from terminal import Terminal
 
-VERSION = re.findall(r'NT_VERSION "(.*)"', (ROOT / "userspace" / "version.h").read_text())[0]
+VERSION = (ROOT / "VERSION").read_text().strip()
 STATIC = ROOT / "build" / "static" / f"nagletrace-{VERSION}-{platform.machine()}"
 PLAY = ("write-write-read", "--rounds", "8", "--interval", "10ms")
 #: In it, the program's own path.

@@ -32,7 +32,7 @@ def test_the_committed_one_is_what_the_script_makes() -> None:
     done = subprocess.run([tools() / "python3", GRAFANA / "generate.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == (GRAFANA / "nagletrace.json").read_text(), \
-        "run dashboards/grafana/generate.py > dashboards/grafana/nagletrace.json"
+        "run `make dashboard`"
 
 
 def test_template_datasource_job_and_instance_rules() -> None:

@@ -408,7 +408,8 @@ static void daemon_and_report_take_their_own_options(void **state)
 	refused("daemon --max-connections 100001", "--max-connections", "100001",
 		"from 1 to 100000");
 	refused("daemon --window 0s", "--window", "0s", "more than zero");
-	refused("--socket /x", "--socket", "goes with `daemon` only", "leave it out");
+	refused("--socket /x", "--socket", "goes with `daemon`, `report`, `top` only",
+		"leave it out");
 	refused("--follow", "--follow", "goes with `report` only", "leave it out");
 }
 
