@@ -346,7 +346,7 @@ def run_kernels(kernels: list[str], pattern: str | None, reuse: bool) -> Counts:
         for hooks in ("function", "kprobe", "tracepoint"):
             some = [one for guest, one in ran.items() if (guest.kernel, guest.hooks) == (kernel, hooks)]
             passed, failed = sum(one.passed for one in some), sum(len(one.failed) for one in some)
-            cells.append("not offered" if not some else "skipped" if not passed and not failed else
+            cells.append("not tested" if not some else "skipped" if not passed and not failed else
                          f"{passed} passed" + (f", {failed} failed" if failed else ""))
         lines.append(f"| {kernel} | " + " | ".join(cells) + " |")
     (RESULTS / "kernels.md").write_text("\n".join(lines) + "\n")
