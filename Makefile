@@ -263,7 +263,7 @@ format: ## format the C sources as .clang-format says
 $(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace
 	$(call say,BPF,$@)
 	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
-		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -MP -c $< -o $@
+		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
 
 $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
 	$(call say,SKEL,$@)
@@ -279,7 +279,7 @@ $(BUILD)/version.h: VERSION | $(BUILD)/userspace
 
 $(BUILD)/userspace/%.o: userspace/%.c $(BUILD)/nagletrace.skel.h $(BUILD)/version.h | $(BUILD)/userspace
 	$(call say,CC,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -c $< -o $@
 
 $(BUILD)/userspace/schema.o: ALL_CFLAGS += -Wa,-Iuserspace
 $(BUILD)/userspace/schema.o: userspace/nagletrace.schema.json
@@ -380,4 +380,6 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/fuzz/*
 	$(Q)$(CLANG) $(SANITIZE),fuzzer $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -Ibpf $< \
 		$(shell sed -n 's,^// links: ,,p' $<) $(LIBS) -o $@
 
+# a header that is gone since the last build: what was made of it is made anew
+%.h: ;
 -include $(wildcard $(BUILD)/*.d $(BUILD)/userspace/*.d)
