@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from harness import IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, of_lab, run, stalled_rounds
+from harness import IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_valid, of_lab, run, stalled_rounds
 
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
                 "--bounding-set=-all")
@@ -303,6 +303,7 @@ def test_check_says_what_would_be_used(hooks: str) -> None:
     done = run("check", *arguments)
     assert done.returncode == 0
     table = json.loads(run("check", "--json", *arguments).stdout)
+    assert_valid(table)
     assert table["hooks"] in ("function", "kprobe", "tracepoint")
     required = [h for h in table["table"] if h["family"] == table["hooks"] and h["required"]]
     assert required and all(h["offered"] for h in required)

@@ -119,3 +119,16 @@ systemctl stop nagletrace
 echo "stopped $(systemctl show -P Result nagletrace) $(systemctl is-active nagletrace || true)"
 echo "up-after $(metric 'nagletrace_up ')"
 systemctl stop nagletrace-exporter
+
+# README's drop-in for an option that takes more: with_option OPTION CAPABILITIES
+with_option() {
+	echo "NAGLETRACE_OPTIONS=\"$1\"" >/etc/default/nagletrace
+	sed -n '/^```ini$/,/^```$/p' README.md | sed "/^\`/d; s/CAP_SYS_ADMIN/$2/" \
+		>/run/systemd/system/nagletrace.service.d/more.conf
+	systemctl daemon-reload
+	systemctl start nagletrace
+	sed -n "s/^CapEff:\t/with ${1%% *} /p" "/proc/$(main_pid nagletrace)/status"
+	systemctl stop nagletrace
+}
+with_option "--max-overhead 50" CAP_SYS_ADMIN
+with_option --stacks "CAP_SYS_PTRACE CAP_DAC_READ_SEARCH CAP_CHECKPOINT_RESTORE"
