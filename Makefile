@@ -205,7 +205,7 @@ install-command: build
 
 install-exporters:
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
-		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed VERSION
+		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed exporters/nagletrace_exporters/VERSION
 	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \
 		exporters/nagletrace_exporters/templates/*
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(monitoringdocdir)/grafana
@@ -238,7 +238,7 @@ dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, th
 		{ echo "nagletrace: the archive is made of a commit; run make dist in a git clone" >&2; exit 1; }
 	@mkdir -p $(BUILD)
 	@git diff --quiet HEAD || echo "nagletrace: what is not committed is not in the archive" >&2
-	@name=nagletrace-$$(git show HEAD:VERSION) && rm -rf $(BUILD)/dist.git && \
+	@name=nagletrace-$$(git show HEAD:exporters/nagletrace_exporters/VERSION) && rm -rf $(BUILD)/dist.git && \
 	git init -q --bare --template= $(BUILD)/dist.git && mkdir -p $(BUILD)/dist.git/objects/info && \
 	realpath "$$(git rev-parse --git-path objects)" >$(BUILD)/dist.git/objects/info/alternates && \
 	GIT_ATTR_NOSYSTEM=1 git --git-dir=$(BUILD)/dist.git \

@@ -3,5 +3,5 @@
 
 from pathlib import Path
 
-#: nagletrace's; in the source tree the file is a link to the one at the top
+#: all of nagletrace's; VERSION at the top of the source tree is a link to it
 __version__ = (Path(__file__).parent / "VERSION").read_text().strip()

@@ -21,7 +21,7 @@ def version_in(path: str, pattern: str) -> str:
 
 def test_the_version_is_the_same_everywhere() -> None:
     version = version_in("VERSION", r"^(\d+\.\d+\.\d+)$")
-    assert (ROOT / "exporters/nagletrace_exporters/VERSION").resolve() == ROOT / "VERSION"
+    assert (ROOT / "VERSION").resolve() == ROOT / "exporters" / "nagletrace_exporters" / "VERSION"
     assert version_in("CHANGELOG.md", r"^## (\d+\.\d+\.\d+)\b") == version, "the newest section with a number"
     said = subprocess.run([NAGLETRACE, "--version"], capture_output=True, text=True, check=True).stdout
     assert said == f"nagletrace {version}\n"
