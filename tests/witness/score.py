@@ -306,7 +306,7 @@ def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: in
             score.missed.append(stall)
         else:
             score.matched += 1
-        if match and match["side"] == "sender":
-            score.errors_us.append(abs(match["duration_us"] - stall.duration / 1000))
+            if match["side"] == "sender":
+                score.errors_us.append(abs(match["duration_us"] - stall.duration / 1000))
     score.false = [record for records_left in left.values() for record in records_left]
     return score
