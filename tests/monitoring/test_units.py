@@ -17,7 +17,7 @@ CAP_SYS_ADMIN, FOR_STACKS = 1 << 21, 1 << 19 | 1 << 2 | 1 << 40  # as README has
 
 
 def in_guest(kernel: str, results: Path) -> dict[str, str]:
-    command = ["/usr/bin/python3", ROOT / "tests" / "guests" / "guest.py", "--kernel", kernel, "--timeout", "800",
+    command = ["/usr/bin/python3", ROOT / "tests" / "guests" / "guest.py", "--kernel", kernel, "--timeout", "1200",
                "--results", results, "--", "sh", "tests/monitoring/units_in_guest.sh"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
