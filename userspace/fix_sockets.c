@@ -220,11 +220,13 @@ static bool seems_closed(struct nt_fix_socket *s)
 {
 	int fd = nt_fix_reach_where_it_was(s);
 
+	if (nt_fix_means_absent(fd))
+		return true;
 	if (fd >= 0)
 		close(fd);
-	else if (!nt_fix_means_absent(fd))
+	else
 		s->err = fd;
-	return fd < 0 && nt_fix_means_absent(fd);
+	return false;
 }
 
 static void note_closed_of(struct nt_fix_sockets *sockets, uint32_t netns,
@@ -238,9 +240,8 @@ static void note_closed_of(struct nt_fix_sockets *sockets, uint32_t netns,
 		s->looked = true;
 		if (err && err != -ESRCH)
 			s->err = err; /* it is not known whether it is closed */
-		else if (!err && (!s->inode || nt_open_sockets_has(open, s->inode)))
-			s->missed = 0;
-		else if (!seems_closed(s))
+		else if ((!err && (!s->inode || nt_open_sockets_has(open, s->inode))) ||
+			 !seems_closed(s))
 			s->missed = 0;
 		else if (++s->missed == MISSED_IS_CLOSED)
 			s->state = NT_FIX_CLOSED;
