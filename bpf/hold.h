@@ -88,7 +88,7 @@ static __always_inline struct hold *hold_find(const struct tcp *t, const bool tr
 /*
  * An entry for a hold that is about to begin; maybe the one that a program on another CPU, or that
  * was interrupted here, is about to fill. It is counted before it is there: that one may end it
- * first.
+ * first. NULL: no room, counted as lost; or the other was just faster, and begins it.
  */
 static __always_inline struct hold *hold_new(const struct tcp *t, const bool trusted)
 {
@@ -96,7 +96,7 @@ static __always_inline struct hold *hold_new(const struct tcp *t, const bool tru
 	struct sock *sk = t->sk;
 	struct hold *h = hold_entry(sk);
 	u64 key = (u64)sk;
-	bool full;
+	long err;
 
 	if (h) {
 		if (h->sk == (u64)sk && h->bucket == bucket)
@@ -112,15 +112,16 @@ static __always_inline struct hold *hold_new(const struct tcp *t, const bool tru
 	__sync_fetch_and_add(&buckets[bucket].holds, 1);
 	if (nt_config.sk_storage) {
 		h = bpf_sk_storage_get(&hold_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-		full = !h;
+		err = h ? 0 : hold_entry(sk) ? -EEXIST : -ENOMEM;
 	} else {
-		full = bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST);
-		if (!full)
+		err = bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST);
+		if (!err)
 			h = bpf_map_lookup_elem(&hold_hash, &key);
 	}
-	if (full) {
+	if (err) {
 		__sync_fetch_and_add(&buckets[bucket].holds, -1);
-		count_lost(NT_LOST_HOLD_MAP);
+		if (err != -EEXIST)
+			count_lost(NT_LOST_HOLD_MAP);
 	}
 	if (h)
 		h->bucket = bucket;
@@ -140,7 +141,7 @@ static __always_inline bool hold_delete(struct sock *sk)
 		err = bpf_map_delete_elem(&hold_hash, &key);
 	if (!err)
 		__sync_fetch_and_add(&buckets[bucket].holds, -1);
-	return err != -2; /* ENOENT */
+	return err != -ENOENT;
 }
 
 static __always_inline void count_hold(const struct hold *h, const struct sock *sk, u8 reason,

@@ -6,6 +6,7 @@
 #ifndef NT_KERNEL_H
 #define NT_KERNEL_H
 
+#include <linux/errno.h>
 #include <linux/types.h>
 
 typedef __u8 u8;

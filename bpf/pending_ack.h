@@ -64,16 +64,22 @@ static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
 	return p;
 }
 
+/* NULL: no room, counted as lost; or another program was just faster, and begins it. */
 static __always_inline struct pending_ack *pending_ack_new(struct sock *sk)
 {
 	struct pending_ack *p = NULL;
 	u64 key = (u64)sk;
+	long err;
 
-	if (nt_config.sk_storage)
+	if (nt_config.sk_storage) {
 		p = bpf_sk_storage_get(&ack_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	else if (!bpf_map_update_elem(&ack_hash, &key, &no_pending_ack, BPF_NOEXIST))
-		p = bpf_map_lookup_elem(&ack_hash, &key);
-	if (!p)
+		err = p ? 0 : bpf_sk_storage_get(&ack_storage, sk, NULL, 0) ? -EEXIST : -ENOMEM;
+	} else {
+		err = bpf_map_update_elem(&ack_hash, &key, &no_pending_ack, BPF_NOEXIST);
+		if (!err)
+			p = bpf_map_lookup_elem(&ack_hash, &key);
+	}
+	if (err && err != -EEXIST)
 		count_lost(NT_LOST_ACK_MAP);
 	return p;
 }
