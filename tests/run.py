@@ -81,7 +81,7 @@ class Counts:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    #: tests that ran twice; tests/live/conftest.py says when and why
+    #: tests that ran again; tests/live/rerun.py says when and why
     rerun: list[str] = field(default_factory=list)
     #: what tests measured, by kind: the witnesses' scores, the verifier's budget
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -422,7 +422,7 @@ def tell(total: Counts) -> int:
     if not total.passed and not total.failed:
         total.failed.append("no test ran")
     print(f"{total.passed} passed, {len(total.failed)} failed, {len(total.skipped)} skipped, "
-          f"{len(total.rerun)} run twice")
+          f"{len(total.rerun)} run again")
     return 1 if total.failed else 0
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blind_spot import delayed_acks_in_the_blind_spot
 from harness import Lab, Tracer, stalled_rounds, trace
-from rerun import blind_spot
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from spaces import Namespace, load  # noqa: E402
@@ -43,27 +43,20 @@ def test_a_full_ring_buffer_loses_records_and_counts_them() -> None:
     assert abs(told + lost - felt) <= felt // 100, (told, lost, felt)
 
 
-def supervisor_s() -> float:
-    """CPU time of process 1: while it runs, this machine's kernel runs no BPF program in softirqs."""
-    fields = Path("/proc/1/stat").read_text().rsplit(")", 1)[1].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
 def test_fifty_thousand_connections_that_all_stall() -> None:
     """As many stalls a second as this machine makes, each told on a line, which is the slowest way to take them."""
-    with Namespace() as space, Tracer("--netns", str(space.holder.pid)) as tracer:
-        before, blind = space.counter("TcpExtDelayedACKs"), supervisor_s()
+    with Namespace() as space, delayed_acks_in_the_blind_spot() as hidden, \
+            Tracer("--netns", str(space.holder.pid)) as tracer:
+        before = space.counter("TcpExtDelayedACKs")
         told = load(space, "stall", 5, 50_000)
-        counted, blind = space.counter("TcpExtDelayedACKs") - before, supervisor_s() - blind
+        counted, unseen = space.counter("TcpExtDelayedACKs") - before, hidden()
         tracer.stop()
         late = space.counter("TcpExtDelayedACKs") - before - counted  # what fired until it had stopped
     lines = [line for _, line in tracer.lines.all]  # too many for the schema to look at each
     closing = json.loads(lines[-1])
     timers, stalls = closing["totals"]["delayed_acks"]["timer"], closing["totals"]["stalls"][CAUSE]
-    tick = 1 / os.sysconf("SC_CLK_TCK")
-    unseen = round(counted * (blind + tick) / told["seconds"]) if blind_spot() else 0
     print(f"{told['operations'] / told['seconds']:,.0f} rounds and {stalls / told['seconds']:,.0f} stalls a second, "
-          f"{counted} timers, {timers} seen, lost {closing['lost']}")
+          f"{counted} timers, {timers} seen, {unseen} could not be, lost {closing['lost']}")
     if counted < 50_000:
         pytest.skip(f"a machine that is too slow for this: {counted} timers")
     assert counted - unseen <= timers <= counted + late, (timers, counted, unseen, late)
