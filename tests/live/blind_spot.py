@@ -38,7 +38,11 @@ def delayed_acks_in_the_blind_spot() -> Iterator[Callable[[], int]]:
     if not on_the_development_machine():
         yield lambda: 0
         return
-    threads = " || ".join(f"common_pid == {thread.name}" for thread in Path("/proc/1/task").iterdir())
+    names = set()  # those of threads that are still to come, too
+    for thread in Path("/proc/1/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            names.add(thread.read_text().strip())
+    threads = " || ".join(f'COMM == "{name}"' for name in names)
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(["mount", "-t", "tracefs", "none", place], check=True)
         traced = Path(place) / "instances" / f"nagletrace-{Path(place).name}"
