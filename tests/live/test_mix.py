@@ -39,15 +39,15 @@ def one_busy_core() -> Iterator[None]:
 @pytest.mark.guest
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_a_mixture_under_load(seed: int, record_property: Callable[[str, object], None]) -> None:
-    with delayed_acks_in_the_blind_spot() as unseen:
+    with delayed_acks_in_the_blind_spot() as hidden:
         run = witness("mix", "--over", "veth", "--seed", str(seed), *SIZE,
                       around=None if IN_GUEST else one_busy_core())
-        hidden = unseen()
+        unseen = hidden()
     made = run.score
     skipped = run.closing["lost"]["recursion"] // SKIPPED_FOR_A_VERDICT if IN_GUEST else 0
     record_property("score", f"{made.line()}  rounds {len(run.result['rounds'])}  "
-                             f"allowed to be wrong {skipped}, to be missed {hidden}")
-    if max(0, len(made.missed) - hidden) + len(made.false) > skipped:
+                             f"allowed to be wrong {skipped}, to be missed {unseen}")
+    if max(0, len(made.missed) - unseen) + len(made.false) > skipped:
         pytest.fail(run.wrong(), pytrace=False)
     assert len(run.result["rounds"]) >= ROUNDS
     assert made.matched >= ROUNDS // 10, "hardly anything stalled: nothing was shown"
