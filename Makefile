@@ -29,7 +29,7 @@ CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Werror
 # where it was built does not stand in what is built
 PREFIX_MAP := -ffile-prefix-map=$(CURDIR)=.
-ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(PREFIX_MAP) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace
+ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(PREFIX_MAP) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -I.
 LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz
 SCREEN_LIBS := -lncursesw
 # and what these need in their turn
@@ -52,12 +52,6 @@ DEB_PACKAGES   := build-essential debhelper dh-python python3
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
                   prometheus-alertmanager iproute2
-TEST_PACKAGES  := $(LAB_PACKAGES) $(MONITORING_PACKAGES) $(DEB_PACKAGES) debootstrap lintian libcmocka-dev tcpdump \
-                  python3-dpkt python3-venv \
-                  python3-pytest python3-pyte python3-jsonschema libclang-rt-dev procps strace nginx-light memcached \
-                  python3-pymemcache socat libhttp-daemon-perl openssl util-linux file qemu-system-x86 busybox-static \
-                  git kmod systemd chromium python3-bpfcc default-jdk-headless mandoc zsh jq curl
-
 STATIC_PACKAGES := binutils liblzma-dev libbz2-dev libzstd-dev ncurses-bin
 ifeq ($(MACHINE),x86_64)
 CROSS_PACKAGES := gcc-aarch64-linux-gnu binutils-aarch64-linux-gnu libc6-dev-arm64-cross python3 debian-archive-keyring
@@ -68,37 +62,48 @@ SYSROOT_PACKAGES := libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev lib
 ARM64_PACKAGES := qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES)
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
+GUEST_PACKAGES := qemu-system-x86 busybox-static kmod file python3-venv
 
-# what is installed as nagletrace-NAME, and starts the module of that name in exporters/nagletrace_exporters
-PYTHON_COMMANDS := exporter report flame
+UNIT_PACKAGES  := libcmocka-dev libclang-rt-dev python3 python3-pytest python3-dpkt
+EXPORTER_PACKAGES := python3-pytest python3-jsonschema python3-bpfcc openssl $(MONITORING_PACKAGES)
+# those of `make test`
+TEST_PACKAGES  := $(UNIT_PACKAGES) $(EXPORTER_PACKAGES) $(LAB_PACKAGES) tcpdump procps util-linux iproute2 \
+                  mandoc python3-pyte nftables
+# with the programs that the live tests look at, or that look at them
+LIVE_PACKAGES  := $(TEST_PACKAGES) $(STATIC_PACKAGES) strace nginx-light memcached python3-pymemcache socat \
+                  libhttp-daemon-perl file git systemd default-jdk-headless zsh jq curl
+
+# what is installed as nagletrace-NAME, and starts main.py in the package of that name in exporters/nagletrace_exporters
+PYTHON_COMMANDS := exporter report flame join
+PYTHON_FILES := $(shell cd exporters && find nagletrace_exporters -name '*.py' -o -name py.typed -o -name VERSION -o \
+                  -name '*.sql' -o -path '*/templates/*')
 
 MAN_PAGES := $(wildcard docs/man/*.[18])
 COMMAND_PAGES := docs/man/nagletrace.8
 TOP_DOCS := README.md CHANGELOG.md SECURITY.md LICENSE
 
-SOURCES := $(filter-out userspace/static.c,$(wildcard userspace/*.c))
+SOURCES := $(filter-out userspace/base/static.c,$(wildcard userspace/*/*.c))
 OBJECTS := $(SOURCES:userspace/%.c=$(BUILD)/userspace/%.o)
 LAB     := $(wildcard tests/lab/*.c)
-FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-UNITS   := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+FUZZERS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+UNITS   := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/model/test_*.c))
 
 .DEFAULT_GOAL := build
-PARTS := test-unit test-live test-monitoring test-packages test-guest
 STATIC_MACHINES := $(MACHINE) $(if $(CROSS_PACKAGES),aarch64)
 VERSION := $(shell cat VERSION)
-.PHONY: help deps deps-test build demo demo-monitoring test $(PARTS) bench install install-command install-exporters \
-	uninstall dist deb clean format
+.PHONY: help deps deps-test build demo demo-monitoring bench bench-instructions bench-join install install-command install-exporters uninstall dist \
+	deb clean format options
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p; s,^\$$(PARTS):.*## \(.*\),  make $(PARTS)\t\1,p' \
-		$(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p; s/^$$(eval $$(call part,\([a-z0-9]*\),.*## \(.*\)/  make test-\1\t\2/p' \
+		$(MAKEFILE_LIST) | expand -t 24
 
 deps: ## install what the build needs (apt), or say what is wanted
 	@tests/deps.sh $(BUILD_PACKAGES)
 
-deps-test: ## install what the tests need too
-	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(STATIC_PACKAGES)
+deps-test: ## install what all tests need too
+	@tests/deps.sh $(BUILD_PACKAGES) $(sort $(foreach part,$(PARTS),$(NEEDS_$(part))))
 
 build: deps ## build build/nagletrace
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace
@@ -118,36 +123,74 @@ demo-monitoring: ## the same with Prometheus and alerts, for ten minutes; says w
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
 	@$(SUDO) /usr/bin/python3 tests/monitoring/demo.py
 
-test: deps-test ## run every test; ends with counts of passed, failed and skipped
-	@tests/deps.sh $(ARM64_PACKAGES)
-	@$(MAKE) --no-print-directory all-for-tests
-	@$(SUDO) /usr/bin/python3 tests/run.py
+# ---- the tests; CONTRIBUTING.md says what runs when ----
 
-$(PARTS): test-%: deps-test ## one part of the tests; T=pattern chooses among them
-	@$(MAKE) --no-print-directory all-for-tests
-	@$(SUDO) /usr/bin/python3 tests/run.py $* $(if $(T),-k '$(T)')
+# T=pattern and M=marks choose among them, as pytest's -k and -m do; .ci/run gives the time when all ends
+RUN = /usr/bin/python3 tests/run.py $(if $(T),-k '$(T)') $(if $(K),--kernels '$(K)') $(if $(H),--kinds '$(H)') \
+	$(ENDS:%=--ends %) $(COUNTS:%=--counts %)
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
-test-arm64: deps-test ## the static binary on arm64, on Debian's 6.1 and 6.12 in an emulated machine; T=pattern
-	@tests/deps.sh $(ARM64_PACKAGES)
-	@$(MAKE) --no-print-directory all-for-tests
-	@$(SUDO) /usr/bin/python3 tests/run.py arm64 $(if $(T),-k '$(T)')
+test: ## the quick ones of all parts, in minutes, as root; ends with counts of passed, failed and skipped
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
+	@$(MAKE) --no-print-directory $(JOBS) quick-for-tests
+	@$(RUN) unit exporters:'not slow' packets live:quick monitoring:quick
 
-test-kernels: deps-test ## the live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel; REUSE=1: not again what ran
-	@$(MAKE) --no-print-directory all-for-tests
-	@$(SUDO) /usr/bin/python3 tests/run.py kernels $(if $(REUSE),--reuse) $(if $(T),-k '$(T)')
+test-all: ## every part below, in hours
+	@/usr/bin/python3 tests/run.py steps $(PARTS:%=test-%)
 
-test-kernel: deps-test ## one of them: K=6.1; T=pattern chooses among the tests
-	@$(MAKE) --no-print-directory all-for-tests
-	@$(SUDO) /usr/bin/python3 tests/run.py kernels --kernel $(or $(K),6.1) $(if $(T),-k '$(T)')
+# A part is a row: $(1) its name, $(2) what is built for it, $(3) what it needs besides the build. Its tests lie in
+# tests/NAME, or where tests/run.py says.
+define part
+PARTS += $(1)
+NEEDS_$(1) := $(3)
+.PHONY: test-$(1)
+test-$(1):
+	@$(if $(filter unit model,$(1)),DEPS=$$(or $$(DEPS),say)) tests/deps.sh $(BUILD_PACKAGES) $(3)
+	$(if $(2),@$$(MAKE) --no-print-directory $$(JOBS) $(2))
+	@$$(RUN) $(1)$$(if $$(M),:'$$(M)')
+endef
+PARTS :=
+$(eval $(call part,unit,units,$(UNIT_PACKAGES))) ## units in C under ASan and UBSan, seconds of fuzz, the witnesses; without root, installs nothing
+$(eval $(call part,model,$(filter $(BUILD)/model/%,$(UNITS)),$(UNIT_PACKAGES))) ## the programs of bpf/ on the host, against a model of TCP
+$(eval $(call part,exporters,,$(EXPORTER_PACKAGES))) ## the Python programs by themselves
+$(eval $(call part,live,all-for-tests,$(LIVE_PACKAGES))) ## the tracer on this machine, by the workloads of tests/lab
+$(eval $(call part,packets,quick-for-tests,$(TEST_PACKAGES))) ## packet scripts: peers whose every segment is written down
+$(eval $(call part,monitoring,for-monitoring,$(TEST_PACKAGES) $(GUEST_PACKAGES) systemd)) ## rules, dashboards, units, and all together with a real Prometheus
+$(eval $(call part,packages,quick-for-tests,$(TEST_PACKAGES) $(DEB_PACKAGES) debootstrap lintian)) ## the Debian packages in roots of Debian 12 and 13
+$(eval $(call part,kernels,for-guests,$(TEST_PACKAGES) $(GUEST_PACKAGES) strace)) ## live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel
+$(eval $(call part,arm64,static-aarch64 lab-aarch64,qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES))) ## the static binary on arm64, in an emulated machine
+$(eval $(call part,instructions,$(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty,$(TEST_PACKAGES) $(GUEST_PACKAGES))) ## instructions that tracing adds, against a budget, in a guest that counts them
+$(eval $(call part,clickhouse,,$(EXPORTER_PACKAGES))) ## the store of dashboards/clickhouse in ClickHouse's engine (from PyPI, 200 MB), against nagletrace-join
+$(eval $(call part,carriers,quick-for-tests,$(TEST_PACKAGES) rsyslog rsyslog-relp)) ## records by OTLP to rotel and by lines to rsyslog, which are killed and come back
+$(eval $(call part,browser,,$(EXPORTER_PACKAGES) chromium)) ## the pages of the Python programs in a browser
+
+mutants: ## a hundred mutants of the rules of bpf/, and how many of them the tests on the host find; a quarter of an hour
+	@DEPS=$${DEPS:-say} tests/deps.sh $(BUILD_PACKAGES) $(UNIT_PACKAGES)
+	@/usr/bin/python3 tests/model/mutants.py --jobs $$(nproc)
+
+test-guest: ## test-kernels K=6.1
+	@$(MAKE) --no-print-directory test-kernels K=6.1
+
+test-kernel: ## test-kernels K=6.1, or of another
+	@$(MAKE) --no-print-directory test-kernels K='$(or $(K),6.1)'
 
 bench: ## what tracing costs, side by side with its peers: docs/performance.md and build/bench/
 	@tests/deps.sh $(BUILD_PACKAGES) $(BENCH_PACKAGES)
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty
 	@$(SUDO) /usr/bin/python3 tests/bench/bench.py
 
-fuzz: deps-test ## what comes from outside, SECONDS=600 for each; what it finds new goes into tests/fuzz/corpus
-	@$(MAKE) --no-print-directory $(FUZZERS)
-	@/usr/bin/python3 tests/run.py fuzz --seconds $(or $(SECONDS),600)
+bench-instructions: ## instructions that tracing adds, by kernel and hooks: docs/performance.md; K="7 6.12", H=tracepoint choose
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(GUEST_PACKAGES)
+	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty
+	@$(SUDO) /usr/bin/python3 tests/bench/instructions.py $(K) $(H:%=--hooks %)
+
+bench-join: ## how nagletrace-join grows with what is recorded: docs/fleets.md; K="1 10" chooses the millions of records
+	@/usr/bin/python3 tests/bench/join.py $(K)
+
+fuzz: ## what comes from outside, SECONDS=600 for each; leaves in tests/fuzz/corpus the 20 inputs a target that reach most
+	@tests/deps.sh $(BUILD_PACKAGES) $(UNIT_PACKAGES)
+	@$(MAKE) --no-print-directory $(JOBS) $(FUZZERS)
+	@$(RUN) fuzz --fuzz-seconds=$(or $(SECONDS),600) --fuzz-keep
 
 experiments: deps-test ## write docs/experiments.md: published figures, what the lab measures, what is said of it
 	@$(MAKE) --no-print-directory all-for-tests
@@ -166,11 +209,19 @@ dashboard: ## write dashboards/grafana/nagletrace.json by its generator
 	$$tools/python3 dashboards/grafana/generate.py >$(BUILD)/nagletrace.json && \
 	cp $(BUILD)/nagletrace.json dashboards/grafana/nagletrace.json
 
-kernels-table: ## put the table of the last test-kernels into the README
-	@/usr/bin/python3 tests/run.py table
+accuracy: ## write docs/accuracy.md: missed, false, durations, by kernel and hooks; K="native 6.1 rt", H=function choose
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(GUEST_PACKAGES)
+	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/nagletrace $(BUILD)/nagle-lab
+	@$(SUDO) /usr/bin/python3 tests/accuracy.py $(K) $(H:%=--hooks %)
 
-.PHONY: all-for-tests test-arm64 test-kernels test-kernel fuzz experiments pictures pasted dashboard kernels-table
-all-for-tests: static-$(MACHINE) $(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/bench/empty $(BUILD)/soak $(BUILD)/many-stacks $(UNITS) $(FUZZERS)
+.PHONY: mutants test test-all test-guest test-kernel units quick-for-tests for-monitoring for-guests all-for-tests fuzz experiments pictures pasted dashboard \
+	accuracy
+units: $(UNITS) $(FUZZERS)
+quick-for-tests: units $(BUILD)/nagletrace $(BUILD)/options $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/hostile-stacks \
+	$(BUILD)/nagletrace-gaps
+for-monitoring: quick-for-tests $(BUILD)/soak
+for-guests: quick-for-tests $(BUILD)/many-stacks $(BUILD)/nagletrace-blind
+all-for-tests: for-monitoring for-guests static-$(MACHINE) $(BUILD)/bench/empty
 
 # $(call install-units,NAME): by its name, with the places of the programs
 install-units = install -d $(DESTDIR)$(unitdir) && \
@@ -197,17 +248,16 @@ install-command: build
 	$(call install-pages,$(COMMAND_PAGES))
 	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
 	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
-	install -D -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/nagletrace.schema.json docs/*.md
+	install -D -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/output/nagletrace.schema.json docs/*.md
 	cd $(DESTDIR)$(docdir) && sed -i -E 's,\]\((docs|\.\.)/,](,g' $(filter %.md,$(TOP_DOCS)) $(notdir $(wildcard docs/*.md))
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
 
 install-exporters:
-	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters \
-		exporters/nagletrace_exporters/*.py exporters/nagletrace_exporters/py.typed exporters/nagletrace_exporters/VERSION
-	install -D -m 0644 -t $(DESTDIR)$(datadir)/exporters/nagletrace_exporters/templates \
-		exporters/nagletrace_exporters/templates/*
+	for file in $(PYTHON_FILES); do \
+		install -D -m 0644 exporters/$$file $(DESTDIR)$(datadir)/exporters/$$file || exit; \
+	done
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(monitoringdocdir)/grafana
 	for name in $(PYTHON_COMMANDS); do \
 		sed "s,@DIRECTORY@,$(datadir)/exporters,; s,@MODULE@,$$name," exporters/command.in \
@@ -219,6 +269,8 @@ install-exporters:
 	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/prometheus dashboards/prometheus/*.yml
 	sed -i 's,/usr/share/doc/nagletrace,$(docdir),' $(DESTDIR)$(monitoringdocdir)/prometheus/alerts.yml
 	install -m 0644 -t $(DESTDIR)$(monitoringdocdir)/grafana dashboards/grafana/nagletrace.json
+	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/clickhouse dashboards/clickhouse/*.sql
+	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/clickhouse/queries dashboards/clickhouse/queries/*.sql
 	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(monitoringdocdir)/grafana/
 
 uninstall: ## remove what install put there
@@ -228,7 +280,7 @@ uninstall: ## remove what install put there
 		$(bashcompletiondir)/nagletrace $(zshcompletiondir)/_nagletrace \
 		$(addprefix $(docdir)/,$(TOP_DOCS) nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
-		$(addprefix $(docdir)/,runbooks pictures kubernetes) $(addprefix $(monitoringdocdir)/,prometheus grafana))
+		$(addprefix $(docdir)/,runbooks pictures kubernetes) $(addprefix $(monitoringdocdir)/,prometheus grafana clickhouse))
 	-rmdir $(sort $(addprefix $(DESTDIR),$(docdir) $(monitoringdocdir) $(datadir))) 2>/dev/null
 
 # Of the last commit, by git's and gzip's own settings and not the user's, nor the clone's or the system's: from a
@@ -255,8 +307,18 @@ deb: ## Debian packages of this tree, build/deb/*.deb; REVISION=2: the same vers
 clean: ## remove build/
 	rm -rf $(BUILD)
 
+# what each of these files has of the options, by packaging/options.c
+WITH_OPTIONS := bash:packaging/completion/nagletrace.bash zsh:packaging/completion/_nagletrace man:docs/man/nagletrace.8
+
+options: deps ## write the options into the completions and docs/man/nagletrace.8, from their table
+	@$(MAKE) --no-print-directory $(BUILD)/options
+	@for one in $(WITH_OPTIONS); do \
+		$(BUILD)/options $${one%%:*} <$${one#*:} >$(BUILD)/with-options && \
+		cat $(BUILD)/with-options >$${one#*:} || exit; \
+	done
+
 format: ## format the C sources as .clang-format says
-	clang-format -i bpf/*.[ch] userspace/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.c tests/live/*.c tests/soak.c
+	clang-format -i bpf/*.[ch] userspace/*/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.c tests/live/*.c tests/soak.c packaging/*.c
 
 # ---- the kernel side ----
 
@@ -269,35 +331,51 @@ $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name nagletrace_bpf > $@
 
+# what `nagletrace sample` loads instead
+$(BUILD)/sample.bpf.o: bpf/sample.bpf.c | $(BUILD)/userspace
+	$(call say,BPF,$@)
+	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
+		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
+
+$(BUILD)/sample.skel.h: $(BUILD)/sample.bpf.o
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name sample_bpf > $@
+
 # ---- user space ----
 
-$(BUILD)/userspace $(BUILD)/unit:
+$(BUILD)/userspace:
 	$(Q)mkdir -p $@
 
 $(BUILD)/version.h: VERSION | $(BUILD)/userspace
 	$(Q)echo '#define NT_VERSION "$(VERSION)"' >$@
 
-$(BUILD)/userspace/%.o: userspace/%.c $(BUILD)/nagletrace.skel.h $(BUILD)/version.h | $(BUILD)/userspace
+# what it includes of these, its .d knows
+$(BUILD)/userspace/%.o: userspace/%.c | $(BUILD)/nagletrace.skel.h $(BUILD)/sample.skel.h $(BUILD)/version.h
 	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -c $< -o $@
 
-$(BUILD)/userspace/schema.o: ALL_CFLAGS += -Wa,-Iuserspace
-$(BUILD)/userspace/schema.o: userspace/nagletrace.schema.json
+$(BUILD)/userspace/output/schema.o: ALL_CFLAGS += -Wa,-Iuserspace/output
+$(BUILD)/userspace/output/schema.o: userspace/output/nagletrace.schema.json
 
 $(BUILD)/nagletrace: $(OBJECTS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
 
+$(BUILD)/options: packaging/options.c $(addprefix $(BUILD)/userspace/,cmd/options_table.o base/text.o base/numbers.o base/siphash.o)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MF $@.d $< $(filter %.o,$^) -o $@
+
 # ---- the static binary ----
 
-# what is wrapped: userspace/static.c. A function of glibc that would load libraries of the host is a warning.
-$(BUILD)/nagletrace-static: $(OBJECTS) $(BUILD)/userspace/static.o
+# what is wrapped: userspace/base/static.c. A function of glibc that would load libraries of the host is a warning.
+$(BUILD)/nagletrace-static: $(OBJECTS) $(BUILD)/userspace/base/static.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -static -Wl,--fatal-warnings -Wl,--wrap=dlopen,--wrap=newterm $^ $(LDFLAGS) \
 		-Wl,--start-group $(STATIC_LIBS) -Wl,--end-group -o $@.whole
 	$(Q)$(STRIP) -o $@ $@.whole
 
-$(BUILD)/userspace/static.o: $(BUILD)/terminfo.h
+$(BUILD)/userspace/base/static.o: $(BUILD)/terminfo.h
 
 # a terminal's description as $$TERMINFO may hold it; ncurses 6.1 and newer
 $(BUILD)/terminfo.h: | $(BUILD)/userspace
@@ -339,9 +417,50 @@ $(BUILD)/nagle-lab: $(LAB) $(wildcard tests/lab/*.h) | $(BUILD)/userspace
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread $(LAB) -ljson-c -luring -o $@
 
-$(BUILD)/soak: tests/soak.c $(wildcard userspace/*.[ch]) | $(BUILD)/userspace
+$(BUILD)/soak: tests/soak.c $(addprefix $(BUILD)/userspace/summary/,window.o aggregate.o series.o)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $< userspace/window.c userspace/aggregate.c userspace/series.c -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MF $@.d $(filter %.c %.o,$^) -o $@
+
+# the tracer on a machine that hides timers from it; what includes the programs is compiled anew, the rest is the same
+BLIND_SOURCES := $(shell grep -l nagletrace.skel.h userspace/*/*.c)
+BLIND_OBJECTS := $(BLIND_SOURCES:userspace/%.c=$(BUILD)/blind/%.o)
+
+$(BUILD)/blind/nagletrace.skel.h: tests/live/blind.bpf.c $(wildcard bpf/*)
+	$(call say,BPF,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) $(ASM_INCLUDE:%=-I%) -Ibpf \
+		-c $< -o $(@D)/nagletrace.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $(@D)/nagletrace.bpf.o name nagletrace_bpf > $@
+
+$(BUILD)/blind/%.o: userspace/%.c $(wildcard userspace/*/*.h bpf/*.h) $(BUILD)/blind/nagletrace.skel.h $(BUILD)/version.h
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -I$(BUILD)/blind $(ALL_CFLAGS) -c $< -o $@
+
+$(BUILD)/nagletrace-blind: $(filter-out $(BLIND_SOURCES:userspace/%.c=$(BUILD)/userspace/%.o),$(OBJECTS)) $(BLIND_OBJECTS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
+
+# the tracer on a kernel that lacks hooks
+$(BUILD)/nagletrace-gaps: tests/live/gaps.c $(filter-out $(BUILD)/userspace/capture/hooks.o,$(OBJECTS))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
+
+# what the programs would see, written down: tests/model/record.py
+$(BUILD)/model/recorder.skel.h: tests/model/recorder.bpf.c tests/model/recorded.h bpf/vmlinux_min.h bpf/timers.h
+	$(call say,BPF,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) -g -O2 $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) $(ASM_INCLUDE:%=-I%) -Ibpf \
+		-c $< -o $(@D)/recorder.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $(@D)/recorder.bpf.o name recorder_bpf > $@
+
+$(BUILD)/model/recorder: tests/model/recorder.c $(BUILD)/model/recorder.skel.h $(filter-out $(BUILD)/userspace/cmd/main.o,$(OBJECTS))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.c %.o,$^) $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
+
+$(BUILD)/hostile-stacks: tests/live/hostile_stacks.c | $(BUILD)/userspace
+	$(call say,LINK,$@)
+	$(Q)$(CC) -g -O1 $(WARN) -std=gnu11 -D_GNU_SOURCE -pthread $< -o $@
 
 # its calls are to be frames of their own
 $(BUILD)/many-stacks: tests/live/many_stacks.c | $(BUILD)/userspace
@@ -361,25 +480,41 @@ $(BUILD)/bench/empty.skel.h: tests/bench/empty.bpf.c
 		-c $< -o $(@D)/empty.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $(@D)/empty.bpf.o name empty_bpf > $@
 
-$(BUILD)/bench/empty: tests/bench/empty.c $(BUILD)/bench/empty.skel.h $(BUILD)/userspace/hooks.o
+$(BUILD)/bench/empty: tests/bench/empty.c $(BUILD)/bench/empty.skel.h $(BUILD)/userspace/capture/hooks.o
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $< $(BUILD)/userspace/hooks.o -lbpf -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(BUILD)/userspace/capture/hooks.o -lbpf -o $@
 
-# each unit test names the sources that it is linked with in a line `// links: userspace/x.c`
-$(BUILD)/unit/%: tests/unit/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/unit/*.h) \
-		$(BUILD)/nagletrace.skel.h $(BUILD)/version.h | $(BUILD)/unit
+# each test in C names the sources that it is linked with in lines `// links: userspace/x.c -lname`
+links = $(shell sed -n 's,^// links: ,,p' $(1))
+linked = $(patsubst %.c,$(BUILD)/$(1)/%.o,$(2) $(filter %.c,$(call links,$(2))))
+TEST_CFLAGS := $(SANITIZE) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -I. -Ibpf
+
+# each source is compiled once with sanitizers for all of them, and once more for the fuzzers
+$(BUILD)/asan/%.o: %.c | $(BUILD)/nagletrace.skel.h $(BUILD)/sample.skel.h $(BUILD)/version.h
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(TEST_CFLAGS) -MMD -c $< -o $@
+
+$(BUILD)/fuzzer/%.o: %.c | $(BUILD)/nagletrace.skel.h $(BUILD)/sample.skel.h $(BUILD)/version.h
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(TEST_CFLAGS) -fsanitize=fuzzer-no-link -MMD -c $< -o $@
+
+# the programs of bpf/ for the host: the shim stands before libbpf's headers, and what clang alone knows is no matter
+$(BUILD)/asan/tests/model/%.o: TEST_CFLAGS := $(SANITIZE) -O2 -fno-sanitize=alignment -Wall -Werror -Wno-unknown-pragmas \
+	-Wno-unused -Wno-attributes -std=gnu11 -D_GNU_SOURCE -D__TARGET_ARCH_$(ARCH) -Itests/model/shim -Ibpf
+
+.SECONDEXPANSION:
+$(UNITS): $(BUILD)/%: $$(call linked,asan,tests/%.c)
 	$(call say,UNIT,$@)
-	$(Q)$(CC) $(SANITIZE) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -Ibpf $< \
-		$(shell sed -n 's,^// links: ,,p' $<) -lcmocka $(LIBS) -o $@
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(SANITIZE) $^ $(filter -l%,$(call links,tests/$*.c)) -lcmocka $(LIBS) -o $@
 
-# likewise
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard userspace/*.[ch] bpf/*.h tests/fuzz/*.h) $(BUILD)/nagletrace.skel.h \
-		$(BUILD)/version.h
+$(FUZZERS): $(BUILD)/%: $$(call linked,fuzzer,tests/%.c)
 	$(call say,FUZZ,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) $(SANITIZE),fuzzer $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -Ibpf $< \
-		$(shell sed -n 's,^// links: ,,p' $<) $(LIBS) -o $@
+	$(Q)$(CLANG) $(SANITIZE) -fsanitize=fuzzer $^ $(filter -l%,$(call links,tests/$*.c)) $(LIBS) -o $@
 
 # a header that is gone since the last build: what was made of it is made anew
 %.h: ;
--include $(wildcard $(BUILD)/*.d $(BUILD)/userspace/*.d)
+-include $(wildcard $(BUILD)/*.d $(addprefix $(BUILD)/,userspace/*/*.d $(addsuffix .d,asan/userspace/*/* fuzzer/userspace/*/* asan/tests/*/* fuzzer/tests/*/*)))

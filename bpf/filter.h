@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which sockets and processes are asked for. The kernel side leaves out what cannot matter (by
- * namespace, family and port, either end); by process it only marks, since the other end of a stall
- * may be another process, and user space decides.
+ * Filters: which sockets and processes the user asked for. The kernel side leaves out sockets by
+ * namespace, family and port of either end. By process it only marks them, since the other end of a
+ * stall may belong to another process: user space decides.
  */
 #ifndef NT_FILTER_H
 #define NT_FILTER_H
 
 #include "socket.h"
 
-/* Ports of -P, -L and -D. */
+/* The ports that -P, -L and -D name. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 128);
@@ -17,7 +17,7 @@ struct {
 	__type(value, u8);
 } ports SEC(".maps");
 
-/* Processes of -p, their children since the start included. */
+/* The processes that -p names, and the children that they have had since the start. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -25,7 +25,7 @@ struct {
 	__type(value, u8);
 } pids SEC(".maps");
 
-/* The cgroup of -c. */
+/* The cgroup that -c names. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
 	__uint(max_entries, 1);
@@ -33,7 +33,9 @@ struct {
 	__type(value, u32);
 } cgroups SEC(".maps");
 
-/* Sockets that processes asked for have open or wrote to, by address: socket to process. */
+/*
+ * Sockets that a process asked for has open or wrote to: from the socket's address to the process.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -41,7 +43,7 @@ struct {
 	__type(value, u32);
 } owned SEC(".maps");
 
-/* Who is running: only true of a socket's owner inside a system call on that socket. */
+/* The running thread. It uses a socket only while it is inside a system call on that socket. */
 struct writer {
 	u64 cgroup_id;
 	u32 tgid;
@@ -85,7 +87,7 @@ static __always_inline bool socket_wanted(struct sock *sk, const bool trusted)
 	return bpf_map_lookup_elem(&ports, &port);
 }
 
-/* The same by addresses, which stay when the socket has given its port back. */
+/* Asks the same by addresses, which stay when the socket has given its port back. */
 static __always_inline bool tuple_wanted(const struct nt_tuple *tuple)
 {
 	if (nt_config.netns && tuple->netns != nt_config.netns)
@@ -149,8 +151,10 @@ static __always_inline void read_writer(struct writer *w)
 	read_leader_comm(w->comm);
 }
 
-/* Remembers that a process asked for uses this socket; for the totals, and for owners that are gone
- * soon. */
+/*
+ * Remembers that a process asked for uses this socket: for the totals, and for an owner that soon
+ * exits.
+ */
 static __always_inline void mark_owned(const struct sock *sk)
 {
 	u64 key = (u64)sk;

@@ -1,44 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The sender's state machine: a hold begins when an attempt leaves a tail, grows, ends when it goes
- * out.
+/*
+ * The sender's state machine: a hold begins when an attempt to send leaves a tail behind, grows as
+ * the application writes more, and is over when the tail goes out.
  *
- * Bytes that are held for a reason that no stall can have (the windows, pacing, the device) are
- * mostly a bulk transfer's, whose every ACK lets some of them go and leaves others. That is one
- * hold as long as there is a tail; while it is a large one, it is looked at once in LARGE_TAIL_NS,
- * and by segments, where no hook shows attempts, once in a jiffy, which takes no look into a map
+ * A hold whose reason makes no stall (the windows, pacing, the device) is mostly a bulk transfer's,
+ * where every ACK releases some bytes and leaves others. It is one hold as long as there is a tail.
+ * While that tail is large, a look at it follows only LARGE_TAIL_NS after the last one; where no
+ * hook shows attempts, segments cause one look in a jiffy, and the others take no look into a map
  * (bucket.h).
  */
 #ifndef NT_HOLD_H
 #define NT_HOLD_H
 
 #include "bucket.h"
-#include "correlate.h"
+#include "filter.h"
+#include "record.h"
 #include "release.h"
-#include "stack.h"
-#include "timeline.h"
+#include "scratch.h"
+#include "user_stack.h"
+#include "tell_events.h"
 
 struct hold {
-	u64 sk; /* set last when it begins: until then an interrupt finds no hold */
+	u64 sk; /* set last of all: until then an interrupt finds no hold */
 	struct nt_held held;
-	u32 end_seq; /* write_seq when last looked at */
 	u32 in_flight_bytes;
-	u32 total_retrans; /* at the begin, as the next two */
+	u32 total_retrans; /* when it began, as the next two */
 	u32 rcv_nxt;
 	u32 segments_before;
 	u32 writes;
 	struct nt_stack_key stack;
 	u64 begin_ns;
 	u64 looked_ns;
-	u64 ack_ns;       /* when the last ACK that moved the window came, or the begin */
-	u64 silent_ns;    /* between the ACK before it, or the begin, and it */
-	u32 silent_bytes; /* in flight then */
-	u32 flight_bytes; /* in flight after it, or at the begin */
-	u32 ack;          /* what it acknowledged, its sequence number */
+	u64 ack_ns;       /* when the last ACK that moved the window came, or it began */
+	u64 silent_ns;    /* between the ACK before that one, or the begin, and that one */
+	u32 silent_bytes; /* in flight during silent_ns */
+	u32 flight_bytes; /* in flight after that ACK, or when it began */
+	u32 ack;          /* what that ACK acknowledged, and its sequence number */
 	u32 ack_seq;
 	u16 bucket;
 	bool ack_pure;
 	bool ack_seen;
-	struct writer writer; /* tgid 0: nobody was seen writing yet */
+	bool recovered;       /* from loss, when an ACK came: the last ACK of a recovery hides it */
+	struct writer writer; /* tgid 0: no program saw a write yet */
 };
 
 _Static_assert(sizeof(struct hold) <= SCRATCH_BYTES, "hold fits the scratch");
@@ -77,18 +80,19 @@ static __always_inline struct hold *hold_find(const struct tcp *t, const bool tr
 
 	if (buckets[bucket].holds)
 		h = hold_entry(t->sk);
-	/* another bucket: left by a connection that was dissolved, connect(2) with AF_UNSPEC */
+	/* another bucket's is left of a connection that connect(2) with AF_UNSPEC dissolved */
 	if (h && (h->sk != (u64)t->sk || h->bucket != bucket))
 		h = NULL;
-	/* callers are to ask the pointer itself, which is what the verifier follows */
+	/* makes callers ask the pointer itself, which is what the verifier follows */
 	barrier_var(h);
 	return h;
 }
 
 /*
- * An entry for a hold that is about to begin; maybe the one that a program on another CPU, or that
- * was interrupted here, is about to fill. It is counted before it is there: that one may end it
- * first. NULL: no room, counted as lost; or the other was just faster, and begins it.
+ * Makes an entry for a hold that is about to begin, or finds one that another program is about to
+ * fill, on another CPU or interrupted by this one. That program may delete the entry first, so the
+ * bucket counts it before it is there. NULL: no room, counted as dropped; or the other program was
+ * faster, and begins the hold.
  */
 static __always_inline struct hold *hold_new(const struct tcp *t, const bool trusted)
 {
@@ -121,14 +125,14 @@ static __always_inline struct hold *hold_new(const struct tcp *t, const bool tru
 	if (err) {
 		__sync_fetch_and_add(&buckets[bucket].holds, -1);
 		if (err != -EEXIST)
-			count_lost(NT_LOST_HOLD_MAP);
+			count_dropped(NT_DROPPED_HOLD_MAP);
 	}
 	if (h)
 		h->bucket = bucket;
 	return h;
 }
 
-/* False: somebody else did, as a softirq that came in between. */
+/* Returns false if another program did it first, as one of a softirq that came in between. */
 static __always_inline bool hold_delete(struct sock *sk)
 {
 	u32 bucket = bucket_index(sk, false);
@@ -157,22 +161,22 @@ static __always_inline void count_hold(const struct hold *h, const struct sock *
 }
 
 /*
- * Loss between begin and end explains any delay: icsk_ca_state of 3 and more is Recovery and Loss
- * (enum tcp_ca_state).
+ * Is there loss, or a hole that the peer tells of? Either explains any delay. icsk_ca_state is 3 or
+ * more in Recovery and in Loss (enum tcp_ca_state).
  */
-static __always_inline bool tcp_recovering(const struct tcp *t, const struct hold *h)
+static __always_inline bool tcp_recovering(const struct tcp *t)
 {
-	return PROBED(t->tp, total_retrans) != h->total_retrans || PROBED(t->tp, retrans_out) ||
-	       PROBED(t->tp, lost_out) || PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) >= 3;
+	return PROBED(t->tp, retrans_out) || PROBED(t->tp, lost_out) || PROBED(t->tp, sacked_out) ||
+	       PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) >= 3;
 }
 
-/* The facts of a hold that the ACK (ack, seq) or another release ended. */
+/* Collects the facts of a hold that is over. la: the late ACK that released it, or NULL. */
 static __always_inline void hold_facts(struct nt_stall_facts *f, const struct hold *h,
-				       const struct tcp *t, enum nt_release release, u64 end_ns,
-				       struct late_ack *la)
+				       const struct tcp *t, enum nt_release release,
+				       u64 released_ns, struct late_ack *la)
 {
 	__builtin_memset(f, 0, sizeof(*f));
-	f->duration_ns = duration_ns(h->begin_ns, end_ns);
+	f->duration_ns = duration_ns(h->begin_ns, released_ns);
 	f->silent_ns = h->silent_ns;
 	f->silent_bytes = h->silent_bytes;
 	f->min_rtt_ns = tcp_min_rtt_us(t) * 1000ULL;
@@ -183,34 +187,36 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	f->reason = h->held.reason;
 	f->release = release;
 	f->pure_ack = h->ack_pure;
-	f->recovering = tcp_recovering(t, h);
+	f->recovering = h->recovered || tcp_recovering(t) ||
+			PROBED(t->tp, total_retrans) != h->total_retrans;
 	f->nodelay = PROBED_BITS(t->tp, nonagle) & NT_NAGLE_OFF;
 	if (la) {
-		f->late_end = la->part.end;
-		f->put_off_ns = duration_ns(la->part.begin_ns, la->part.end_ns);
-		f->withheld_ns = duration_ns(h->begin_ns, la->part.end_ns);
-		if (f->withheld_ns > f->put_off_ns)
-			f->withheld_ns = f->put_off_ns;
+		f->late_release = la->part.release;
+		f->pending_ns = duration_ns(la->part.begin_ns, la->part.end_ns);
+		f->pending_in_hold_ns = duration_ns(h->begin_ns, la->part.end_ns);
+		if (f->pending_in_hold_ns > f->pending_ns)
+			f->pending_in_hold_ns = f->pending_ns;
 		f->locked = la->end.locked;
 	}
 }
 
 static __always_inline void hold_report(const struct hold *h, const struct tcp *t,
 					const struct nt_stall_facts *f, enum nt_cause cause,
-					enum nt_evidence evidence, u64 end_ns,
+					enum nt_evidence evidence, u64 released_ns,
 					const struct late_ack *la)
 {
-	struct nt_record *r = record_new(cause ? NT_RECORD_STALL : NT_RECORD_HOLD);
+	struct nt_record *r =
+		record_new(cause ? NT_RECORD_STALL : NT_RECORD_HOLD, t->sk, la ? la->end.share : 0);
 
 	if (!r)
 		return;
 	r->cause = cause;
 	r->evidence = evidence;
 	r->pattern = nt_hold_pattern(f, cause);
-	r->time_ns = end_ns;
+	r->time_ns = released_ns;
 	r->hold.begin_ns = h->begin_ns;
-	r->hold.end_ns = end_ns;
-	r->hold.bytes = h->end_seq - h->held.seq;
+	r->hold.end_ns = released_ns;
+	r->hold.bytes = h->held.end_seq - h->held.seq;
 	r->hold.in_flight_bytes = h->in_flight_bytes;
 	r->hold.writes = h->writes;
 	r->hold.mss = h->held.mss;
@@ -224,6 +230,10 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	r->sender.cgroup_id = h->writer.cgroup_id;
 	r->sender.target = h->writer.target;
 	__builtin_memcpy(r->sender.comm, h->writer.comm, NT_COMM_LEN);
+	if (f->release == NT_RELEASE_ACK && h->ack_seen) {
+		r->numbers.ack = h->ack;
+		r->numbers.seq = h->ack_seq;
+	}
 	if (la) {
 		r->receiver = la->end;
 		r->ack = la->part;
@@ -231,25 +241,25 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	bpf_ringbuf_submit(r, 0);
 }
 
-/* The receiver's late ACK that released the hold, if its end falls inside the hold. */
-static __always_inline struct late_ack *hold_join(const struct hold *h, u64 end_ns)
+/* Finds the late ACK that released the hold, if the receiver sent it while the bytes were held. */
+static __always_inline struct late_ack *hold_join(const struct hold *h, u64 released_ns)
 {
 	struct late_ack *la;
 
 	if (h->held.reason != NT_HOLD_NAGLE || !h->ack_seen)
 		return NULL;
 	la = late_ack_find(h->ack, h->ack_seq);
-	if (!la || la->part.end_ns < h->begin_ns || la->part.end_ns > end_ns)
+	if (!la || la->part.end_ns < h->begin_ns || la->part.end_ns > released_ns)
 		return NULL;
 	la->consumed = true;
 	return la;
 }
 
 /*
- * A hold has ended: counts it, and reports it if it was a stall. A global function: the verifier
- * looks at it once, not at each place that calls it.
+ * Counts a hold that is over, and reports it if it was a stall. This is a global function: the
+ * verifier follows it once, and not at each place that calls it.
  */
-__noinline int hold_judge(u32 level, u32 release, u64 end_ns)
+__noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 {
 	struct hold *h = scratch_get(level);
 	enum nt_evidence evidence;
@@ -261,48 +271,49 @@ __noinline int hold_judge(u32 level, u32 release, u64 end_ns)
 	if (!h)
 		return 0;
 	t = tcp_of((void *)h->sk, false);
-	count_hold(h, t.sk, h->held.reason, duration_ns(h->begin_ns, end_ns), release);
+	count_hold(h, t.sk, h->held.reason, duration_ns(h->begin_ns, released_ns), release);
 	if (release == NT_RELEASE_ACK)
-		la = hold_join(h, end_ns);
-	hold_facts(&f, h, &t, release, end_ns, la);
+		la = hold_join(h, released_ns);
+	hold_facts(&f, h, &t, release, released_ns, la);
 	cause = nt_stall_cause(&f, &evidence);
 	if (f.duration_ns < nt_config.min_ns)
 		return 0;
-	if (la && f.withheld_ns < nt_config.min_ns) {
+	if (la && f.pending_in_hold_ns < nt_config.min_ns) {
 		cause = NT_CAUSE_INVALID;
 		evidence = NT_EVIDENCE_INVALID;
 	}
 	if (cause)
 		count_stall(cause);
 	if (cause || nt_config.all_holds)
-		hold_report(h, &t, &f, cause, evidence, end_ns, la);
+		hold_report(h, &t, &f, cause, evidence, released_ns, la);
 	return 0;
 }
 
-/* The held bytes went out, or the socket away. */
-static __always_inline void hold_end(struct hold *h, const struct tcp *t, enum nt_release release,
-				     u64 end_ns)
+/* The held bytes went out, or the socket went away. */
+static __always_inline void hold_release(struct hold *h, const struct tcp *t,
+					 enum nt_release release, u64 released_ns)
 {
 	u32 level;
 	struct hold *ended;
 
-	event_hold_end(t->sk, end_ns, h->held.reason, release, h->held.seq,
-		       h->end_seq - h->held.seq, duration_ns(h->begin_ns, end_ns));
-	/* most holds of a bulk transfer end here */
+	event_hold_end(t->sk, released_ns, h->held.reason, release, h->held.seq,
+		       h->held.end_seq - h->held.seq, duration_ns(h->begin_ns, released_ns));
+	/* most holds of a bulk transfer are over here */
 	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds) {
-		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, end_ns), release);
+		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, released_ns),
+			   release);
 		hold_delete(t->sk);
 		return;
 	}
 	ended = scratch_take(&level);
 	if (ended)
 		*ended = *h;
-	/* judged once: by who lets it go */
+	/* only the program that deletes the hold judges it */
 	if (hold_delete(t->sk)) {
 		if (ended)
-			hold_judge(level, release, end_ns);
+			hold_judge(level, release, released_ns);
 		else
-			count_lost(NT_LOST_HOLD_MAP);
+			count_dropped(NT_DROPPED_HOLD_MAP);
 	}
 	if (ended)
 		scratch_give(level);
@@ -319,12 +330,13 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->rcv_nxt = TCP(t, rcv_nxt);
 	h->segments_before = TCP(t, data_segs_out);
 	h->begin_ns = h->ack_ns = since_ns;
+	h->recovered = false;
 }
 
 /*
- * The bytes are held for another reason than before, or others are: what was held so far is counted
- * under the old one. Pacing of the same bytes was over when its timer let it be, whenever we came
- * to see that.
+ * The bytes are held for another reason than before, or other bytes are held: counts the time so
+ * far under the old reason. Pacing of the same bytes was over when its timer allowed them, however
+ * late a program sees that.
  */
 static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 					const struct nt_tcp_state *s, enum nt_hold_reason reason,
@@ -340,8 +352,9 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 }
 
 /*
- * So many bytes of a socket are held for this reason. A global function, so that the verifier
- * follows its branches once, and not wherever a hold is noted.
+ * Notes in the bucket how many bytes of a socket are held for this reason. This is a global
+ * function, so that the verifier follows its branches once, and not wherever a program notes a
+ * hold.
  */
 __noinline int hold_note_size(u32 hash, u32 reason, u32 len, u32 mss)
 {
@@ -373,7 +386,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	h->held.sml = s->snd_sml;
 	h->held.una = s->snd_una;
 	h->held.wnd = s->snd_wnd;
-	h->end_seq = s->write_seq;
+	h->held.end_seq = s->write_seq;
 	h->looked_ns = s->clock_ns;
 	hold_note_size(SK(t, __sk_common.skc_hash), reason, s->write_seq - s->snd_nxt, s->mss);
 	barrier();
@@ -384,7 +397,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	return h;
 }
 
-/* A system call wrote bytes that are held now; current is who did it. */
+/* Current is in the system call that wrote bytes which are held now. */
 static __always_inline void hold_note_writer(struct hold *h, void *ctx)
 {
 	if (h->writes++)
@@ -395,7 +408,7 @@ static __always_inline void hold_note_writer(struct hold *h, void *ctx)
 		stack_take(ctx, &h->stack, h->writer.tgid);
 }
 
-/* A segment that acknowledges something has come while bytes are held; before it is processed. */
+/* Bytes are held, and a segment that acknowledges something has come; TCP processes it next. */
 static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool pure, u64 now)
 {
 	h->ack = ack;
@@ -408,23 +421,78 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool
 	h->flight_bytes = h->held.seq - ack;
 }
 
+/* Returns when the socket sent data last, for the first time or again, to a jiffy. */
+static __always_inline u64 last_sent_ns(const struct tcp *t)
+{
+	u32 ago = (u32)bpf_jiffies64() - PROBED(t->tp, lsndtime);
+
+	return bpf_ktime_get_ns() - ago * nt_config.tick_ns;
+}
+
+/* Has the socket sent nothing, no loss probe either, later than a round trip after that time? */
+static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
+{
+	return last_sent_ns(t) <= time_ns + tcp_min_rtt_us(t) * 1000ULL + 2 * nt_config.tick_ns;
+}
+
 /*
- * An ACK released the bytes: when? Mostly as this attempt began. But the attempt that it made may
- * have gone unseen, for a program that another one interrupts on its CPU is skipped; then the ACK
- * itself tells. One that no hook saw come either (tcp_probe stands in tcp_rcv_established only) was
- * a pure one if no data has come since the hold began. Where the bytes are acknowledged themselves
- * it is too late to tell when they went: nobody is accused.
+ * A corked tail went out, no program saw a timer, and nothing was in flight for a loss probe to
+ * take it along. The probe timer sent the tail if nothing was sent again, and if the tail went no
+ * sooner than tcp_check_probe_timer() sets that timer, TCP_RTO_MIN. Else the application uncorked
+ * the socket, and corked it again. Returns when the timer sent the tail, latest_ns at the latest,
+ * or 0. This is a global function for the verifier's sake, as hold_judge().
+ */
+__noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total_retrans)
+{
+	struct tcp t = tcp_of((void *)sk, false);
+	u64 sent_ns = last_sent_ns(&t), room_ns = 2 * nt_config.tick_ns;
+
+	if (PROBED(t.tp, total_retrans) != total_retrans ||
+	    duration_ns(begin_ns, sent_ns + room_ns) < NT_RTO_MIN_NS)
+		return 0;
+	return latest_ns > sent_ns + room_ns ? sent_ns : latest_ns;
+}
+
+/*
+ * An ACK released the bytes: when? Mostly when this attempt began. But the ACK's own attempt may
+ * have gone unseen, since the kernel skips a program that interrupts another on its CPU; then the
+ * ACK itself tells the time.
+ *
+ * If no hook saw the ACK come either (tcp_probe stands in tcp_rcv_established() only), it was a
+ * pure one if no data has come since the hold began, or if a program saw the receiver send it alone
+ * (once the peer's FIN has come, tcp_probe shows no more). It may have released nothing if the
+ * socket is corked by now, if more was written, or if other ACKs may have come before.
+ *
+ * If the bytes themselves are acknowledged, it is too late to tell when they went out, unless a
+ * program saw the receiver send the ACK of all before them late, and nothing was sent later. Nobody
+ * else is accused.
  */
 static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)
 {
 	u32 rcv_nxt = TCP(t, rcv_nxt);
+	u64 sent_ns;
 
 	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
 		return h->ack_ns;
+	/* an earlier ACK may have released the bytes if other segments were behind the small one; a
+	 * loss probe may have, if others were before it (for a single one it comes after 200 ms
+	 * only); and what was written to them unseen may have held them for another reason */
+	if (h->held.reason == NT_HOLD_NAGLE && nt_after(s->snd_una, h->held.seq) &&
+	    h->held.sml == h->held.seq && h->in_flight_bytes < h->held.mss &&
+	    s->snd_una == h->held.end_seq) {
+		sent_ns = late_ack_sent_ns(h->held.seq, h->rcv_nxt, h->begin_ns);
+		if (sent_ns && silent_since(t, sent_ns)) {
+			hold_note_ack(h, h->held.seq, h->rcv_nxt, true, sent_ns);
+			return sent_ns;
+		}
+	}
 	if (!h->ack_seen || h->ack != s->snd_una)
 		hold_note_ack(h, s->snd_una, rcv_nxt,
-			      rcv_nxt == h->rcv_nxt && !nt_after(s->snd_una, h->held.seq),
+			      s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
+				      !(s->nonagle & NT_NAGLE_CORK) &&
+				      (rcv_nxt == h->rcv_nxt ||
+				       late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns)),
 			      s->clock_ns);
 	return s->clock_ns;
 }

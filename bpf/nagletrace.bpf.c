@@ -1,51 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The programs: each fetches its socket and calls the rule of events.h or pending_ack.h.
+ * The programs: each fetches its socket and calls the rule of rules.h or pending_ack.h.
  *
  * Tracepoint programs are raw_tp here; user space turns them into BTF-typed ones (tp_btf) where the
- * kernel has BTF. userspace/hooks.c knows which program belongs to which hook and family.
+ * kernel has BTF. userspace/capture/hooks.c knows which program belongs to which hook and family.
  */
 #include <linux/ptrace.h>
-#include "kernel.h"
+#include "vmlinux_min.h"
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
-#include "events.h"
+#include "list_owners.h"
+#include "rules.h"
+#include "timers.h"
 
-char LICENSE[] SEC("license")
-= "GPL";
+char LICENSE[] SEC("license") = "GPL";
 
-/* The timers' functions, learned from the first socket that goes: user space makes one on purpose.
- */
+/* The timers' functions; the programs learn them from a socket that user space opens and closes. */
 __u64 delack_timer_function;
 __u64 write_timer_function;
-
-/* Where the retransmit timer lies in a socket; 0: this kernel has it in neither place. */
-static __always_inline u64 write_timer_offset(void)
-{
-	struct inet_connection_sock *icsk = NULL;
-	struct sock___retransmit *sk = NULL;
-
-	if (bpf_core_field_exists(icsk->icsk_retransmit_timer))
-		return bpf_core_field_offset(struct inet_connection_sock, icsk_retransmit_timer);
-	if (bpf_core_field_exists(sk->tcp_retransmit_timer))
-		return bpf_core_field_offset(struct sock___retransmit, tcp_retransmit_timer);
-	return 0;
-}
-
-static __always_inline u64 delack_timer_offset(void)
-{
-	return bpf_core_field_offset(struct inet_connection_sock, icsk_delack_timer);
-}
-
-static __always_inline u64 timer_function(const struct sock *sk, u64 offset)
-{
-	const struct timer_list *timer = (void *)sk + offset;
-
-	return offset ? (u64)BPF_CORE_READ(timer, function) : 0;
-}
 
 static __always_inline void learn_timers(const struct sock *sk)
 {
@@ -67,7 +42,7 @@ static __always_inline void timer_handler(const struct tcp *t, const bool truste
 		event_plain(t->sk, NT_EVENT_ACK_TIMER);
 }
 
-/* An ACK or data is about to leave: __tcp_transmit_skb(). It may be a probe's, of old numbers. */
+/* An ACK or data is about to leave: __tcp_transmit_skb(). A probe's carries old numbers. */
 static __always_inline void transmits(const struct tcp *t, struct sk_buff *skb, u32 rcv_nxt,
 				      const bool trusted)
 {
@@ -92,9 +67,9 @@ int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* The same where functions are hooked; by itself, for the small stack's sake. */
+/* Does the same where functions are hooked; a program of its own, to spare the small stack. */
 SEC("raw_tp/tcp_probe")
-int BPF_PROG(on_tcp_probe_too, struct sock *sk, struct sk_buff *skb)
+int BPF_PROG(on_tcp_probe_functions, struct sock *sk, struct sk_buff *skb)
 {
 	struct tcp t;
 
@@ -172,7 +147,7 @@ int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
 		return 0;
 	t = tcp_of(sk, trusted);
 	if (t.tp)
-		write_ended(ctx, &t, trusted);
+		write_returned(ctx, &t, trusted);
 	return 0;
 }
 
@@ -182,23 +157,30 @@ enum timer_kind {
 	TIMER_WRITE,
 };
 
-/* Whose timer is it? Sets *t where it is a TCP socket's; most timers are not. */
+/*
+ * Whose timer is it? Sets *t where it is a TCP socket's, which the caller may trust as far as
+ * nt_config.cast says; most timers are not.
+ */
 static __always_inline enum timer_kind timer_kind(struct timer_list *timer, struct tcp *t)
 {
 	const bool trusted = true;
 	u64 function = (u64)READ(trusted, timer, function);
+	enum timer_kind kind = TIMER_OTHER;
+	void *sk;
 
 	if (!function)
 		return TIMER_OTHER;
 	if (function == delack_timer_function) {
-		*t = tcp_of((void *)timer - delack_timer_offset(), false);
-		return TIMER_DELACK;
+		sk = (void *)timer - delack_timer_offset();
+		kind = TIMER_DELACK;
+	} else if (function == write_timer_function) {
+		sk = (void *)timer - write_timer_offset();
+		kind = TIMER_WRITE;
+	} else {
+		return TIMER_OTHER;
 	}
-	if (function == write_timer_function) {
-		*t = tcp_of((void *)timer - write_timer_offset(), false);
-		return TIMER_WRITE;
-	}
-	return TIMER_OTHER;
+	*t = tcp_at(sk);
+	return kind;
 }
 
 SEC("raw_tp/timer_start")
@@ -209,9 +191,9 @@ int BPF_PROG(on_timer_start, struct timer_list *timer)
 
 	kind = timer_kind(timer, &t);
 	if (kind == TIMER_DELACK)
-		ack_delayed(&t, false);
+		ack_delayed(&t, nt_config.cast);
 	else if (kind == TIMER_WRITE)
-		write_timer_starts(&t);
+		write_timer_starts(&t, nt_config.cast);
 	return 0;
 }
 
@@ -244,7 +226,7 @@ int BPF_PROG(fexit_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagl
 		return 0;
 	t = tcp_of(sk, true);
 	if (t.tp)
-		attempt_ended(&t, mss, nonagle, push_one, true);
+		attempt_returned(&t, mss, nonagle, push_one, true);
 	return 0;
 }
 
@@ -262,7 +244,7 @@ int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg, unsi
 		return 0;
 	t = tcp_of(sk, true);
 	if (t.tp)
-		locked_write_ended(ctx, &t, true);
+		locked_write_returned(ctx, &t, true);
 	return 0;
 }
 
@@ -310,11 +292,14 @@ int BPF_PROG(fentry_tcp_write_wakeup, struct sock *sk)
 /* ---- the function family: kprobes ---- */
 
 /*
- * The arguments of calls under way, by stack pointer: neither a nested call (softirq over a system
- * call) nor a return that was missed can be taken for another.
+ * The arguments of calls under way, by stack pointer, so that no program takes a nested call (a
+ * softirq over a system call) for another. A call whose return went unseen leaves its entry behind;
+ * if the next call at its place in the stack goes unseen too, its return finds that entry. An
+ * attempt to send does not change write_seq: the entry does not match once more was written.
  */
 struct call {
 	struct sock *sk;
+	u32 write_seq;
 	u32 mss;
 	u8 nonagle;
 	u8 push_one;
@@ -334,8 +319,10 @@ static __always_inline void call_entered(struct pt_regs *ctx, const struct call 
 	bpf_map_update_elem(&calls, &sp, call, BPF_ANY);
 }
 
-/* The call that returns; where the return address lies on the stack, sp has passed it by one or two
- * words. */
+/*
+ * Finds the call that returns. Where the return address lies on the stack, sp has passed it by one
+ * or two words.
+ */
 static __always_inline bool call_returned(struct pt_regs *ctx, struct call *call)
 {
 	u64 sp = PT_REGS_SP(ctx);
@@ -350,7 +337,7 @@ static __always_inline bool call_returned(struct pt_regs *ctx, struct call *call
 			return true;
 		}
 	}
-	count_lost(NT_LOST_RETURN);
+	count_dropped(NT_DROPPED_RETURN);
 	return false;
 }
 
@@ -359,6 +346,7 @@ int BPF_KPROBE(kprobe_tcp_write_xmit, struct sock *sk, unsigned int mss, int non
 {
 	struct call call = {.sk = sk, .mss = mss, .nonagle = nonagle, .push_one = push_one};
 
+	call.write_seq = PROBED((struct tcp_sock *)sk, write_seq);
 	call_entered(ctx, &call);
 	return 0;
 }
@@ -374,7 +362,11 @@ int kretprobe_tcp_write_xmit(struct pt_regs *ctx)
 	if (!socket_may_hold(call.sk, false))
 		return 0;
 	t = tcp_of(call.sk, false);
-	attempt_ended(&t, call.mss, call.nonagle, call.push_one, false);
+	if (PROBED(t.tp, write_seq) != call.write_seq) {
+		count_dropped(NT_DROPPED_RETURN);
+		return 0;
+	}
+	attempt_returned(&t, call.mss, call.nonagle, call.push_one, false);
 	return 0;
 }
 
@@ -400,7 +392,7 @@ int kretprobe_tcp_sendmsg_locked(struct pt_regs *ctx)
 	if (!socket_may_hold(call.sk, false))
 		return 0;
 	t = tcp_of(call.sk, false);
-	locked_write_ended(ctx, &t, false);
+	locked_write_returned(ctx, &t, false);
 	return 0;
 }
 
@@ -464,31 +456,58 @@ int BPF_PROG(on_sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
-SEC("iter/task_file")
-int dump_owners(struct bpf_iter__task_file *ctx)
-{
-	const u16 type_mask = 0170000, socket_type = 0140000; /* S_IFMT, S_IFSOCK */
-	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
-	struct nt_owner owner = {};
-	struct socket *socket;
-	struct sock *sk;
-	u16 family;
+/* ---- which network namespaces there are, and who lives in them ---- */
 
-	if (!file || !task || (BPF_CORE_READ(file, f_inode, i_mode) & type_mask) != socket_type)
+/* Where there are more than these, user space learns that some are missing. */
+#define NAMESPACES_LISTED 512
+
+bool namespaces_complete;
+
+static __always_inline void tell_namespace(struct seq_file *seq, struct net *net, u32 tid)
+{
+	struct nt_netns told = {
+		.id = netns_id(net),
+		.inum = BPF_CORE_READ(net, ns.inum),
+		.tid = tid,
+	};
+
+	bpf_seq_write(seq, &told, sizeof(told));
+}
+
+/*
+ * Tells of all namespaces that the kernel has, those without a process too. One of them is the head
+ * of the list, which is no namespace: nobody lives in it.
+ */
+static __always_inline void list_namespaces(struct seq_file *seq, struct net *first)
+{
+	struct net *net = first;
+
+	for (int i = 0; i < NAMESPACES_LISTED; i++) {
+		net = (void *)BPF_CORE_READ(net, list.next) -
+		      bpf_core_field_offset(struct net, list);
+		if (net == first) {
+			namespaces_complete = true;
+			break;
+		}
+		tell_namespace(seq, net, 0);
+	}
+}
+
+SEC("iter/task")
+int dump_namespaces(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task, *leader;
+	struct net *net;
+
+	if (!task)
 		return 0;
-	socket = BPF_CORE_READ(file, private_data);
-	sk = BPF_CORE_READ(socket, sk);
-	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	net = BPF_CORE_READ(task, nsproxy, net_ns);
+	if (!net)
 		return 0;
-	family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	if (family != AF_INET && family != AF_INET6)
-		return 0;
-	owner.sk = (u64)sk;
-	owner.tgid = BPF_CORE_READ(task, tgid);
-	owner.tid = BPF_CORE_READ(task, pid);
-	owner.fd = ctx->fd;
-	read_tuple(&owner.tuple, sk);
-	bpf_seq_write(ctx->meta->seq, &owner, sizeof(owner));
+	if (!ctx->meta->seq_num)
+		list_namespaces(ctx->meta->seq, net);
+	leader = BPF_CORE_READ(task, group_leader);
+	if (task == leader || BPF_CORE_READ(leader, nsproxy, net_ns) != net)
+		tell_namespace(ctx->meta->seq, net, BPF_CORE_READ(task, pid));
 	return 0;
 }

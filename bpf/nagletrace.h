@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * What the kernel side and user space share: the words (enums), the records and the totals.
- * Enum values are part of the record format: new ones are appended, none is reused, 0 is never
- * valid.
- */
+/* The kernel side and user space share these words (enums), records and totals. Enum values are
+ * part of the record format: new values are appended, none is reused, and 0 is never valid. */
 #ifndef NAGLETRACE_H
 #define NAGLETRACE_H
 
 #include <linux/types.h>
 
-#define NT_COMM_LEN    16 /* TASK_COMM_LEN */
-#define NT_STACK_DEPTH 64
-#define NT_NO_STACK    (-1)
-#define NT_REGS_BYTES  272
-#define NT_STACK_BYTES 4096
-#define NT_STACK_CHUNK 512 /* a stack may end before its bytes do */
+#define NT_COMM_LEN 16 /* TASK_COMM_LEN */
+/* stands for bpf_rdonly_cast() in a call; no helper has that number */
+#define NT_CALL_RDONLY_CAST 0x7fff0001
+#define NT_STACK_DEPTH      64
+#define NT_NO_STACK         (-1)
+#define NT_REGS_BYTES       272
+#define NT_STACK_BYTES      4096
+#define NT_STACK_CHUNK      512 /* a stack may end before so many bytes do */
 
-/* Why the unsent tail is not on the wire, in the order in which tcp_write_xmit asks. */
+/* The unsent tail is not on the wire for one of these reasons, in the order in which tcp_write_xmit
+ * tests them. */
 enum nt_hold_reason {
 	NT_HOLD_INVALID = 0,
 	NT_HOLD_NAGLE = 1,
@@ -32,7 +32,7 @@ enum nt_hold_reason {
 	NT_HOLD_REASONS = 11,
 };
 
-/* What let the held bytes go. */
+/* One of these released the held bytes. */
 enum nt_release {
 	NT_RELEASE_INVALID = 0,
 	NT_RELEASE_ACK = 1,
@@ -44,33 +44,33 @@ enum nt_release {
 	NT_RELEASE_PUSH = 7,
 	NT_RELEASE_CLOSE = 8,
 	NT_RELEASE_RESET = 9,
-	NT_RELEASE_DEVICE = 10, /* pacing, TSQ or autocorking let go: room below TCP */
+	NT_RELEASE_DEVICE = 10, /* room below TCP released a pacing, TSQ or autocork hold */
 	NT_RELEASES = 11,
 };
 
-/* How an ACK that was put off went out at last. */
-enum nt_ack_end {
+/* One of these released a pending ACK. */
+enum nt_ack_release {
 	NT_ACK_INVALID = 0,
 	NT_ACK_TIMER = 1,
 	NT_ACK_PIGGYBACK = 2,
 	NT_ACK_READ = 3,
 	NT_ACK_SEGMENT = 4,
 	NT_ACK_RESET = 5,
-	NT_ACK_ENDS = 6,
+	NT_ACK_RELEASES = 6,
 };
 
-/* Why the ACK was put off. */
-enum nt_ack_why {
-	NT_WHY_INVALID = 0,
-	NT_WHY_PINGPONG = 1,
-	NT_WHY_QUICK_EXHAUSTED = 2,
-	NT_WHY_QUICKACK_OFF = 3,
-	NT_WHY_DELACK_MAX = 4,
-	NT_WHYS = 5,
+/* The kernel delayed an ACK for one of these reasons. */
+enum nt_ack_reason {
+	NT_ACK_REASON_INVALID = 0,
+	NT_ACK_REASON_PINGPONG = 1,
+	NT_ACK_REASON_QUICK_EXHAUSTED = 2,
+	NT_ACK_REASON_QUICKACK_OFF = 3,
+	NT_ACK_REASON_DELACK_MAX = 4,
+	NT_ACK_REASONS = 5,
 };
 
 enum nt_cause {
-	NT_CAUSE_INVALID = 0, /* of a hold that is no stall */
+	NT_CAUSE_INVALID = 0, /* the hold is no stall */
 	NT_CAUSE_NAGLE_DELAYED_ACK = 1,
 	NT_CAUSE_CORK_CEILING = 2,
 	NT_CAUSES = 3,
@@ -100,9 +100,10 @@ enum nt_record_kind {
 	NT_RECORD_INVALID = 0,
 	NT_RECORD_STALL = 1,
 	NT_RECORD_HOLD = 2,
+	NT_RECORD_LATE_ACK = 3, /* a receiver's, for a sender on another host */
 };
 
-/* What happens on a connection, for --timeline. */
+/* --timeline reports these events of a connection. */
 enum nt_event_kind {
 	NT_EVENT_INVALID = 0,
 	NT_EVENT_WRITE = 1,
@@ -117,7 +118,7 @@ enum nt_event_kind {
 	NT_EVENT_KINDS = 10,
 };
 
-/* Which process's sockets are asked for; the kernel narrows, user space decides. */
+/* Selects the processes whose sockets are reported; the kernel side narrows, user space decides. */
 enum nt_target {
 	NT_TARGET_ALL = 0,
 	NT_TARGET_PIDS = 1,
@@ -125,18 +126,19 @@ enum nt_target {
 	NT_TARGET_CGROUP = 3,
 };
 
-/* Ways to lose something, each counted. */
-enum nt_lost {
-	NT_LOST_RING_FULL = 0, /* a record found no room in the ring buffer */
-	NT_LOST_HOLD_MAP = 1,  /* a hold found no room in its map */
-	NT_LOST_ACK_MAP = 2,   /* a pending ACK found no room in its map */
-	NT_LOST_STACK = 3,     /* a call stack could not be taken */
-	NT_LOST_RETURN = 4,    /* a function's return came without its entry (kprobe) */
-	NT_LOST_WAYS = 5,
+/* A record, or a part of one, is dropped in one of these ways; the kernel side counts each. */
+enum nt_dropped {
+	NT_DROPPED_RING_FULL = 0, /* a record found no room in the ring buffer */
+	NT_DROPPED_HOLD_MAP = 1,  /* a hold found no room in its map */
+	NT_DROPPED_ACK_MAP = 2,   /* a pending ACK found no room in its map */
+	NT_DROPPED_STACK = 3,     /* a call stack could not be taken */
+	NT_DROPPED_RETURN = 4,    /* a function's return came without its entry (kprobe) */
+	NT_DROPPED_SHARE = 5, /* a record beyond its user's share of a ring buffer that fills up */
+	NT_DROPPED_WAYS = 6,
 };
 
-/* Addresses as the kernel holds them (an IPv4-mapped IPv6 address is family AF_INET), ports in host
- * order. */
+/* Holds addresses as the kernel has them (an IPv4-mapped IPv6 address has family AF_INET), and
+ * ports in host order. */
 struct nt_tuple {
 	__u8 local_addr[16];
 	__u8 remote_addr[16];
@@ -147,14 +149,15 @@ struct nt_tuple {
 	__u32 netns; /* inode number of the network namespace */
 };
 
-/* One end of a connection that is on this host. */
+/* Describes an end of a connection that is on this host. */
 struct nt_end {
 	__u64 sk; /* the socket's address: a key, valid while the socket lives */
 	struct nt_tuple tuple;
-	__u32 tgid; /* who wrote; 0 where nobody was seen writing */
+	__u32 tgid; /* the writer's; 0 where no write was seen */
 	__u32 tid;
-	__u32 min_rtt_us; /* 0: not known */
+	__u32 min_rtt_us; /* 0: unknown */
 	__u64 cgroup_id;
+	__u64 share; /* the share of the ring buffer that this end uses; see bpf/share.h */
 	char comm[NT_COMM_LEN];
 	__u8 present;
 	__u8 target; /* the writer is among the processes asked for */
@@ -167,36 +170,32 @@ struct nt_end {
 };
 
 struct nt_hold_part {
-	__u64 begin_ns; /* CLOCK_MONOTONIC, as all times */
+	__u64 begin_ns; /* CLOCK_MONOTONIC, like all times */
 	__u64 end_ns;
 	__u32 bytes;
 	__u32 in_flight_bytes;
 	__u32 writes;
 	__u32 mss;
-	__s32 stack_id; /* of the call stack that made the held write, as the next; NT_NO_STACK:
-			   none */
+	__s32 stack_id; /* the held write's call stack, with stack_word; or NT_NO_STACK */
 	__u8 reason;    /* enum nt_hold_reason */
 	__u8 release;   /* enum nt_release */
 	__u8 reserved[2];
 	__u64 stack_word;
 };
 
-/*
- * One call site of a held write: the frame pointers' chain and the word on top of the user stack,
- * which is the return address where code without frame pointers made the system call.
- */
+/* Identifies a call site of a held write by its frame-pointer chain and the word on top of the user
+ * stack, which is the return address where code without frame pointers made the system call. */
 struct nt_stack_key {
 	__s32 id;
 	__u32 tgid;
 	__u64 word;
 };
 
-/* What unwinding by DWARF needs: the registers at the system call, and the top of the user stack.
- */
+/* DWARF unwinding needs the registers at the system call, and the top of the user stack. */
 struct nt_stack_dump {
 	__u8 regs[NT_REGS_BYTES]; /* struct pt_regs (x86), struct user_pt_regs (arm64) */
-	__u64 sp;                 /* 0: this kernel shows no registers */
-	__u32 size;               /* of what is valid of bytes */
+	__u64 sp;                 /* 0: this kernel does not show the registers */
+	__u32 size;               /* so many of .bytes are valid */
 	__u32 reserved;
 	__u8 bytes[NT_STACK_BYTES];
 };
@@ -205,9 +204,19 @@ struct nt_ack_part {
 	__u64 begin_ns;
 	__u64 end_ns;
 	__u32 bytes;
-	__u8 end; /* enum nt_ack_end */
-	__u8 why; /* enum nt_ack_why */
-	__u8 reserved[2];
+	__u32 limit_us; /* the kernel delays an ACK of this socket for so long at most */
+	__u8 release;   /* enum nt_ack_release */
+	__u8 reason;    /* enum nt_ack_reason */
+	__u8 reserved[6];
+};
+
+/*
+ * The two numbers by which both hosts know the ACK that released a hold: what it acknowledges, and
+ * its own sequence number. Both are 0 where that ACK is not known.
+ */
+struct nt_ack_numbers {
+	__u32 ack;
+	__u32 seq;
 };
 
 struct nt_record {
@@ -216,18 +225,19 @@ struct nt_record {
 	__u8 cause;             /* enum nt_cause */
 	__u8 evidence;          /* enum nt_evidence */
 	__u8 pattern;           /* enum nt_pattern */
-	__u64 time_ns;          /* when it ended, CLOCK_MONOTONIC */
-	struct nt_end sender;   /* present: hold is valid */
-	struct nt_end receiver; /* present: ack is valid */
+	__u64 time_ns;          /* the end of the stall or hold, CLOCK_MONOTONIC */
+	struct nt_end sender;   /* if present, hold is valid */
+	struct nt_end receiver; /* if present, ack is valid */
 	struct nt_hold_part hold;
 	struct nt_ack_part ack;
+	struct nt_ack_numbers numbers; /* user space hashes them, and shows them nowhere */
 };
 
-/* States of the kernel's sockets that an event tells of; include/net/tcp_states.h. */
+/* Events report these states of the kernel's sockets; include/net/tcp_states.h. */
 #define NT_TCP_ESTABLISHED 1
 #define NT_TCP_CLOSE       7
 
-/* Of --timeline; sequence numbers as they are on the wire. */
+/* An event of --timeline. Sequence numbers are as on the wire. */
 struct nt_event {
 	__u32 size; /* of this event, first in every version */
 	__u8 kind;  /* enum nt_event_kind */
@@ -237,29 +247,25 @@ struct nt_event {
 	__u64 time_ns;
 	__u64 sk;
 	struct nt_tuple tuple;
-	__u32 tgid; /* of the process that uses the socket just now, as the next two; 0: none does
-		     */
+	__u32 tgid; /* the process that uses the socket now, with tid, comm; 0: none */
 	__u32 tid;
-	__u32 seq; /* of the first byte; READ: after the last byte taken; STATE: the first to send
-		    */
+	__u32 seq; /* first byte; READ: after the last taken; STATE: next to send */
 	char comm[NT_COMM_LEN];
 	__u32 bytes;
-	__u32 ack; /* SENT, RECEIVED; STATE: the first byte to come */
+	__u32 ack; /* SENT, RECEIVED; STATE: the next byte to come */
 	__u32 in_flight_bytes;
-	__u8 nodelay; /* as the socket is now, to `drained` */
+	__u8 nodelay; /* the socket's current state, up to .drained */
 	__u8 cork;
 	__u8 pingpong;
 	__u8 quick;
 	__u64 duration_ns;
-	__u64 lost;   /* events that found no room, so far */
-	__u8 drained; /* the application has taken all that came */
+	__u64 dropped; /* events that found no room so far */
+	__u8 drained;  /* the application has taken all that came */
 	__u8 reserved[7];
 };
 
-/*
- * The same number for both ends of a connection, in whatever namespaces; other connections hardly
- * ever have it too.
- */
+/* Computes a number that is the same for both ends of a connection, in whatever namespaces. Another
+ * connection hardly ever has the same. */
 static inline __u64 nt_connection_key(const struct nt_tuple *tuple)
 {
 	const __u32 *local = (const void *)tuple->local_addr;
@@ -273,18 +279,24 @@ static inline __u64 nt_connection_key(const struct nt_tuple *tuple)
 	return (__u64)(a ^ b) << 32 | (__u32)(a + b);
 }
 
-/* Kept per CPU by the kernel side: right even when the ring buffer overflowed. */
+/* Computes the share of a record that has both ends; another pair hardly ever has the same. */
+static inline __u64 nt_share_of_both(__u64 self, __u64 peer)
+{
+	return self ^ (peer * 0x9e3779b97f4a7c15ULL);
+}
+
+/* The kernel side counts these per CPU: they are right even when the ring buffer overflowed. */
 struct nt_totals {
 	__u64 writes;
 	__u64 holds[NT_HOLD_REASONS];
 	__u64 hold_ns[NT_HOLD_REASONS];
 	__u64 releases[NT_RELEASES];
-	__u64 ack_ends[NT_ACK_ENDS];
+	__u64 delayed_acks[NT_ACK_RELEASES]; /* by enum nt_ack_release */
 	__u64 stalls[NT_CAUSES];
-	__u64 lost[NT_LOST_WAYS];
+	__u64 dropped[NT_DROPPED_WAYS];
 };
 
-/* What user space sets between open and load; flags are 0 or 1. */
+/* User space sets these between open and load; flags are 0 or 1. */
 struct nt_config {
 	__u64 min_ns;           /* holds and stalls shorter than this are not reported */
 	__u64 tick_ns;          /* one jiffy */
@@ -296,32 +308,61 @@ struct nt_config {
 	__u8 all_holds;         /* report holds that are no stall too */
 	__u8 stacks;            /* take the call stack of the held write */
 	__u8 direct;            /* plain loads from BTF pointers are allowed in these programs */
-	__u8 functions; /* attempts to send are hooked; else they are told from the state they leave
-			 */
+	__u8 functions;         /* send attempts are hooked, and not inferred from socket state */
 	__u8 sk_storage;        /* state lives in socket storage, not in a hash */
-	__u8 timeline;          /* tell of every event */
+	__u8 timeline;          /* report every event */
 	__u8 delack_by_rto_min; /* tcp_delack_max() derives it from the route's and the socket's */
+	__u8 cast;              /* this kernel has bpf_rdonly_cast(), since 6.2 */
+	__u8 reserved[1];
+};
+
+/* An owner of a socket, from the task_file iterator: one for each process with a descriptor
+ * of it. */
+struct nt_owner {
+	__u64 sk;    /* 0: no owner, but a sign of life; see NT_PIECE */
+	__u64 share; /* as in struct nt_end */
+	struct nt_tuple tuple;
+	__u32 tgid;
+	__u32 fd;  /* the smallest, of several */
+	__u32 tid; /* a thread that has it; the first may lack it, or have ended */
+};
+
+/* User space reads an iterator in pieces of so many bytes, a whole number of entries. A program
+ * that writes a piece makes the read return. */
+#define NT_PIECE(entry) (4096 / (entry) * (entry))
+
+/* A look with no hook attached found this socket holding bytes back: bpf/sample.bpf.c tells all of
+ * it, sock_diag leaves at 0 what it does not know. */
+struct nt_sampled {
+	struct nt_end end;
+	__u64 time_ns;      /* when it was looked at; CLOCK_MONOTONIC */
+	__u64 silent_ns;    /* for so long it has sent no data, and no ACK came */
+	__u64 untouched_ns; /* for so long TCP has not even tried to send; 0: not known */
+	__u64 inode;        /* as /proc/PID/fd shows the socket */
+	__u32 bytes;
+	__u32 in_flight_bytes;
+	__u32 mss;
+	__u8 reason;     /* enum nt_hold_reason; UNKNOWN of sock_diag: a cork or MSG_MORE */
+	__u8 recovering; /* from loss */
 	__u8 reserved[2];
 };
 
-/* Who owns a socket, from the task_file iterator: one for each process holding a descriptor of it.
- */
-struct nt_owner {
-	__u64 sk;
-	struct nt_tuple tuple;
-	__u32 tgid;
-	__u32 fd;  /* of several, the smallest */
-	__u32 tid; /* a thread that has it: not each has the table of the first, which may have
-		      ended */
+/* The task iterator gives each network namespace, with a thread that lives in it. */
+struct nt_netns {
+	__u64 id; /* it does not change while the system is up */
+	__u32 inum;
+	__u32 tid; /* 0: it came from the kernel's list, whoever lives in it */
 };
 
 _Static_assert(sizeof(struct nt_tuple) == 44, "nt_tuple has no padding");
-_Static_assert(sizeof(struct nt_end) == 96, "nt_end has no padding");
+_Static_assert(sizeof(struct nt_end) == 104, "nt_end has no padding");
 _Static_assert(sizeof(struct nt_hold_part) == 48, "nt_hold_part has no padding");
-_Static_assert(sizeof(struct nt_ack_part) == 24, "nt_ack_part has no padding");
-_Static_assert(sizeof(struct nt_record) == 16 + 2 * 96 + 48 + 24, "nt_record has no padding");
+_Static_assert(sizeof(struct nt_ack_part) == 32, "nt_ack_part has no padding");
+_Static_assert(sizeof(struct nt_record) == 16 + 2 * 104 + 48 + 32 + 8, "nt_record has no padding");
 _Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
 _Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
-_Static_assert(sizeof(struct nt_owner) == 64, "nt_owner has no padding");
+_Static_assert(sizeof(struct nt_owner) == 72, "nt_owner has no padding");
+_Static_assert(sizeof(struct nt_sampled) == 152, "nt_sampled has no padding");
+_Static_assert(sizeof(struct nt_netns) == 16, "nt_netns has no padding");
 
 #endif /* NAGLETRACE_H */

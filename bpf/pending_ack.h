@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The receiver's state machine: an ACK becomes owed, is sent, and by what. */
+/* The receiver's state machine: an ACK becomes pending, and something releases it. */
 #ifndef NT_PENDING_ACK_H
 #define NT_PENDING_ACK_H
 
 #include "bucket.h"
-#include "correlate.h"
+#include "filter.h"
+#include "record.h"
+#include "scratch.h"
 
-/* Without a 40 ms minimum: the limit of the socket or the route is what set the delay;
- * TCP_DELACK_MIN. */
+/* TCP_DELACK_MIN: a limit of the socket or of the route has set any delay that is shorter. */
 #define DELACK_MIN_NS 40000000ULL
 
-/* What tells later how an ACK went out. */
+/* TCP_DELACK_MAX: no limit is longer. */
+#define DELACK_MAX_NS 200000000ULL
+
+/* Counters that tell later what released an ACK. */
 struct ack_marks {
-	u32 rcv_wup; /* what had been acknowledged; moves with every ACK that goes out */
+	u32 rcv_wup; /* what had been acknowledged; each ACK that goes out moves it */
 	u32 data_segs_out;
 	u32 data_segs_in;
 };
@@ -23,8 +27,8 @@ struct pending_ack {
 	struct ack_marks at; /* when it began */
 	u8 pingpong;         /* as the socket counts it */
 	bool locked;
-	bool expired; /* its timer did, and nothing else was seen of it since */
-	bool sent;    /* by the timer, and counted; here until it is seen to leave */
+	bool expired; /* its timer has expired, and no program has seen more of it */
+	bool sent;    /* the timer sent it; counted, it stays until a program sees it leave */
 };
 
 struct {
@@ -43,12 +47,13 @@ struct {
 
 static const struct pending_ack no_pending_ack;
 
-/* No hook shows when an ACK is put off: what came since then is not known either. */
+/* No hook shows when an ACK becomes pending: what came since then is not known either. */
 bool ack_begins_unseen;
 
 /*
- * What a socket's storage holds stays until the socket goes: to make it anew for each ACK, twice in
- * every exchange of small requests, costs more than all else here. sk 0: no ACK is owed.
+ * A socket's storage stays until the socket goes: to make it anew for each ACK, twice in every
+ * exchange of small requests, would cost more than all else here. Its sk is 0 while no ACK is
+ * pending.
  */
 static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
 {
@@ -64,7 +69,7 @@ static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
 	return p;
 }
 
-/* NULL: no room, counted as lost; or another program was just faster, and begins it. */
+/* NULL: no room, counted as dropped; or another program was faster, and begins it. */
 static __always_inline struct pending_ack *pending_ack_new(struct sock *sk)
 {
 	struct pending_ack *p = NULL;
@@ -80,7 +85,7 @@ static __always_inline struct pending_ack *pending_ack_new(struct sock *sk)
 			p = bpf_map_lookup_elem(&ack_hash, &key);
 	}
 	if (err && err != -EEXIST)
-		count_lost(NT_LOST_ACK_MAP);
+		count_dropped(NT_DROPPED_ACK_MAP);
 	return p;
 }
 
@@ -94,12 +99,14 @@ static __always_inline void pending_ack_delete(struct pending_ack *p, struct soc
 		bpf_map_delete_elem(&ack_hash, &key);
 }
 
-static __always_inline void count_ack_end(const struct sock *sk, enum nt_ack_end end)
+static __always_inline void count_ack_release(const struct sock *sk, enum nt_ack_release release)
 {
 	struct nt_totals *t = totals_here();
 
+	if (release == NT_ACK_TIMER)
+		count_timer_seen(sk);
 	if (t && socket_counts(sk))
-		count_in(t->ack_ends, end, NT_ACK_ENDS, 1);
+		count_in(t->delayed_acks, release, NT_ACK_RELEASES, 1);
 }
 
 static __always_inline void read_marks(struct ack_marks *m, const struct tcp *t, const bool trusted)
@@ -110,11 +117,11 @@ static __always_inline void read_marks(struct ack_marks *m, const struct tcp *t,
 }
 
 /*
- * An ACK that went out unseen: by what it left behind. Between data sent and data come in it must
- * choose; what the application read leaves no trace.
+ * Classifies an ACK that no program saw leave, by the counters that it moved. If data was both sent
+ * and received, this guesses piggyback. A read by the application leaves no trace.
  */
-static __always_inline enum nt_ack_end pending_ack_unseen_end(const struct pending_ack *p,
-							      const struct ack_marks *now)
+static __always_inline enum nt_ack_release pending_ack_unseen_release(const struct pending_ack *p,
+								      const struct ack_marks *now)
 {
 	if (p->expired)
 		return NT_ACK_TIMER;
@@ -125,27 +132,28 @@ static __always_inline enum nt_ack_end pending_ack_unseen_end(const struct pendi
 	return NT_ACK_READ;
 }
 
-static __always_inline void count_unseen_end(const struct pending_ack *p, const struct tcp *t,
-					     const struct ack_marks *now)
+static __always_inline void count_unseen_release(const struct pending_ack *p, const struct tcp *t,
+						 const struct ack_marks *now)
 {
 	if (!p->sent)
-		count_ack_end(t->sk, pending_ack_unseen_end(p, now));
+		count_ack_release(t->sk, pending_ack_unseen_release(p, now));
 }
 
-/* It went out unseen, and nothing is owed now. */
+/* It went out unseen, and no ACK is pending now. */
 static __always_inline void pending_ack_gone(struct pending_ack *p, const struct tcp *t,
 					     const bool trusted)
 {
 	struct ack_marks now;
 
 	read_marks(&now, t, trusted);
-	count_unseen_end(p, t, &now);
+	count_unseen_release(p, t, &now);
 	pending_ack_delete(p, t->sk);
 }
 
 /*
- * When an ACK was put off, asked when its timer has expired and its begin went unseen: as the last
- * data came, to a jiffy. The socket's clock tells better, but what it tried to send since moves it.
+ * Returns when an ACK became pending whose timer has expired and whose begin went unseen: as the
+ * last data came, to a jiffy. The socket's clock is more exact, but any later attempt to send moves
+ * it.
  */
 static __always_inline u64 pending_ack_began(const struct tcp *t, const bool trusted)
 {
@@ -157,11 +165,11 @@ static __always_inline u64 pending_ack_began(const struct tcp *t, const bool tru
 }
 
 /*
- * The ACK that is owed now: one that is still owed goes on, what went out unseen gives way. NULL:
- * nobody asked for the socket, or there is no room.
+ * Finds or makes the entry of the ACK that is pending now: that of the same ACK goes on, that of
+ * one that went out unseen gives way. NULL: nobody asked for the socket, or there is no room.
  */
-static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t, bool expired,
-							    const bool trusted)
+static __always_inline struct pending_ack *pending_ack_current(const struct tcp *t, bool expired,
+							       const bool trusted)
 {
 	struct pending_ack *p = pending_ack_find(t->sk);
 	struct ack_marks now;
@@ -177,7 +185,7 @@ static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t,
 		read_marks(&now, t, trusted);
 		if (p->at.rcv_wup == now.rcv_wup)
 			return p;
-		count_unseen_end(p, t, &now);
+		count_unseen_release(p, t, &now);
 	}
 	p->at = now;
 	p->pingpong = ICSK(t, icsk_ack.pingpong);
@@ -190,45 +198,55 @@ static __always_inline struct pending_ack *pending_ack_owed(const struct tcp *t,
 	return p;
 }
 
-/* The ACK is put off from now on: tcp_send_delayed_ack(). */
+/* The ACK is pending from now on: tcp_send_delayed_ack(). */
 static __always_inline void pending_ack_begin(const struct tcp *t, const bool trusted)
 {
-	pending_ack_owed(t, false, trusted);
+	pending_ack_current(t, false, trusted);
 }
 
 /*
- * tcp_in_quickack_mode() said no; why? By the socket's mode then, since the timer's handler leaves
- * the interactive one, and by the limits now.
+ * Why did tcp_in_quickack_mode() say no? The socket's mode then tells, since the timer's handler
+ * leaves the interactive one, and the limits of now.
  */
-static __always_inline enum nt_ack_why pending_ack_why(const struct pending_ack *p,
-						       const struct tcp *t)
+static __always_inline enum nt_ack_reason pending_ack_reason(const struct pending_ack *p,
+							     const struct tcp *t)
 {
 	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
-		return NT_WHY_DELACK_MAX;
+		return NT_ACK_REASON_DELACK_MAX;
 	if (p->pingpong < pingpong_thresh(t))
-		return NT_WHY_QUICK_EXHAUSTED;
-	/* no answer was ever sent, so it was TCP_QUICKACK 0 that entered the mode;
+		return NT_ACK_REASON_QUICK_EXHAUSTED;
+	/* the socket has sent no answer yet, so TCP_QUICKACK 0 entered the mode;
 	 * __tcp_sock_set_quickack() */
-	return p->at.data_segs_out ? NT_WHY_PINGPONG : NT_WHY_QUICKACK_OFF;
+	return p->at.data_segs_out ? NT_ACK_REASON_PINGPONG : NT_ACK_REASON_QUICKACK_OFF;
+}
+
+/* Returns how many more bytes our last ACK lets the peer send: tcp_receive_window(). */
+static __always_inline u32 window_left(const struct tcp *t)
+{
+	u32 left = PROBED(t->tp, rcv_wup) + PROBED(t->tp, rcv_wnd) - PROBED(t->tp, rcv_nxt);
+
+	return (s32)left < 0 ? 0 : left;
 }
 
 /*
- * Remembers an ACK that went out late and alone, for the sender whose hold it may release. A global
- * function, for the verifier's sake (see hold_judge).
+ * Remembers an ACK that went out late and alone, for the sender whose hold it may release. This is
+ * a global function for the verifier's sake, as hold_judge().
  */
-__noinline int late_ack_remember(u32 level, u32 end, u64 now)
+__noinline int late_ack_remember(u32 level, u32 release, u64 now)
 {
 	struct pending_ack *p = scratch_get(level);
+	struct nt_ack_numbers numbers;
 	struct late_ack *la;
 	struct tcp t;
+	u64 sk, limit_ns;
 	u32 *tgid;
-	u64 sk;
 
 	if (!p)
 		return 0;
 	sk = p->sk;
 	t = tcp_of((void *)sk, false);
-	la = late_ack_new(&t);
+	late_ack_numbers(&numbers, &t);
+	la = late_ack_new(&numbers);
 	if (!la)
 		return 0;
 	read_end(&la->end, &t);
@@ -241,58 +259,63 @@ __noinline int late_ack_remember(u32 level, u32 end, u64 now)
 	}
 	la->part.begin_ns = p->begin_ns;
 	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->at.rcv_wup;
-	la->part.end = end;
-	la->part.why = pending_ack_why(p, &t);
+	limit_ns = tcp_delack_limit_ns(&t);
+	la->part.limit_us = (limit_ns < DELACK_MAX_NS ? limit_ns : DELACK_MAX_NS) / 1000;
+	la->part.release = release;
+	la->part.reason = pending_ack_reason(p, &t);
 	la->part.end_ns = now;
-	if (end == NT_ACK_TIMER)
+	if (release == NT_ACK_TIMER)
 		buckets[bucket_index(t.sk, false)].late_jiffies = (u32)bpf_jiffies64();
+	la->room = window_left(&t);
 	la->lone = !ack_begins_unseen && PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
+	if (late_acks_wanted && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
+		report_late_ack(la, t.sk, &numbers);
 	return 0;
 }
 
 /* The ACK goes out late and alone. */
-static __always_inline void pending_ack_remember(const struct pending_ack *p, enum nt_ack_end end,
-						 u64 now)
+static __always_inline void pending_ack_remember(const struct pending_ack *p,
+						 enum nt_ack_release release, u64 now)
 {
 	u32 level;
 	struct pending_ack *ended = scratch_take(&level);
 
 	if (!ended) {
-		count_lost(NT_LOST_ACK_MAP);
+		count_dropped(NT_DROPPED_ACK_MAP);
 		return;
 	}
 	*ended = *p;
-	late_ack_remember(level, end, now);
+	late_ack_remember(level, release, now);
 	scratch_give(level);
 }
 
 /* The socket goes: its last ACK went out unseen, or never will. */
 static __always_inline void pending_ack_closed(struct pending_ack *p, const struct tcp *t)
 {
-	bool owed = PROBED(t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
+	bool scheduled = PROBED(t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
 
-	if (!owed || p->at.rcv_wup != PROBED(t->tp, rcv_wup)) {
+	if (!scheduled || p->at.rcv_wup != PROBED(t->tp, rcv_wup)) {
 		pending_ack_gone(p, t, false);
 		return;
 	}
-	count_ack_end(t->sk, NT_ACK_RESET);
+	count_ack_release(t->sk, NT_ACK_RESET);
 	pending_ack_delete(p, t->sk);
 }
 
 /*
- * The timer's handler is about to send the ACK. Told at once and not when the ACK leaves: a program
- * that another one interrupts on its CPU is skipped, and the one that sees ACKs leave runs with
- * every segment. That one deletes the entry, so that nothing is counted twice.
+ * The timer's handler is about to send the ACK. This counts it at once and not when the ACK leaves:
+ * the kernel skips a program that interrupts another on its CPU, and the one that sees ACKs leave
+ * runs with every segment. That one deletes the entry, so that nothing is counted twice.
  */
 static __always_inline void pending_ack_timer_sends(const struct tcp *t, const bool trusted)
 {
-	struct pending_ack *p = pending_ack_owed(t, true, trusted);
+	struct pending_ack *p = pending_ack_current(t, true, trusted);
 
 	if (!p || p->sent)
 		return;
 	p->sent = true;
 	p->locked = SK(t, sk_lock.owned);
-	count_ack_end(t->sk, NT_ACK_TIMER);
+	count_ack_release(t->sk, NT_ACK_TIMER);
 	if (!p->expired)
 		pending_ack_remember(p, NT_ACK_TIMER, bpf_ktime_get_ns());
 }
@@ -305,9 +328,10 @@ static __always_inline bool pending_ack_due(const struct tcp *t, const bool trus
 }
 
 /*
- * The delayed-ACK timer expires, seen from the timer's tracepoint before its handler runs; mirrors
- * tcp_delack_timer_handler(). It also expires for an ACK that went out long ago. That it may be
- * armed again for the same jiffy, which timer_start does not tell, pending_ack_owed() finds.
+ * The delayed-ACK timer expires; its tracepoint shows that before the handler runs. This mirrors
+ * tcp_delack_timer_handler(). The timer also expires for an ACK that went out long ago. The kernel
+ * may arm it again for the same jiffy, which timer_start does not tell: pending_ack_current() finds
+ * that.
  */
 static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 {
@@ -321,9 +345,9 @@ static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 }
 
 /*
- * The same where a kprobe is to show the handler, which is skipped when it interrupts another
- * program: remembers the ACK, which another segment may still forestall, and counts nothing. The
- * handler of a socket in use is called by tcp_release_cb(), which interrupts nobody.
+ * The same where a kprobe is to show the handler, and the kernel skips that program when it
+ * interrupts another. This remembers the ACK, which another segment may still forestall, and counts
+ * nothing. tcp_release_cb() calls the handler of a locked socket, and interrupts nobody.
  */
 static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
 {
@@ -331,7 +355,7 @@ static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
 
 	if (PROBED(t->sk, sk_lock.owned) || !pending_ack_due(t, false))
 		return;
-	p = pending_ack_owed(t, true, false);
+	p = pending_ack_current(t, true, false);
 	if (!p || p->sent)
 		return;
 	p->expired = true;
@@ -339,27 +363,40 @@ static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
 }
 
 /*
- * tcp_delack_timer_handler() is entered; also by tcp_release_cb(), when the application held the
- * socket as the timer fired, and for ACKs that went out long ago. True: it sends the ACK.
+ * tcp_delack_timer_handler() is entered; also by tcp_release_cb(), if the socket was locked as the
+ * timer fired, and for ACKs that went out long ago. Returns true if it sends the ACK.
  */
 static __always_inline bool pending_ack_timer_handler(const struct tcp *t, const bool trusted)
 {
 	if (!pending_ack_due(t, trusted))
 		return false;
-	/* put off until the application let go of the socket, it may meet the next ACK's time */
+	/* it waited until the socket was unlocked, and may meet the next ACK's time */
 	if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)
 		return false;
 	pending_ack_timer_sends(t, trusted);
 	return true;
 }
 
-/* An ACK (len bytes of data with it) is about to go out: __tcp_transmit_skb() with the current
- * rcv_nxt. */
+/*
+ * The ACK that the timer's handler was about to send leaves. The time is that of now, since a
+ * preemptible kernel may have taken the CPU from the handler meanwhile.
+ */
+static __always_inline void late_ack_leaves(const struct tcp *t, const bool trusted)
+{
+	struct late_ack *la = late_ack_find(TCP(t, rcv_nxt), TCP(t, snd_nxt));
+
+	if (la && la->end.sk == (u64)t->sk && la->part.release == NT_ACK_TIMER)
+		la->part.end_ns = bpf_ktime_get_ns();
+}
+
+/*
+ * An ACK is about to go out with len bytes of data: __tcp_transmit_skb() with the current rcv_nxt.
+ */
 static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, const bool trusted)
 {
 	u8 pending = ICSK(t, icsk_ack.pending);
 	struct pending_ack *p;
-	enum nt_ack_end end;
+	enum nt_ack_release release;
 
 	if (!(pending & ICSK_ACK_SCHED))
 		return;
@@ -367,67 +404,68 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 	if (!p)
 		return;
 	if (p->at.rcv_wup != TCP(t, rcv_wup)) {
-		/* that one is gone unseen, and this one was not seen to be put off */
+		/* that one went out unseen, and so did the begin of this one */
 		pending_ack_gone(p, t, trusted);
 		return;
 	}
 	if (len)
-		end = NT_ACK_PIGGYBACK;
+		release = NT_ACK_PIGGYBACK;
 	else if (!(pending & ICSK_ACK_TIMER))
-		end = NT_ACK_TIMER;
+		release = NT_ACK_TIMER;
 	else if (TCP(t, copied_seq) == TCP(t, rcv_nxt))
-		end = NT_ACK_READ;
+		release = NT_ACK_READ;
 	else
-		end = NT_ACK_SEGMENT;
+		release = NT_ACK_SEGMENT;
 	if (!p->sent) {
 		u64 now = bpf_ktime_get_ns();
 
-		count_ack_end(t->sk, end);
-		if (end == NT_ACK_TIMER ||
-		    (end != NT_ACK_PIGGYBACK && now >= p->begin_ns + LATE_ACK_NS))
-			pending_ack_remember(p, end, now);
+		count_ack_release(t->sk, release);
+		if (release == NT_ACK_TIMER ||
+		    (release != NT_ACK_PIGGYBACK && now >= p->begin_ns + LATE_ACK_NS))
+			pending_ack_remember(p, release, now);
+	} else if (!len) {
+		late_ack_leaves(t, trusted);
 	}
 	pending_ack_delete(p, t->sk);
 }
 
-/* TSval of what we sent at a time, before the connection's own offset: tcp_skb_timestamp_ts(). */
-static __always_inline u32 timestamp_at(const struct tcp *t, u64 ns, u32 *tick)
+/*
+ * Returns the TSval of what we sent then, without the connection's offset: tcp_skb_timestamp_ts().
+ */
+static __always_inline u32 timestamp_at(const struct tcp *t, u64 ns)
 {
 	struct tcp_sock___usec *tp = (void *)t->tp;
-	bool usec = bpf_core_field_exists(tp->tcp_usec_ts) &&
-		    BPF_CORE_READ_BITFIELD_PROBED(tp, tcp_usec_ts);
 
-	*tick = usec ? 1000 : 1; /* a millisecond: how exact the time of sending is known */
-	return usec ? ns / 1000 : ns / 1000000;
+	return bpf_core_field_exists(tp->tcp_usec_ts) &&
+			       BPF_CORE_READ_BITFIELD_PROBED(tp, tcp_usec_ts)
+		       ? ns / 1000
+		       : ns / 1000000;
 }
 
 /*
- * Had the peer got our ACK, which left at ack_ns, when it sent this segment? Its timestamp echo
- * (RFC 7323) tells how new the newest was that it had of us.
+ * Had the peer got our late ACK when it sent this segment? Its timestamp echo (RFC 7323) tells the
+ * age of the newest segment that it had of us: that ACK, or one that left before the ACK was
+ * pending, for whatever leaves meanwhile takes the ACK along. Half way between the two any clock is
+ * exact enough: the ACK may get its timestamp well before it leaves.
  */
 static __always_inline bool sent_after_ack(const struct tcp *t, const struct sk_buff *skb,
-					   u64 ack_ns, u64 since_ns, u64 rtt_ns)
+					   const struct nt_ack_part *late, u64 since_ns, u64 rtt_ns)
 {
-	const u32 header = 20;
-	struct {
-		u8 nop[2], kind, size;
-		__be32 value, echo;
-	} ts; /* as tcp_parse_aligned_timestamp() expects it */
-	u32 echo, tick, sent;
+	struct timestamps ts;
+	u32 echo, between;
 
 	if (!PROBED_BITS(&t->tp->rx_opt, tstamp_ok))
 		return since_ns + rtt_ns / 8 >= rtt_ns;
-	if (bpf_probe_read_kernel(&ts, sizeof(ts), BPF_CORE_READ(skb, data) + header) ||
-	    ts.kind != 8 || ts.size != 10)
+	if (!read_timestamps(&ts, skb))
 		return false;
 	echo = bpf_ntohl(ts.echo) - PROBED(t->tp, tsoffset);
-	sent = timestamp_at(t, ack_ns, &tick);
-	return !nt_after(sent - tick, echo);
+	between = timestamp_at(t, late->begin_ns + duration_ns(late->begin_ns, late->end_ns) / 2);
+	return !nt_after(between, echo);
 }
 
 /*
- * The largest segment that the peer is likely to send: what we announced, less the timestamp
- * option, or what the way lets us send if that is less.
+ * Returns the largest segment that the peer is likely to send: what we announced, less the
+ * timestamp option, or what the path lets us send if that is less.
  */
 static __always_inline u32 peer_mss(const struct tcp *t)
 {
@@ -440,8 +478,8 @@ static __always_inline u32 peer_mss(const struct tcp *t)
 }
 
 /*
- * The latest that an answer to our ACK comes. Round trips vary: the smoothed one tells by how much,
- * as far as it is no more than twice the smallest, since delayed ACKs smear it.
+ * Returns how long after our ACK an answer comes at the latest. Round trips vary: the smoothed one
+ * tells by how much, as far as it is no more than twice the smallest, since delayed ACKs smear it.
  */
 static __always_inline u64 latest_answer_ns(const struct tcp *t, u64 rtt_ns)
 {
@@ -454,31 +492,35 @@ static __always_inline u64 latest_answer_ns(const struct tcp *t, u64 rtt_ns)
 }
 
 /*
- * Data has come to a receiver whose timer sent the last ACK. Did that ACK let it go? Then one small
- * segment had come before and nothing since, for Nagle lets only one out, and this one comes one
- * round trip after the ACK. Only in interactive mode: else the application's read would have sent
- * the ACK.
+ * Data has come to a receiver whose timer sent the last ACK. Did that ACK release it? It did if all
+ * of these hold:
+ * - one small segment had come before and nothing since, for Nagle lets only one out;
+ * - this one comes one round trip after the ACK;
+ * - the socket was in interactive mode: else the application's read would have sent the ACK;
+ * - our window had room for the segment: else the window held the peer.
  */
 static __always_inline void pending_ack_data_came(const struct tcp *t, const struct sk_buff *skb,
 						  u32 seq, u32 len, u64 now)
 {
-	struct late_ack *la = late_ack_find(seq, PROBED(t->tp, snd_nxt));
+	u32 snd_nxt = PROBED(t->tp, snd_nxt);
+	struct late_ack *la = late_ack_find(seq, snd_nxt);
 	u64 rtt_ns, since_ns;
 	u32 mss;
 
-	if (!la || la->consumed || la->part.end != NT_ACK_TIMER || la->end.sk != (u64)t->sk)
+	if (!la || la->consumed || la->part.release != NT_ACK_TIMER || la->end.sk != (u64)t->sk)
 		return;
 	la->consumed = true;
 	mss = peer_mss(t);
 	rtt_ns = la->end.min_rtt_us * 1000ULL;
 	since_ns = duration_ns(la->part.end_ns, now);
-	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= mss || la->part.bytes >= mss)
+	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= mss || la->part.bytes >= mss ||
+	    len > la->room)
 		return;
 	if (since_ns > latest_answer_ns(t, rtt_ns) ||
-	    !sent_after_ack(t, skb, la->part.end_ns, since_ns, rtt_ns))
+	    !sent_after_ack(t, skb, &la->part, since_ns, rtt_ns))
 		return;
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
-		report_peer_holds(la, now);
+		report_peer_holds(la, t->sk, seq, snd_nxt, now);
 }
 
 #endif /* NT_PENDING_ACK_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What let the held bytes go? A pure function of what was held and of the attempt that sent it, by
- * the arguments with which each caller enters tcp_write_xmit(), net/ipv4/tcp_output.c. It compiles
- * for the host too: tests/unit/test_release.c.
+ * What released the held bytes? A pure function answers, from what was held and from the attempt
+ * that sent it, by the arguments with which each caller enters tcp_write_xmit(),
+ * net/ipv4/tcp_output.c. It compiles for the host too: tests/unit/test_release.c.
  */
 #ifndef NT_RELEASE_H
 #define NT_RELEASE_H
@@ -10,20 +10,24 @@
 #include "verdict.h"
 
 /* include/net/tcp_states.h */
-#define NT_TCP_FIN_WAIT1 4
-#define NT_TCP_LAST_ACK  9
-#define NT_TCP_CLOSING   11
+#define NT_TCP_ESTABLISHED 1
+#define NT_TCP_FIN_WAIT1   4
+#define NT_TCP_CLOSE_WAIT  8
+#define NT_TCP_LAST_ACK    9
+#define NT_TCP_CLOSING     11
+
+#define NT_RTO_MIN_NS      200000000ULL /* TCP_RTO_MIN, include/net/tcp.h */
 
 /* The held bytes, as the last attempt left them. */
 struct nt_held {
-	__u32 seq; /* first held byte */
-	__u32 sml; /* snd_sml */
-	__u32 una; /* snd_una at the last attempt */
-	__u32 wnd; /* snd_wnd at the last attempt */
+	__u32 seq;     /* first held byte */
+	__u32 end_seq; /* write_seq at the last look */
+	__u32 sml;     /* snd_sml */
+	__u32 una;     /* snd_una at the last attempt */
+	__u32 wnd;     /* snd_wnd at the last attempt */
 	__u32 mss;
 	__u8 reason;     /* enum nt_hold_reason */
-	__u8 timer_seen; /* enum nt_release that the retransmit timer's expiry announced, or INVALID
-			  */
+	__u8 timer_seen; /* enum nt_release that the retransmit timer announced, or INVALID */
 	__u8 reserved[2];
 };
 
@@ -34,7 +38,7 @@ static inline bool nt_closing(__u8 tcp_state)
 }
 
 /*
- * Did an ACK make the attempt (tcp_data_snd_check) that sent the bytes? It moved the window, and
+ * Did an ACK cause the attempt (tcp_data_snd_check()) that sent the bytes? It moved the window, and
  * for a held small segment it acknowledged the small one before it. No ACK opens a cork.
  */
 static inline bool nt_released_by_ack(const struct nt_held *held, const struct nt_tcp_state *s)
@@ -46,7 +50,7 @@ static inline bool nt_released_by_ack(const struct nt_held *held, const struct n
 		return false;
 	case NT_HOLD_NAGLE:
 		return moved && !nt_after(held->sml, s->snd_una);
-	case NT_HOLD_MSG_MORE: /* which binds its own call only: then it is Nagle's question */
+	case NT_HOLD_MSG_MORE: /* it binds its own call only: then Nagle decides */
 		return moved && (s->nonagle & NT_NAGLE_OFF || !nt_after(held->sml, s->snd_una));
 	case NT_HOLD_RWND:
 		return moved || s->snd_wnd != held->wnd;
@@ -55,13 +59,18 @@ static inline bool nt_released_by_ack(const struct nt_held *held, const struct n
 	}
 }
 
+/* Did a loss probe take the bytes? Mirrors the end of tcp_send_loss_probe(). */
+static inline bool nt_released_by_probe(const struct nt_held *held, const struct nt_tcp_state *s)
+{
+	return s->tlp_high_seq && nt_after(s->tlp_high_seq, held->seq);
+}
+
 static inline bool nt_filled(const struct nt_held *held, const struct nt_tcp_state *s)
 {
 	return s->snd_nxt - held->seq >= held->mss;
 }
 
-/* Released without an ACK, a timer or a close: by what the application did, or by the queue below.
- */
+/* No ACK, timer or close released the bytes: the application did, or the queue below. */
 static inline enum nt_release nt_release_by_application(const struct nt_held *held,
 							const struct nt_tcp_state *s)
 {
@@ -69,11 +78,22 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 	case NT_HOLD_CORK:
 		if (!(s->nonagle & NT_NAGLE_CORK))
 			return NT_RELEASE_UNCORK;
+		if (nt_filled(held, s))
+			return NT_RELEASE_FULL_SEGMENT;
 		/* TCP_NODELAY on a corked socket pushes what is queued; do_tcp_setsockopt() */
-		if (!nt_filled(held, s) && s->nonagle & NT_NAGLE_OFF)
+		if (s->nonagle & NT_NAGLE_OFF)
 			return NT_RELEASE_NODELAY;
-		return NT_RELEASE_FULL_SEGMENT;
+		if (s->tcp_state != NT_TCP_ESTABLISHED && s->tcp_state != NT_TCP_CLOSE_WAIT)
+			return NT_RELEASE_CLOSE;
+		/* only tcp_write_wakeup() sends a small segment of a corked socket; else the
+		 * application uncorked it and corked it again, as it did when more went out, or
+		 * when the segment went too early, which the caller checks */
+		return nt_after(s->snd_nxt, held->end_seq) ? NT_RELEASE_UNCORK : NT_RELEASE_TIMER;
 	case NT_HOLD_MSG_MORE:
+		/* nothing was written since, so a segment of the peer caused the attempt, maybe one
+		 * with data */
+		if (s->write_seq == held->end_seq)
+			return NT_RELEASE_ACK;
 		return nt_filled(held, s) ? NT_RELEASE_FULL_SEGMENT : NT_RELEASE_UNCORK;
 	case NT_HOLD_NAGLE:
 		if (s->nonagle & NT_NAGLE_OFF)
@@ -89,14 +109,16 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 }
 
 /*
- * The release, when the attempt's arguments are not known: from the state alone. Needs to be asked
- * before the next ACK is processed.
+ * Tells the release from the state alone, where the attempt's arguments are not known. The caller
+ * asks before TCP processes the next ACK.
  */
 static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 						    const struct nt_tcp_state *s)
 {
 	if (held->timer_seen)
 		return held->timer_seen;
+	if (nt_released_by_probe(held, s))
+		return NT_RELEASE_LOSS_PROBE;
 	if (nt_released_by_ack(held, s))
 		return NT_RELEASE_ACK;
 	if (nt_closing(s->tcp_state))
@@ -104,18 +126,24 @@ static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 	return nt_release_by_application(held, s);
 }
 
-/* The release, from the arguments of the attempt (mss, nonagle, push_one) that sent the bytes. */
+/*
+ * Tells the release from the arguments of the attempt (mss, nonagle, push_one) that sent the bytes.
+ * Once TCP has processed the ACK that Nagle waited for, that ACK's attempt sent them, seen or not:
+ * a preemptible kernel skips a program for as long as a task that lost the CPU stands in it.
+ */
 static inline enum nt_release nt_release_from_attempt(const struct nt_held *held,
 						      const struct nt_tcp_state *s)
 {
-	if (s->push_one == NT_PUSH_LOSS_PROBE)
+	if (s->push_one == NT_PUSH_LOSS_PROBE || nt_released_by_probe(held, s))
 		return NT_RELEASE_LOSS_PROBE;
+	if (held->reason == NT_HOLD_NAGLE && nt_released_by_ack(held, s))
+		return NT_RELEASE_ACK;
 	if (s->push_one == NT_PUSH_ONE)
 		return NT_RELEASE_FULL_SEGMENT;
 	if (s->nonagle_arg & NT_NAGLE_PUSH) {
 		if (!(s->nonagle_arg & NT_NAGLE_OFF) && held->reason != NT_HOLD_CORK)
 			return NT_RELEASE_PUSH;
-		if (held->reason == NT_HOLD_CORK && !(s->nonagle_arg & NT_NAGLE_CORK))
+		if (held->reason == NT_HOLD_CORK && !(s->nonagle & NT_NAGLE_CORK))
 			return NT_RELEASE_UNCORK;
 		return s->nonagle_arg & NT_NAGLE_OFF ? NT_RELEASE_NODELAY : NT_RELEASE_PUSH;
 	}

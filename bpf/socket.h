@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading a socket. A program whose socket the verifier trusts (an argument of its hook) may load
- * from it directly; a socket found by arithmetic or by a kprobe needs a probed read for each field.
+ * Reads sockets. A program whose socket the verifier trusts (an argument of its hook) may load from
+ * it directly; a socket found by arithmetic or by a kprobe needs a probed read for each field.
  */
 #ifndef NT_SOCKET_H
 #define NT_SOCKET_H
@@ -10,8 +10,8 @@
 #include "verdict.h"
 
 /*
- * The field of *ptr, by the cheapest way that is allowed. The pointer is taken first, by itself:
- * CO-RE would relocate the way to it too.
+ * Reads the field of *ptr in the cheapest way that the verifier allows. The macro takes the pointer
+ * first, by itself: CO-RE would relocate the way to it too.
  */
 #define READ(trusted, ptr, field)                                                \
 	({                                                                       \
@@ -43,7 +43,15 @@
 					      : BPF_CORE_READ_BITFIELD_PROBED(__bits, field); \
 	})
 
-/* A TCP socket and how it may be read. NULL tp: not a TCP socket. */
+/*
+ * User space makes these calls ones to the kernel's function where it has one (tracer.c). An
+ * extern __ksym would have libbpf look for the kernel's own BTF, which --btf does without.
+ */
+#ifndef bpf_rdonly_cast
+static void *(*const bpf_rdonly_cast)(void *object, u32 type) = (void *)NT_CALL_RDONLY_CAST;
+#endif
+
+/* A TCP socket; tp is NULL if it is none. */
 struct tcp {
 	struct sock *sk;
 	struct tcp_sock *tp;
@@ -64,7 +72,22 @@ static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
 	return t;
 }
 
-/* A socket as a number, which is what a global function takes. */
+/*
+ * Returns the TCP socket at an address. Where nt_config.cast is set, the verifier takes it for
+ * trusted, so that a field costs a load and not a probed read.
+ */
+static __always_inline struct tcp tcp_at(void *address)
+{
+	struct tcp t;
+
+	if (!nt_config.cast)
+		return tcp_of(address, false);
+	t.sk = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct sock));
+	t.tp = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct tcp_sock));
+	return t;
+}
+
+/* Returns a socket as a number, which is what a global function takes. */
 static __always_inline u64 socket_number(struct sock *sk)
 {
 	u64 number = 0;
@@ -73,13 +96,13 @@ static __always_inline u64 socket_number(struct sock *sk)
 	return number;
 }
 
-/* Time of the last attempt to send, or of the last segment that came: tcp_mstamp_refresh(). */
+/* Returns when TCP last tried to send, or a segment last came: tcp_mstamp_refresh(). */
 static __always_inline u64 tcp_clock(const struct tcp *t, const bool trusted)
 {
 	return TCP(t, tcp_clock_cache);
 }
 
-/* tcp_min_rtt() in microseconds, 0 when there is none yet. */
+/* Returns tcp_min_rtt() in microseconds, 0 when there is none yet. */
 static __always_inline u32 tcp_min_rtt_us(const struct tcp *t)
 {
 	u32 us = PROBED(t->tp, rtt_min.s[0].v);
@@ -87,7 +110,9 @@ static __always_inline u32 tcp_min_rtt_us(const struct tcp *t)
 	return us == ~0U ? 0 : us;
 }
 
-/* How long an ACK is put off at most where the smallest retransmission timeout is so many jiffies.
+/*
+ * Returns the longest delay of an ACK where the smallest retransmission timeout is rto_min, in
+ * jiffies.
  */
 static __always_inline u32 delack_from_rto_min(u32 rto_min)
 {
@@ -95,9 +120,9 @@ static __always_inline u32 delack_from_rto_min(u32 rto_min)
 }
 
 /*
- * The smallest time for which this socket itself would put an ACK off at most, as far as it is set
- * lower than the kernel's own: tcp_delack_max(), and tcp_rto_min(), which counts since bbf80d713fe7
- * (6.7, 6.6.10) where the route has it, and else since 6.11; in ns.
+ * Returns, in ns, the longest delay of an ACK that this socket allows, as far as it is set lower
+ * than the kernel's own: tcp_delack_max(), and tcp_rto_min(), which counts since bbf80d713fe7 (6.7,
+ * 6.6.10) where the route has it, and else since 6.11.
  */
 static __always_inline u64 tcp_delack_limit_ns(const struct tcp *t)
 {
@@ -132,10 +157,24 @@ struct segment {
 	bool fin;
 };
 
+/* The timestamp option of a segment, as tcp_parse_aligned_timestamp() expects it. */
+struct timestamps {
+	u8 nop[2], kind, size;
+	__be32 value, echo;
+};
+
+/* Returns false if it has none there. The segment's data begins with the TCP header. */
+static __always_inline bool read_timestamps(struct timestamps *ts, const struct sk_buff *skb)
+{
+	return !bpf_probe_read_kernel(ts, sizeof(*ts),
+				      BPF_CORE_READ(skb, data) + TCP_HEADER_BYTES) &&
+	       ts->kind == 8 && ts->size == 10;
+}
+
 #define CB_FIELD(cb, type, field) \
 	(*(const type *)((cb) + bpf_core_field_offset(struct tcp_skb_cb, field)))
 
-/* What TCP knows of a segment, TCP_SKB_CB(), by one read. */
+/* Reads what TCP knows of a segment, TCP_SKB_CB(), by one read. */
 static __always_inline void read_segment(struct segment *seg, const struct sk_buff *skb)
 {
 	u8 cb[48] __attribute__((aligned(8))); /* sizeof(skb->cb) */
@@ -148,7 +187,7 @@ static __always_inline void read_segment(struct segment *seg, const struct sk_bu
 	seg->fin = seg->flags & TCPHDR_FIN;
 }
 
-/* The first unsent segment, tcp_send_head(). */
+/* Reads the first unsent segment, tcp_send_head(). */
 static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct tcp *t,
 					  const bool trusted)
 {
@@ -168,8 +207,8 @@ static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct t
 }
 
 /*
- * What tells how held bytes went out: all that nt_release_from_state() looks at. Not a part of
- * tcp_read_state(): the verifier would follow twice as many ways through what comes after.
+ * Reads what tells how held bytes went out: all that nt_release_from_state() looks at. It is no
+ * part of tcp_read_state(): the verifier would follow twice as many ways through what comes after.
  */
 static __always_inline void tcp_read_sent(struct nt_tcp_state *s, const struct tcp *t,
 					  const bool trusted)
@@ -179,13 +218,15 @@ static __always_inline void tcp_read_sent(struct nt_tcp_state *s, const struct t
 	s->snd_una = TCP(t, snd_una);
 	s->snd_nxt = TCP(t, snd_nxt);
 	s->snd_wnd = TCP(t, snd_wnd);
+	s->write_seq = TCP(t, write_seq);
+	s->tlp_high_seq = TCP(t, tlp_high_seq);
 	s->tcp_state = SK(t, __sk_common.skc_state);
 	s->nonagle = READ_BITS(trusted, t->tp, nonagle);
 }
 
 /*
- * Everything the verdict and the release look at. The arguments of the attempt are set to what
- * tcp_push() passes; a caller that knows better sets them after.
+ * Reads everything that the verdict and the release look at. The arguments of the attempt become
+ * what tcp_push() passes; a caller that knows better sets them after.
  */
 static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct tcp *t,
 					   const bool trusted)
@@ -202,6 +243,7 @@ static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct 
 	s->snd_wnd = TCP(t, snd_wnd);
 	s->snd_cwnd = TCP(t, snd_cwnd);
 	s->write_seq = TCP(t, write_seq);
+	s->tlp_high_seq = TCP(t, tlp_high_seq);
 	s->packets_out = TCP(t, packets_out);
 	s->sacked_out = TCP(t, sacked_out);
 	s->lost_out = TCP(t, lost_out);
@@ -219,7 +261,7 @@ static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct 
 	s->push_one = NT_PUSH_ALL;
 	s->tcp_state = SK(t, __sk_common.skc_state);
 	tcp_read_head(s, t, trusted);
-	/* in memory, or the compiler gives each field eight bytes of the small stack */
+	/* s stays in memory: else the compiler gives each field eight bytes of the small stack */
 	asm volatile("" : : "r"(s) : "memory");
 }
 
@@ -229,7 +271,7 @@ static __always_inline bool v4_mapped(const struct in6_addr *a)
 	       a->in6_u.u6_addr32[2] == bpf_htonl(0xffff);
 }
 
-/* Addresses and ports; only where something is reported, so always by probed reads. */
+/* Reads addresses and ports; only where there is something to report, so always by probed reads. */
 static __always_inline void read_tuple(struct nt_tuple *tuple, const struct sock *sk)
 {
 	const struct inet_sock *inet = (const void *)sk;
@@ -259,7 +301,9 @@ static __always_inline void read_tuple(struct nt_tuple *tuple, const struct sock
 	}
 }
 
-/* tcp_pingpong_thresh of the socket's namespace; 1 where it cannot be set (5.10 to 6.7). */
+/*
+ * Returns tcp_pingpong_thresh of the socket's namespace; 1 where nobody can set it (5.10 to 6.7).
+ */
 static __always_inline u8 pingpong_thresh(const struct tcp *t)
 {
 	struct net *net;
@@ -270,7 +314,43 @@ static __always_inline u8 pingpong_thresh(const struct tcp *t)
 	return BPF_CORE_READ(net, ipv4.sysctl_tcp_pingpong_thresh);
 }
 
-/* The socket's side of a record: addresses, options and interactive state as they are now. */
+/*
+ * A socket's records take the room (share.h) of the user who made it and of the cgroup that it was
+ * made in, as far up as three levels below the root. Below those users make cgroups as they like;
+ * above them are services, pods, and users' sessions. An accepted socket has the listening one's.
+ * Who runs just now does not matter, for the timer's softirq interrupts anybody.
+ */
+#define SHARE_LEVEL 3
+#define DEEPEST     16 /* a deeper one shares with its user's other deep cgroups */
+
+static __always_inline struct cgroup *socket_cgroup(const struct sock *sk)
+{
+	const struct sock_cgroup_data___flags *old;
+	u64 val;
+
+	if (!bpf_core_field_exists(sk->sk_cgrp_data))
+		return NULL;
+	if (bpf_core_field_exists(sk->sk_cgrp_data.cgroup))
+		return BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+	old = (const void *)sk + bpf_core_field_offset(struct sock, sk_cgrp_data);
+	val = BPF_CORE_READ(old, val);
+	return val & 1 ? NULL : (struct cgroup *)(val & ~3ULL);
+}
+
+static __noinline u64 socket_share(const struct sock *sk)
+{
+	struct cgroup *cgroup = socket_cgroup(sk);
+	u64 uid = BPF_CORE_READ(sk, sk_uid.val);
+	int level = cgroup ? BPF_CORE_READ(cgroup, level) : 0;
+
+	if (!cgroup || level > DEEPEST)
+		return uid;
+	for (int i = 0; i < DEEPEST - SHARE_LEVEL && level > SHARE_LEVEL; i++, level--)
+		cgroup = BPF_CORE_READ(cgroup, self.parent, cgroup);
+	return uid | BPF_CORE_READ(cgroup, kn, id) << 32;
+}
+
+/* Reads the socket's side of a record: addresses, options and interactive state as they are now. */
 static __always_inline void read_end(struct nt_end *end, const struct tcp *t)
 {
 	u8 nonagle = PROBED_BITS(t->tp, nonagle);
@@ -282,6 +362,7 @@ static __always_inline void read_end(struct nt_end *end, const struct tcp *t)
 	end->cork = !!(nonagle & NT_NAGLE_CORK);
 	end->quick = PROBED(t->tp, inet_conn.icsk_ack.quick);
 	end->pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong) >= pingpong_thresh(t);
+	end->share = socket_share(t->sk);
 	read_tuple(&end->tuple, t->sk);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Counters kept in the kernel, per CPU. */
+/* Counters that the kernel side keeps, per CPU. */
 #ifndef NT_TOTALS_H
 #define NT_TOTALS_H
 
@@ -12,8 +12,7 @@ struct {
 	__type(value, struct nt_totals);
 } totals SEC(".maps");
 
-/* Counts in a table of n; the barrier keeps the compiler from hiding the bound from the verifier.
- */
+/* Counts in a table of n. The barrier keeps the compiler from hiding the bound. */
 static __always_inline void count_in(__u64 *table, u32 i, u32 n, u64 by)
 {
 	barrier_var(i);
@@ -28,72 +27,52 @@ static __always_inline struct nt_totals *totals_here(void)
 	return bpf_map_lookup_elem(&totals, &zero);
 }
 
-static __always_inline void count_lost(enum nt_lost where)
+static __always_inline void count_dropped(enum nt_dropped where)
 {
 	struct nt_totals *t = totals_here();
 
 	if (t)
-		t->lost[where]++;
+		t->dropped[where]++;
 }
 
 /*
- * Room for what is passed to a global function, which takes numbers only (before 5.12): a level for
- * each program under way on this CPU. One that interrupts another between looking at a level and
- * taking it has given it back before the other goes on; a task that takes the CPU just then, which
- * only a preemptible kernel lets it, might not have.
+ * Identifies a network namespace for as long as the system is up: once it is gone, the kernel gives
+ * its number to another one, but hardly ever with the same random word.
  */
-#define SCRATCH_LEVELS 8 /* each of our programs runs once at a time on a CPU */
+static __always_inline u64 netns_id(struct net *net)
+{
+	return (u64)BPF_CORE_READ(net, hash_mix) << 32 | BPF_CORE_READ(net, ns.inum);
+}
 
-#define SCRATCH_BYTES  192
-
-struct scratch {
-	u32 busy[SCRATCH_LEVELS];
-	u8 bytes[SCRATCH_LEVELS][SCRATCH_BYTES];
-};
-
+/*
+ * The audit counts the timers of delayed ACKs that our programs saw, by namespace, for all
+ * processes. User space compares them with the kernel's own counter (userspace/capture/audit.c),
+ * and deletes the namespaces that are gone.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct scratch);
-} scratch SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u64);
+} timers_seen SEC(".maps");
 
-static __always_inline struct scratch *scratch_here(void)
+__u64 timers_uncounted; /* they found no room: then the comparison says nothing */
+
+/* This is a function by itself: several programs call it, which are long already. */
+static __noinline int count_timer_seen(const struct sock *sk)
 {
-	u32 zero = 0;
+	u64 id = netns_id(BPF_CORE_READ(sk, __sk_common.skc_net.net)), zero = 0;
+	u64 *seen = bpf_map_lookup_elem(&timers_seen, &id);
 
-	return bpf_map_lookup_elem(&scratch, &zero);
-}
-
-/* Takes a level, to be given back with scratch_give(); NULL: none is left. */
-static __always_inline void *scratch_take(u32 *level)
-{
-	struct scratch *s = scratch_here();
-	u32 i = 0;
-
-	while (s && i < SCRATCH_LEVELS && s->busy[i])
-		i++;
-	barrier_var(i);
-	if (!s || i >= SCRATCH_LEVELS)
-		return NULL;
-	s->busy[i] = true;
-	*level = i;
-	return s->bytes[i];
-}
-
-static __always_inline void *scratch_get(u32 level)
-{
-	struct scratch *s = scratch_here();
-
-	return s && level < SCRATCH_LEVELS ? s->bytes[level] : NULL;
-}
-
-static __always_inline void scratch_give(u32 level)
-{
-	struct scratch *s = scratch_here();
-
-	if (s && level < SCRATCH_LEVELS)
-		s->busy[level] = false;
+	if (!seen) {
+		bpf_map_update_elem(&timers_seen, &id, &zero, BPF_NOEXIST);
+		seen = bpf_map_lookup_elem(&timers_seen, &id);
+	}
+	if (seen)
+		__sync_fetch_and_add(seen, 1);
+	else
+		__sync_fetch_and_add(&timers_uncounted, 1);
+	return 0;
 }
 
 #endif /* NT_TOTALS_H */

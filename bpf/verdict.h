@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Why is the unsent tail of this socket not on the wire? A pure function of TCP state, which asks
- * in the order of tcp_write_xmit(), net/ipv4/tcp_output.c, whose relevant lines are the same
+ * Why is the unsent tail of this socket not on the wire? A pure function of TCP state answers, and
+ * asks in the order of tcp_write_xmit(), net/ipv4/tcp_output.c, whose relevant lines are the same
  * from 5.4 to 7.3. It compiles for the host too: tests/unit/test_verdict.c.
  */
 #ifndef NT_VERDICT_H
@@ -37,6 +37,7 @@ struct nt_tcp_state {
 	__u32 snd_wnd;
 	__u32 snd_cwnd;
 	__u32 write_seq;
+	__u32 tlp_high_seq; /* snd_nxt after a loss probe that is not yet acknowledged, or 0 */
 	__u32 packets_out;
 	__u32 sacked_out;
 	__u32 lost_out;
@@ -59,7 +60,7 @@ struct nt_tcp_state {
 	__u8 tcp_state;    /* sk->sk_state */
 };
 
-/* a is later than b in sequence space; include/net/tcp.h */
+/* Is a later than b in sequence space? include/net/tcp.h */
 static inline bool nt_after(__u32 a, __u32 b)
 {
 	return (__s32)(b - a) < 0;
@@ -71,22 +72,21 @@ static inline bool nt_minshall(const struct nt_tcp_state *s)
 	return nt_after(s->snd_sml, s->snd_una) && !nt_after(s->snd_sml, s->snd_nxt);
 }
 
-/* tcp_packets_in_flight() */
+/* Mirrors tcp_packets_in_flight(). */
 static inline __u32 nt_packets_in_flight(const struct nt_tcp_state *s)
 {
 	return s->packets_out - (s->sacked_out + s->lost_out) + s->retrans_out;
 }
 
-/* tcp_snd_wnd_test() fails */
+/* Does tcp_snd_wnd_test() fail? */
 static inline bool nt_beyond_window(const struct nt_tcp_state *s)
 {
-	__u32 end = s->head_len > s->mss ? s->head_seq + s->mss : s->head_end_seq;
+	__u32 end_seq = s->head_len > s->mss ? s->head_seq + s->mss : s->head_end_seq;
 
-	return nt_after(end, s->snd_una + s->snd_wnd);
+	return nt_after(end_seq, s->snd_una + s->snd_wnd);
 }
 
-/* tcp_nagle_test() fails: NAGLE, CORK or MSG_MORE; INVALID when it would have let the segment go.
- */
+/* Mirrors tcp_nagle_test(); INVALID: it sends the segment. */
 static inline enum nt_hold_reason nt_nagle_verdict(const struct nt_tcp_state *s)
 {
 	/* tcp_write_xmit() passes TCP_NAGLE_PUSH for all but the last skb */
@@ -122,14 +122,39 @@ static inline enum nt_hold_reason nt_verdict(const struct nt_tcp_state *s)
 		return reason;
 	if (s->throttled || s->resuming)
 		return NT_HOLD_TSQ;
-	/* it was to send one segment, and did: the writer, or the next ACK, goes on with the rest
-	 */
+	/* it has sent the one segment that it was to send; the writer or the next ACK goes on */
 	if (s->push_one)
 		return NT_HOLD_INVALID;
 	if (s->head_len > s->mss)
 		return NT_HOLD_TSO_DEFER;
 	/* the small queue's flags may be gone by now, as the device makes room on another CPU */
 	return s->queued_below ? NT_HOLD_TSQ : NT_HOLD_UNKNOWN;
+}
+
+/*
+ * Gives the verdict where no hook shows attempts and their arguments.
+ *
+ * A write with MSG_MORE does not ask to push its last segment, and passes CORK: tcp_push() (but a
+ * write of more than half the window does push: forced_push()). That binds the write's own attempt
+ * only, so not once an ACK has caused another. And when pacing's time was up, its timer made an
+ * attempt: tcp_pace_kick().
+ */
+static inline enum nt_hold_reason nt_verdict_from_state(struct nt_tcp_state *s, bool by_write,
+							__u64 now)
+{
+	enum nt_hold_reason reason;
+	bool paced = false;
+
+	if (s->pacing && s->wstamp_ns > s->clock_ns && s->wstamp_ns <= now) {
+		s->clock_ns = s->wstamp_ns;
+		paced = true;
+	}
+	if (by_write && s->unpushed && !paced)
+		s->nonagle_arg |= NT_NAGLE_CORK;
+	reason = nt_verdict(s);
+	if (reason == NT_HOLD_UNKNOWN && paced)
+		return NT_HOLD_PACING; /* its timer is about to cause the attempt */
+	return reason;
 }
 
 #endif /* NT_VERDICT_H */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Was this hold a stall, on what evidence, and what happened? Pure functions answer, from the facts
+ * known once a hold is over. They compile for the host too: tests/unit/test_judge.c.
+ */
+#ifndef NT_JUDGE_H
+#define NT_JUDGE_H
+
+#include "verdict.h"
+
+/*
+ * Where only one end is here: no prompt ACK comes later than the connection's own round trip by
+ * this much. The kernel's delayed-ACK timer runs for 40 ms (TCP_DELACK_MIN) less at most one jiffy
+ * of rounding at HZ=100.
+ */
+#define NT_INFER_NS 30000000ULL
+
+/* The first segments of a connection: TLS handshakes and HTTP/2 prefaces are among them. */
+#define NT_HANDSHAKE_SEGMENTS 2
+
+struct nt_stall_facts {
+	__u64 duration_ns;        /* of the hold */
+	__u64 pending_in_hold_ns; /* how much of pending_ns was during the hold */
+	__u64 pending_ns; /* how long the releasing ACK was pending, where a program saw that */
+	__u64 silent_ns;  /* before the releasing ACK: since the one before it, or the begin */
+	__u64 min_rtt_ns; /* 0: not known */
+	__u64 delack_limit_ns; /* the shortest delay of ACKs that the local settings make likely */
+	__u32 in_flight_bytes; /* when the hold began */
+	__u32 silent_bytes;    /* in flight while no ACK came, before the releasing one */
+	__u32 mss;
+	__u32 segments_before; /* data segments sent before the hold began */
+	__u8 reason;           /* enum nt_hold_reason */
+	__u8 release;          /* enum nt_release */
+	__u8 late_release;     /* enum nt_ack_release of the pending ACK; INVALID: unseen */
+	bool pure_ack;         /* the releasing segment carried no data */
+	bool recovering;       /* from loss, during the hold */
+	bool nodelay;          /* TCP_NODELAY is set when the hold is over */
+	bool locked;           /* the receiver's timer found the socket locked */
+};
+
+static inline __u64 nt_excess_ns(const struct nt_stall_facts *f)
+{
+	return f->duration_ns > f->min_rtt_ns ? f->duration_ns - f->min_rtt_ns : 0;
+}
+
+static inline __u64 nt_late_limit_ns(const struct nt_stall_facts *f)
+{
+	return f->delack_limit_ns < NT_INFER_NS ? f->delack_limit_ns : NT_INFER_NS;
+}
+
+static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
+{
+	if (f->release != NT_RELEASE_ACK || !f->pure_ack)
+		return NT_EVIDENCE_INVALID;
+	/* written while the ACK was on its way, the bytes waited for that way */
+	if (f->late_release != NT_ACK_INVALID && 2 * f->pending_in_hold_ns < nt_excess_ns(f))
+		return NT_EVIDENCE_INVALID;
+	if (f->late_release == NT_ACK_TIMER)
+		return NT_EVIDENCE_SEEN;
+	/* pending, then sent for another reason: that is a stall only if the ACK came too late all
+	 * the same; by the receiver's clock, since the hold also waits for queues on the way */
+	if (f->late_release != NT_ACK_INVALID)
+		return f->pending_ns >= nt_late_limit_ns(f) ? NT_EVIDENCE_SEEN
+							    : NT_EVIDENCE_INVALID;
+	/* nobody knows what is late before a round trip was measured; a queue on the way explains
+	 * the wait while ACKs of earlier bytes keep coming; and no receiver delays the ACK of two
+	 * full segments */
+	if (!f->min_rtt_ns || f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
+	    f->silent_ns < nt_late_limit_ns(f) || f->silent_bytes >= 2 * f->mss)
+		return NT_EVIDENCE_INVALID;
+	return NT_EVIDENCE_INFERRED;
+}
+
+/* Can a hold for this reason become a stall? */
+static inline bool nt_may_stall(__u8 reason)
+{
+	return reason == NT_HOLD_NAGLE || reason == NT_HOLD_CORK || reason == NT_HOLD_MSG_MORE;
+}
+
+/* Returns the cause and sets *evidence; NT_CAUSE_INVALID: the hold was no stall. */
+static inline enum nt_cause nt_stall_cause(const struct nt_stall_facts *f,
+					   enum nt_evidence *evidence)
+{
+	*evidence = NT_EVIDENCE_INVALID;
+	switch (f->reason) {
+	case NT_HOLD_NAGLE:
+		*evidence = nt_nagle_evidence(f);
+		return *evidence ? NT_CAUSE_NAGLE_DELAYED_ACK : NT_CAUSE_INVALID;
+	case NT_HOLD_CORK:
+	case NT_HOLD_MSG_MORE:
+		if (f->release != NT_RELEASE_TIMER)
+			return NT_CAUSE_INVALID;
+		*evidence = NT_EVIDENCE_SEEN;
+		return NT_CAUSE_CORK_CEILING;
+	default:
+		return NT_CAUSE_INVALID;
+	}
+}
+
+/* Returns the pattern, also of a hold that is no stall; INVALID: no pattern fits. */
+static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, enum nt_cause cause)
+{
+	switch (cause) {
+	case NT_CAUSE_CORK_CEILING:
+		return NT_PATTERN_CORK_CEILING;
+	case NT_CAUSE_NAGLE_DELAYED_ACK:
+		if (f->locked)
+			return NT_PATTERN_LOCKED_SOCKET;
+		if (f->nodelay || f->segments_before <= NT_HANDSHAKE_SEGMENTS)
+			return NT_PATTERN_HANDSHAKE_FLIGHT;
+		if (f->in_flight_bytes >= f->mss)
+			return NT_PATTERN_REPLY_TAIL;
+		return NT_PATTERN_WRITE_WRITE_READ;
+	default:
+		if (f->reason == NT_HOLD_AUTOCORK)
+			return NT_PATTERN_AUTOCORK;
+		if (f->reason == NT_HOLD_NAGLE && f->release == NT_RELEASE_ACK)
+			return NT_PATTERN_ACK_CLOCKED;
+		return NT_PATTERN_INVALID;
+	}
+}
+
+#endif /* NT_JUDGE_H */

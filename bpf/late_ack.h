@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Late ACKs: those that receivers on this host sent late wait here for the sender whose hold they
+ * may have released.
+ *
+ * Both ends know an ACK by the same two numbers: what it acknowledges and its own sequence number,
+ * 64 bits that no other connection shares. That joins the ends through address translation too, and
+ * tells apart connections of equal addresses in different namespaces.
+ */
+#ifndef NT_LATE_ACK_H
+#define NT_LATE_ACK_H
+
+#include "socket.h"
+#include "totals.h"
+
+/* An ACK that was pending for less makes no stall, unless the timer sent it. */
+#define LATE_ACK_NS 1000000ULL
+
+struct late_ack {
+	struct nt_end end;
+	struct nt_ack_part part;
+	u32 room;      /* how much more the peer might send when this ACK went out */
+	bool consumed; /* a sender on this host has taken it */
+	bool lone;     /* no more data came while it was pending: the peer may have held it */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct nt_ack_numbers);
+	__type(value, struct late_ack);
+} late_acks SEC(".maps");
+
+static const struct late_ack no_late_ack;
+
+/* User space sets this while somebody wants a record of each late ACK. */
+bool late_acks_wanted;
+
+/* Gives the numbers of the ACK that the receiver t is about to send. */
+static __always_inline void late_ack_numbers(struct nt_ack_numbers *numbers, const struct tcp *t)
+{
+	numbers->ack = PROBED(t->tp, rcv_nxt);
+	numbers->seq = PROBED(t->tp, snd_nxt);
+}
+
+/* Makes an empty entry for an ACK; NULL: counted as dropped. */
+static __always_inline struct late_ack *late_ack_new(const struct nt_ack_numbers *key)
+{
+	if (bpf_map_update_elem(&late_acks, key, &no_late_ack, BPF_ANY)) {
+		count_dropped(NT_DROPPED_ACK_MAP);
+		return NULL;
+	}
+	return bpf_map_lookup_elem(&late_acks, key);
+}
+
+static __always_inline struct late_ack *late_ack_find(u32 ack, u32 seq)
+{
+	struct nt_ack_numbers key = {.ack = ack, .seq = seq};
+
+	return bpf_map_lookup_elem(&late_acks, &key);
+}
+
+/*
+ * Returns when a receiver on this host sent this ACK late, if that was at since_ns or later and no
+ * sender has taken it; else 0. It is a function by itself because its callers are inlined in many
+ * places.
+ */
+static __noinline u64 late_ack_sent_ns(u32 ack, u32 seq, u64 since_ns)
+{
+	struct late_ack *la = late_ack_find(ack, seq);
+
+	return la && !la->consumed && la->part.end_ns >= since_ns ? la->part.end_ns : 0;
+}
+
+#endif /* NT_LATE_ACK_H */

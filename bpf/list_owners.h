@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Whose sockets: the program that lists the owners of all TCP sockets, part of both objects. */
+#ifndef NT_LIST_OWNERS_H
+#define NT_LIST_OWNERS_H
+
+#include "socket.h"
+
+/*
+ * A process may have thousands of descriptors of one socket, which somebody makes on purpose. A
+ * look at all descriptors tells of a socket and its process once, as far as this table remembers,
+ * by a hash of the socket's address.
+ */
+struct told_owner {
+	u64 socket;
+	u32 tgid;
+	u32 look; /* the number of the look at all descriptors: the next one tells it again */
+};
+
+#define TOLD_OWNERS 4096
+
+static struct told_owner told_owners[TOLD_OWNERS];
+__u32 owners_look; /* user space sets it, from 1 on */
+
+static __always_inline bool was_told(u64 socket, u32 tgid)
+{
+	/* sockets lie at multiples of 64 and more */
+	u32 place = ((u32)(socket >> 6) * 0x9e3779b1U) >> 20;
+	struct told_owner *told;
+
+	barrier_var(place);
+	if (place >= TOLD_OWNERS)
+		return false;
+	told = &told_owners[place];
+	if (told->socket == socket && told->tgid == tgid && told->look == owners_look)
+		return true;
+	told->socket = socket;
+	told->tgid = tgid;
+	told->look = owners_look;
+	return false;
+}
+
+/*
+ * A read of the iterator returns once a piece is written, or after a million steps, which takes a
+ * second. The program makes it return after so many, so that user space can do other things in
+ * between.
+ */
+#define STEPS_AT_ONCE 4096
+
+static u32 owners_steps;
+static const u8 no_owners[NT_PIECE(sizeof(struct nt_owner))];
+
+SEC("iter/task_file")
+int dump_owners(struct bpf_iter__task_file *ctx)
+{
+	const u16 type_mask = 0170000, socket_type = 0140000; /* S_IFMT, S_IFSOCK */
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct nt_owner owner = {};
+	struct socket *socket;
+	struct sock *sk;
+	u16 family;
+
+	if (!(++owners_steps % STEPS_AT_ONCE))
+		bpf_seq_write(ctx->meta->seq, no_owners, sizeof(no_owners));
+	if (!file || !task || (file->f_inode->i_mode & type_mask) != socket_type)
+		return 0;
+	/* this gives a number, which a plain load of it does not everywhere */
+	socket = BPF_CORE_READ(file, private_data);
+	if (was_told((u64)socket, task->tgid))
+		return 0;
+	sk = BPF_CORE_READ(socket, sk);
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (family != AF_INET && family != AF_INET6)
+		return 0;
+	owner.sk = (u64)sk;
+	owner.share = socket_share(sk);
+	owner.tgid = BPF_CORE_READ(task, tgid);
+	owner.tid = BPF_CORE_READ(task, pid);
+	owner.fd = ctx->fd;
+	read_tuple(&owner.tuple, sk);
+	bpf_seq_write(ctx->meta->seq, &owner, sizeof(owner));
+	return 0;
+}
+
+#endif /* NT_LIST_OWNERS_H */

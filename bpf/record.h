@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The records of stalls and holds, in the ring buffer from which user space takes them. */
+#ifndef NT_RECORD_H
+#define NT_RECORD_H
+
+#include "judge.h"
+#include "late_ack.h"
+#include "share.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RECORDS_BYTES);
+} records SEC(".maps");
+
+static __always_inline u64 duration_ns(u64 from_ns, u64 to_ns)
+{
+	return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+/*
+ * Makes a record of this socket's stall or hold. peer: the share of its other end; 0: not known.
+ * NULL: no room, counted as dropped.
+ */
+static __always_inline struct nt_record *record_new(enum nt_record_kind kind, const struct sock *sk,
+						    u64 peer)
+{
+	struct nt_record *r;
+
+	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > FOR_ALL_BYTES &&
+	    share_is_used_up(nt_share_of_both(socket_share(sk), peer))) {
+		count_dropped(NT_DROPPED_SHARE);
+		return NULL;
+	}
+	r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+	if (!r) {
+		count_dropped(NT_DROPPED_RING_FULL);
+		return NULL;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->size = sizeof(*r);
+	r->kind = kind;
+	return r;
+}
+
+static __always_inline void count_stall(enum nt_cause cause)
+{
+	struct nt_totals *t = totals_here();
+
+	if (t)
+		count_in(t->stalls, cause, NT_CAUSES, 1);
+}
+
+/*
+ * Reports a stall that only the receiver's end shows: its timer sent the ACK, and a round trip
+ * later the peer sent what it had held. The sender is on another host, or is not traced.
+ */
+static __always_inline void report_peer_holds(const struct late_ack *la, const struct sock *sk,
+					      u32 ack, u32 seq, u64 now)
+{
+	struct nt_record *r;
+
+	count_stall(NT_CAUSE_NAGLE_DELAYED_ACK);
+	r = record_new(NT_RECORD_STALL, sk, 0);
+	if (!r)
+		return;
+	r->cause = NT_CAUSE_NAGLE_DELAYED_ACK;
+	r->evidence = NT_EVIDENCE_INFERRED;
+	r->pattern = NT_PATTERN_PEER_HOLDS;
+	r->time_ns = now;
+	r->receiver = la->end;
+	r->ack = la->part;
+	r->numbers.ack = ack;
+	r->numbers.seq = seq;
+	bpf_ringbuf_submit(r, 0);
+}
+
+/*
+ * Reports an ACK that went out late and alone. It is no stall by itself: on the sender's host it is
+ * the witness of one.
+ */
+static __always_inline void report_late_ack(const struct late_ack *la, const struct sock *sk,
+					    const struct nt_ack_numbers *numbers)
+{
+	struct nt_record *r = record_new(NT_RECORD_LATE_ACK, sk, 0);
+
+	if (!r)
+		return;
+	r->time_ns = la->part.end_ns;
+	r->receiver = la->end;
+	r->ack = la->part;
+	r->numbers = *numbers;
+	bpf_ringbuf_submit(r, 0);
+}
+
+#endif /* NT_RECORD_H */

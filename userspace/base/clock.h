@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef NT_CLOCK_H
+#define NT_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define NT_SECOND_NS 1000000000ULL
+
+/* Reads CLOCK_MONOTONIC, which the kernel side uses for all its times. */
+static inline uint64_t nt_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
+}
+
+#endif /* NT_CLOCK_H */

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "base/each_process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+
+int nt_each_process(nt_process_call *call, void *context)
+{
+	const struct dirent *entry;
+	DIR *proc = opendir("/proc");
+	int result = 0;
+
+	if (!proc)
+		return -errno;
+	while (!result && (entry = readdir(proc)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			result = call(context, atoi(entry->d_name));
+	closedir(proc);
+	return result;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Walks over the processes that /proc lists. */
+#ifndef NT_EACH_PROCESS_H
+#define NT_EACH_PROCESS_H
+
+#include <sys/types.h>
+
+/* Returns 0 to go on, anything else to end the walk. */
+typedef int nt_process_call(void *context, pid_t pid);
+
+/*
+ * Calls for each process, until a call ends the walk. Returns what the last call returned, 0 if
+ * there was none, or -errno if nothing can be listed.
+ */
+int nt_each_process(nt_process_call *call, void *context);
+
+#endif /* NT_EACH_PROCESS_H */

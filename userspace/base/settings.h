@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The settings of a run, as the command line or a caller gives them; and the ways in which a run
+ * may end.
+ */
+#ifndef NT_SETTINGS_H
+#define NT_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum nt_exit {
+	NT_EXIT_OK = 0,
+	NT_EXIT_FAILED = 1, /* at run time */
+	NT_EXIT_USAGE = 2,
+	NT_EXIT_KERNEL = 3, /* this kernel lacks what we need */
+	NT_EXIT_PERMISSION = 4,
+};
+
+enum nt_hooks {
+	NT_HOOKS_AUTO = 0,
+	NT_HOOKS_FUNCTION,
+	NT_HOOKS_KPROBE,
+	NT_HOOKS_TRACEPOINT,
+};
+
+enum nt_output {
+	NT_OUTPUT_TEXT = 0,
+	NT_OUTPUT_JSON,
+};
+
+#define NT_MAX_PIDS       64
+#define NT_MAX_PORTS      32
+#define NT_NAME_LEN       16 /* TASK_COMM_LEN */
+
+#define NT_DEFAULT_SOCKET "/run/nagletrace/nagletrace.sock"
+
+struct nt_port_list {
+	uint16_t port[NT_MAX_PORTS];
+	unsigned int count;
+};
+
+struct nt_settings {
+	pid_t pids[NT_MAX_PIDS];
+	unsigned int n_pids;
+	char name[NT_NAME_LEN]; /* "": none */
+	const char *cgroup;     /* NULL: none */
+	uint64_t netns;         /* inode of a network namespace; 0: all */
+	struct nt_port_list ports, local_ports, remote_ports;
+	bool only_v4, only_v6;
+	uint64_t min_ns;      /* default 1 ms */
+	uint64_t interval_ns; /* 0: no reports at intervals */
+	uint64_t duration_ns; /* 0: until interrupted */
+	uint64_t count;       /* 0: without limit */
+	bool all_holds, stacks, timeline, progress, wide, quiet;
+	int verbose;
+	enum nt_output output;
+	enum nt_hooks hooks;
+	const char *btf;           /* NULL: the kernel's own */
+	uint64_t max_overhead_ppm; /* of the time of all CPUs; 0: no limit */
+
+	const char *socket; /* the daemon's */
+	const char *group;  /* whose members may use it; NULL: the group that the daemon runs in */
+	gid_t group_id;     /* its number, if group is set */
+	uint64_t window_ns; /* the daemon's report covers at least half of this */
+	uint64_t max_series;
+	uint64_t max_connections;
+	bool by_cgroup; /* the cgroup is a label of the series too */
+	bool follow;
+	bool borrows_sockets; /* from the processes that it traces, by pidfd_getfd(2) */
+	bool has_fleet_key;   /* fleet_key is set: other hosts hash ACKs with it too */
+	uint8_t fleet_key[16];
+	bool late_acks;      /* each late ACK is reported, for the join with other hosts */
+	bool streams_stacks; /* each stall is shown with its stack, not only in reports */
+	bool traces_itself;  /* top: an option of the trace asks for it */
+
+	bool nodelay, quickack; /* fix: the option to set, one of the two */
+	uint64_t for_ns; /* fix: we keep it set for so long, after we have watched for as long */
+	bool yes;        /* fix: we do not ask first */
+	bool all;        /* fix: we also change connections that did not stall */
+};
+
+#endif /* NT_SETTINGS_H */

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Counts how much each share uses of something bounded: of the list of owners, of the label sets,
+ * of the connections of a report. A share is a user and cgroup (bpf/share.h). When there is no room
+ * left, the largest share gives way, so that one user's millions cannot push anybody else out.
+ *
+ * A table of fixed size holds the counts. Two shares may fall into one place of it (one pair in a
+ * thousand); they then count as one share.
+ */
+#ifndef NT_SHARES_H
+#define NT_SHARES_H
+
+#include <stdint.h>
+
+#define NT_SHARES 1024
+
+struct nt_shares {
+	uint32_t count[NT_SHARES];
+};
+
+/* Returns the place of a share in the table. */
+static inline unsigned int nt_share_place(uint64_t share)
+{
+	return (share * 0x9e3779b97f4a7c15ULL) >> 54;
+}
+
+/* Returns the place of the largest share; if several are equally large, of one of them. */
+static inline unsigned int nt_shares_largest(const struct nt_shares *shares)
+{
+	unsigned int largest = 0;
+
+	for (unsigned int i = 1; i < NT_SHARES; i++)
+		if (shares->count[i] > shares->count[largest])
+			largest = i;
+	return largest;
+}
+
+#endif /* NT_SHARES_H */

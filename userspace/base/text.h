@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Formats numbers, names and addresses for people, and makes text from outside harmless. */
+#ifndef NT_TEXT_H
+#define NT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "bpf/nagletrace.h"
+
+#define NT_ADDRESS_LEN    64 /* "[IPv6]:port" with its NUL */
+#define NT_ESCAPED_LEN(n) (4 * (n) + 1)
+
+/* Writes "312 us", "40.3 ms" or "2.10 s": three figures, at most 8 columns up to 999 s. */
+void nt_format_duration(uint64_t ns, char *out, size_t size);
+
+/*
+ * Copies text of at most length bytes (or up to its NUL) so that it can break no line and no
+ * terminal: control characters and bytes that are not UTF-8 become \xNN.
+ */
+void nt_escape(const char *text, size_t length, char *out, size_t size);
+
+/* Does the same to text that another nagletrace has escaped already: a backslash stays as it is. */
+void nt_escape_again(const char *text, size_t length, char *out, size_t size);
+
+#define NT_REPLACEMENT 0xfffd /* stands for bytes that are no character */
+
+/*
+ * Write text that a nagletrace has rendered, and replace what is not harmless in it. The first
+ * takes text of length bytes, in which newlines stay too. The second takes one line of JSON, which
+ * keeps its meaning; bytes that are not UTF-8 become U+FFFD.
+ */
+void nt_write_escaped(FILE *out, const char *text, size_t length);
+void nt_write_json_escaped(FILE *out, const char *line, size_t length);
+
+/*
+ * Returns how many bytes the UTF-8 character at s has, of which left bytes are there, and sets *c
+ * to its number; 0 if there is no valid character (RFC 3629).
+ */
+size_t nt_utf8_decode(const char *s, size_t left, uint32_t *c);
+/*
+ * Returns how many bytes of text[n] form whole characters, where a limit cut the text off behind
+ * them.
+ */
+size_t nt_whole_characters(const char *text, size_t n);
+
+/* Replaces each character that is not ASCII by one that is, for terminals without UTF-8. */
+void nt_to_ascii(char *text);
+
+/* Writes "127.0.0.1:8000" or "[::1]:8000". */
+void nt_format_address(const struct nt_tuple *tuple, bool local, char *out, size_t size);
+
+/* Shortens UTF-8 text to at most columns characters, with an ellipsis in its middle. */
+void nt_shorten(char *text, size_t columns);
+
+/* Converts a time of CLOCK_MONOTONIC to the time of day (ns since 1970). */
+int64_t nt_time_of_day_ns(uint64_t mono_ns);
+
+/* Flushes the buffer of out. Returns 0, or -errno if this or an earlier write failed. */
+int nt_flush(FILE *out);
+
+#endif /* NT_TEXT_H */

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/audit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include "base/clock.h"
+#include "capture/namespaces.h"
+
+/* A reading stays valid for so long, and for at least so many times as long as it took. */
+#define KEEP_AT_LEAST_NS 5000000ULL
+#define KEEP_TIMES_COST  20
+
+/*
+ * We read namespaces for so long at once. Where somebody has made thousands, we read some the next
+ * time; each has the times of its own readings.
+ */
+#define READ_NS (200 * 1000000ULL)
+
+/* Each namespace keeps the unseen timers of so many readings, which may still excuse a stall. */
+#define FINDS 32
+
+/* We keep so many namespaces in which no process lives, while the kernel's list is incomplete. */
+#define MOST_NAMESPACES 8192
+
+/* Unseen timers that expired between two readings. */
+struct find {
+	uint64_t from_ns, to_ns;
+	uint64_t left; /* how many of them have excused nothing yet */
+};
+
+struct space {
+	uint64_t id;
+	uint32_t inum;
+	bool based;    /* base is known */
+	bool there;    /* the scan that is under way listed it */
+	uint64_t file; /* its counter's file; 0: we never read it */
+	int64_t base;  /* how many more the kernel had counted than our programs when they began */
+	uint64_t unseen;
+	uint64_t read_ns; /* when the last reading began */
+	struct find finds[FINDS];
+	size_t n_finds;
+	UT_hash_handle hh;
+};
+
+struct nt_audit {
+	struct nt_namespaces namespaces;
+	uint32_t only; /* this namespace; 0: all */
+	struct space *spaces;
+	uint64_t gone;    /* unseen timers of namespaces that are gone */
+	uint64_t scan_ns; /* when the last scan began; 0: never */
+	uint64_t valid_until_ns;
+	bool complete; /* the last scan had all namespaces of the host */
+	bool known;    /* at least one namespace was compared */
+	bool stopped;
+};
+
+static void drop(struct nt_audit *audit, struct space *space)
+{
+	HASH_DEL(audit->spaces, space);
+	free(space);
+}
+
+static bool file_is_of_another(const struct nt_audit *audit, uint64_t file)
+{
+	for (const struct space *s = audit->spaces; s; s = s->hh.next)
+		if (s->file == file)
+			return true;
+	return false;
+}
+
+/*
+ * Does this counter belong to the namespace? A process may have moved to another one since we
+ * listed it.
+ */
+static bool file_is_its_own(const struct nt_audit *audit, struct space *space, uint64_t file)
+{
+	if (!space->file && !file_is_of_another(audit, file))
+		space->file = file;
+	return space->file == file;
+}
+
+static void note_find(struct space *space, uint64_t from_ns, uint64_t to_ns, uint64_t count)
+{
+	if (space->n_finds == FINDS) {
+		memmove(space->finds, space->finds + 1, (FINDS - 1) * sizeof(*space->finds));
+		space->n_finds--;
+	}
+	space->finds[space->n_finds++] =
+		(struct find){.from_ns = from_ns, .to_ns = to_ns, .left = count};
+}
+
+static bool read_space(struct nt_audit *audit, struct space *space)
+{
+	uint64_t began = nt_now_ns();
+	struct nt_timers timers;
+	int64_t more;
+
+	if (!nt_namespaces_read(&audit->namespaces, space->id, &timers) ||
+	    !file_is_its_own(audit, space, timers.file))
+		return false;
+	audit->known = true;
+	if (!space->based) {
+		/* a timer that expires just now counts as one that expired before */
+		space->base = timers.counted - timers.seen_before;
+		space->based = true;
+	}
+	more = (int64_t)(timers.counted - timers.seen) - space->base;
+	if (more > (int64_t)space->unseen) {
+		note_find(space, space->read_ns, nt_now_ns(), more - space->unseen);
+		space->unseen = more;
+	}
+	space->read_ns = began;
+	return true;
+}
+
+/*
+ * Adds a namespace. If the scan before was complete and did not list it, it is new: its counter
+ * began at 0.
+ */
+static struct space *add_space(struct nt_audit *audit, uint64_t id, uint32_t inum)
+{
+	struct space *space = calloc(1, sizeof(*space));
+
+	if (!space)
+		return NULL;
+	space->id = id;
+	space->inum = inum;
+	space->based = audit->complete;
+	space->read_ns = audit->scan_ns;
+	HASH_ADD(hh, audit->spaces, id, sizeof(space->id), space);
+	return space;
+}
+
+static void mark_those_listed(struct nt_audit *audit)
+{
+	const struct nt_namespaces *ns = &audit->namespaces;
+
+	for (size_t i = 0; i < ns->count; i++) {
+		const struct nt_netns *listed = &ns->list[i];
+		struct space *space;
+
+		if ((i && listed[-1].id == listed->id) ||
+		    (audit->only && listed->inum != audit->only))
+			continue;
+		HASH_FIND(hh, audit->spaces, &listed->id, sizeof(listed->id), space);
+		if (!space)
+			space = add_space(audit, listed->id, listed->inum);
+		if (space)
+			space->there = true;
+	}
+}
+
+/*
+ * A namespace that a complete list does not have is gone; if an incomplete list does not have it,
+ * no process lives in it.
+ */
+static void forget_those_gone(struct nt_audit *audit)
+{
+	bool all = audit->namespaces.complete || HASH_COUNT(audit->spaces) > MOST_NAMESPACES;
+	struct space *space, *next;
+
+	HASH_ITER(hh, audit->spaces, space, next)
+	{
+		if (space->there || !all)
+			continue;
+		audit->gone += space->unseen;
+		nt_namespaces_forget(&audit->namespaces, space->id);
+		drop(audit, space);
+	}
+}
+
+/* Reads those first that we have not read for longest; the hash keeps them in that order. */
+static void read_spaces(struct nt_audit *audit)
+{
+	uint64_t until_ns = nt_now_ns() + READ_NS;
+
+	for (unsigned int n = HASH_COUNT(audit->spaces); n && nt_now_ns() < until_ns; n--) {
+		struct space *space = audit->spaces;
+
+		HASH_DEL(audit->spaces, space);
+		HASH_ADD(hh, audit->spaces, id, sizeof(space->id), space);
+		if (space->there)
+			read_space(audit, space);
+	}
+}
+
+void nt_audit_read(struct nt_audit *audit, bool now)
+{
+	uint64_t began = nt_now_ns(), cost;
+
+	if (!audit || audit->stopped || (!now && began < audit->valid_until_ns))
+		return;
+	for (struct space *s = audit->spaces; s; s = s->hh.next)
+		s->there = false;
+	if (nt_namespaces_scan(&audit->namespaces))
+		return;
+	mark_those_listed(audit);
+	forget_those_gone(audit);
+	audit->complete = audit->namespaces.complete;
+	audit->scan_ns = began;
+	read_spaces(audit);
+	cost = nt_now_ns() - began;
+	audit->valid_until_ns = began + cost +
+				(KEEP_TIMES_COST * cost > KEEP_AT_LEAST_NS ? KEEP_TIMES_COST * cost
+									   : KEEP_AT_LEAST_NS);
+}
+
+static bool sees_whole_namespaces(const struct nt_settings *settings)
+{
+	return !settings->ports.count && !settings->local_ports.count &&
+	       !settings->remote_ports.count && !settings->only_v4 && !settings->only_v6;
+}
+
+struct nt_audit *nt_audit_new(const struct nt_tracer *tracer, const struct nt_settings *settings)
+{
+	struct nt_audit *audit;
+
+	if (!sees_whole_namespaces(settings))
+		return NULL;
+	audit = calloc(1, sizeof(*audit));
+	if (audit && nt_namespaces_open(&audit->namespaces, tracer)) {
+		free(audit);
+		return NULL;
+	}
+	if (audit)
+		audit->only = settings->netns;
+	nt_audit_read(audit, true);
+	return audit;
+}
+
+void nt_audit_free(struct nt_audit *audit)
+{
+	if (!audit)
+		return;
+	while (audit->spaces)
+		drop(audit, audit->spaces);
+	nt_namespaces_close(&audit->namespaces);
+	free(audit);
+}
+
+void nt_audit_stop(struct nt_audit *audit)
+{
+	if (audit)
+		audit->stopped = true;
+}
+
+bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen)
+{
+	if (!audit || !audit->known || nt_namespaces_overflowed(&audit->namespaces))
+		return false;
+	*unseen = audit->gone;
+	for (const struct space *s = audit->spaces; s; s = s->hh.next)
+		*unseen += s->unseen;
+	return true;
+}
+
+static struct space *find_space(const struct nt_audit *audit, uint32_t inum)
+{
+	struct space *found = NULL;
+
+	/* a namespace that was there lately may have had the same number */
+	for (struct space *s = audit->spaces; s; s = s->hh.next)
+		if (s->inum == inum && s->there && (!found || s->read_ns > found->read_ns))
+			found = s;
+	return found;
+}
+
+/* Returns the namespace, read after end_ns if possible. */
+static struct space *space_after(struct nt_audit *audit, uint32_t inum, uint64_t end_ns)
+{
+	struct space *space = find_space(audit, inum);
+
+	if (audit->stopped || (space && space->read_ns > end_ns))
+		return space;
+	if (space && read_space(audit, space))
+		return space;
+	nt_audit_read(audit, true);
+	space = find_space(audit, inum);
+	if (space && space->read_ns <= end_ns) /* there was no time to read it */
+		read_space(audit, space);
+	return space;
+}
+
+bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct space *space;
+
+	if (!audit || nt_namespaces_overflowed(&audit->namespaces))
+		return false;
+	space = space_after(audit, netns, end_ns);
+	for (size_t i = 0; space && i < space->n_finds; i++) {
+		struct find *find = &space->finds[i];
+
+		if (!find->left || find->to_ns < begin_ns || find->from_ns > end_ns)
+			continue;
+		find->left--;
+		return true;
+	}
+	return false;
+}

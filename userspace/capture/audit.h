@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The audit: counts the delayed-ACK timers that sent their ACK unseen by our programs, because the
+ * machine does not run our programs everywhere. In each network namespace it compares their count
+ * with the kernel's own counter.
+ *
+ * The result is never too high: we read the kernel's counter before ours, so a timer that expires
+ * meanwhile counts as seen. It may be too low: a namespace that ends takes its last timers with it.
+ */
+#ifndef NT_AUDIT_H
+#define NT_AUDIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "capture/tracer.h"
+
+struct nt_audit;
+
+/*
+ * Begins to count: call it when the hooks are attached. Returns NULL if the number cannot be known:
+ * if a filter keeps our programs from looking at some sockets of a namespace, or if the kernel does
+ * not show the namespaces. The other functions accept NULL.
+ */
+struct nt_audit *nt_audit_new(const struct nt_tracer *tracer, const struct nt_settings *settings);
+void nt_audit_free(struct nt_audit *audit);
+
+/* Compares anew; unless now is set, a reading of a moment ago suffices. */
+void nt_audit_read(struct nt_audit *audit, bool now);
+
+/* The hooks are detached: the readings so far stay. */
+void nt_audit_stop(struct nt_audit *audit);
+
+/*
+ * Counts the unseen timers since the audit began, as of the last reading; false: the number is not
+ * known.
+ */
+bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen);
+
+/*
+ * Did a timer in this namespace expire unseen between these times (CLOCK_MONOTONIC), and has it
+ * excused nothing yet? Then it is used up.
+ */
+bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns);
+
+#endif /* NT_AUDIT_H */

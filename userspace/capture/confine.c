@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/confine.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "names/keeper.h"
+#include "privileges/privileges.h"
+#include "privileges/refusals.h"
+
+/* Before 5.19 the kernel asks for CAP_BPF to read a map, if unprivileged BPF is off. */
+static bool maps_can_be_read(void *context)
+{
+	struct nt_session *session = context;
+	struct nt_counts counts;
+
+	return !nt_tracer_counts(&session->tracer, &counts) &&
+	       (!session->owners.iterator || !nt_owners_try(&session->owners));
+}
+
+static bool names_can_be_read(void *context)
+{
+	(void)context;
+	return !nt_processes_hidden();
+}
+
+static const struct nt_must_work must_work[] = {
+	{maps_can_be_read, {CAP_BPF, CAP_SYS_ADMIN}, 2},
+	{names_can_be_read, {CAP_SYS_PTRACE}, 1},
+};
+
+/* Warns of capabilities that the keeper lacks: it started with those that this process has now. */
+static void say_what_the_keeper_lacks(const struct nt_settings *settings)
+{
+	for (size_t i = 0; settings->stacks && i < NT_KEEPER_PRIVILEGES; i++)
+		if (!nt_privileges_has(nt_keeper_privileges[i].cap))
+			nt_complain("--stacks: without %s %s", nt_keeper_privileges[i].name,
+				    nt_keeper_privileges[i].part);
+}
+
+int nt_confine(struct nt_session *session, char *kept, size_t size)
+{
+	const struct nt_settings *settings = session->settings;
+	static const char *const pidfd_getfd[] = {"pidfd_getfd", NULL};
+	cap_value_t keep[2];
+	size_t n = 0;
+	int err;
+
+	if (!settings->quiet)
+		say_what_the_keeper_lacks(settings);
+	if (settings->max_overhead_ppm) /* bpf_enable_stats() */
+		keep[n++] = CAP_SYS_ADMIN;
+	if (settings->borrows_sockets)
+		keep[n++] = CAP_SYS_PTRACE;
+	err = nt_privileges_drop(keep, n, must_work, sizeof(must_work) / sizeof(must_work[0]),
+				 session, kept, size);
+	if (err)
+		return err;
+	if (!settings->quiet && nt_processes_hidden())
+		nt_complain("/proc hides other users' processes (hidepid): without CAP_SYS_PTRACE "
+			    "many names are missing");
+	err = nt_refuse_system_calls(settings->borrows_sockets ? pidfd_getfd : NULL);
+	if (err)
+		nt_complain("system calls that are not needed stay allowed: seccomp: %s",
+			    strerror(-err));
+	return 0;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/counts.h"
+
+#include <stddef.h>
+
+void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before)
+{
+	const size_t words = sizeof(counts->totals) / sizeof(__u64);
+
+	for (size_t i = 0; i < words; i++)
+		((__u64 *)&counts->totals)[i] -= ((const __u64 *)&before->totals)[i];
+	counts->recursion_misses -= before->recursion_misses;
+	counts->contradicted -= before->contradicted;
+	counts->unowned -= before->unowned;
+	counts->unseen -= before->unseen;
+	for (size_t i = 0; i < NT_UNNAMED_REASONS; i++)
+		counts->unnamed[i] -= before->unnamed[i];
+}
+
+unsigned long long nt_counts_dropped(const struct nt_counts *counts)
+{
+	unsigned long long dropped = counts->recursion_misses;
+
+	for (size_t i = 0; i < NT_DROPPED_WAYS; i++)
+		dropped += i == NT_DROPPED_STACK ? 0 : counts->totals.dropped[i];
+	return dropped;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The counts of the kernel side up to one moment, or between two. */
+#ifndef NT_COUNTS_H
+#define NT_COUNTS_H
+
+#include <stdbool.h>
+#include "bpf/nagletrace.h"
+#include "base/unnamed.h"
+
+struct nt_counts {
+	struct nt_totals totals;
+	/* how often the kernel skipped a program that ran already on that CPU */
+	unsigned long long recursion_misses;
+	/* stalls that one end showed, and that the other end's silence contradicted */
+	unsigned long long contradicted;
+	/* ends of stalls whose process we could not look up, for lack of room or time */
+	unsigned long long unowned;
+	unsigned long long unseen; /* timers that sent a delayed ACK, unseen by our programs */
+	bool audited;              /* unseen is known */
+	bool names;                /* we name stacks, and unnamed is known */
+	unsigned long long unnamed[NT_UNNAMED_REASONS]; /* stacks that stayed without names */
+};
+
+/* Subtracts before from counts. */
+void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before);
+
+/*
+ * Sums all ways in which a record is dropped, recursion too; a call stack that could not be taken
+ * does not count.
+ */
+unsigned long long nt_counts_dropped(const struct nt_counts *counts);
+
+#endif /* NT_COUNTS_H */

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+#define BTF_PATH         "/sys/kernel/btf/vmlinux"
+#define LOCKDOWN_PATH    "/sys/kernel/security/lockdown"
+#define PARANOID_PATH    "/proc/sys/kernel/perf_event_paranoid"
+#define KPROBE_TYPE_PATH "/sys/bus/event_source/devices/kprobe/type"
+#define MOST_LOCKED      (64ULL << 20)          /* more than all maps take */
+#define PROBED_FUNCTION  "tcp_send_delayed_ack" /* in every kernel, the same prototype */
+
+static const struct bpf_insn return_zero[] = {
+	{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0},
+	{.code = BPF_JMP | BPF_EXIT},
+};
+
+static int read_line(const char *path, char *line, size_t size)
+{
+	ssize_t n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, line, size - 1);
+	close(fd);
+	if (n < 0)
+		return -errno;
+	line[n] = '\0';
+	line[strcspn(line, "\n")] = '\0';
+	return 0;
+}
+
+/* The file reads "none [integrity] confidentiality": the one in brackets is in force. */
+static void read_lockdown(char mode[32])
+{
+	char line[128], *open_bracket, *close_bracket;
+
+	mode[0] = '\0';
+	if (read_line(LOCKDOWN_PATH, line, sizeof(line)))
+		return;
+	open_bracket = strchr(line, '[');
+	close_bracket = strchr(line, ']');
+	if (!open_bracket || !close_bracket || close_bracket < open_bracket)
+		return;
+	*close_bracket = '\0';
+	snprintf(mode, 32, "%s", open_bracket + 1);
+}
+
+/* Loads an empty program for that function; returns its descriptor or -errno. */
+static int load_empty_fentry(const struct btf *btf, const char *function, enum nt_attach how)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, settings,
+		    .expected_attach_type =
+			    how == NT_ATTACH_FEXIT ? BPF_TRACE_FEXIT : BPF_TRACE_FENTRY);
+	int id = btf__find_by_name_kind(btf, function, BTF_KIND_FUNC);
+	int fd;
+
+	if (id < 0)
+		return -ENOENT;
+	settings.attach_btf_id = id;
+	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, "nt_probe", "GPL", return_zero, 2, &settings);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Loading is not enough: some kernels refuse only when the trampoline is to be placed. */
+static int try_fentry(const struct btf *btf)
+{
+	int prog, link, err = 0;
+
+	if (!btf)
+		return -ENODATA;
+	prog = load_empty_fentry(btf, PROBED_FUNCTION, NT_ATTACH_FENTRY);
+	if (prog < 0)
+		return prog;
+	link = bpf_raw_tracepoint_open(NULL, prog);
+	if (link < 0)
+		err = -errno;
+	else
+		close(link);
+	close(prog);
+	return err;
+}
+
+static int open_kprobe(const char *function)
+{
+	struct perf_event_attr attr = {.size = sizeof(attr)};
+	char line[32];
+	int fd, err = read_line(KPROBE_TYPE_PATH, line, sizeof(line));
+
+	if (err)
+		return err;
+	attr.type = atoi(line);
+	attr.config1 = (__u64)(unsigned long)function; /* kprobe_func */
+	fd = syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int get_effective(struct __user_cap_data_struct data[2])
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+	memset(data, 0, 2 * sizeof(*data));
+	return syscall(SYS_capget, &header, data) ? -errno : 0;
+}
+
+static bool has_capability(const struct __user_cap_data_struct data[2], int capability)
+{
+	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+}
+
+/*
+ * The kernels of Debian and Ubuntu know level 3 and more, at which perf_event_open() needs
+ * CAP_SYS_ADMIN.
+ */
+static bool paranoid(void)
+{
+	struct __user_cap_data_struct data[2];
+	char line[16];
+
+	return !read_line(PARANOID_PATH, line, sizeof(line)) && atoi(line) > 2 &&
+	       !get_effective(data) && !has_capability(data, CAP_SYS_ADMIN);
+}
+
+static int try_kprobe(void)
+{
+	int prog, event = open_kprobe(PROBED_FUNCTION);
+
+	if (event < 0)
+		return event == -EACCES && paranoid() ? -NT_E_PARANOID : event;
+	close(event);
+	prog = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "nt_probe", "GPL", return_zero, 2, NULL);
+	if (prog < 0)
+		return -errno;
+	close(prog);
+	return 0;
+}
+
+void nt_kernel_probe(struct nt_kernel *k)
+{
+	memset(k, 0, sizeof(*k));
+	uname(&k->uname);
+	read_lockdown(k->lockdown);
+	if (access(BTF_PATH, R_OK) == 0)
+		k->btf = btf__parse_raw(BTF_PATH);
+	k->fentry = try_fentry(k->btf);
+	k->kprobe = try_kprobe();
+}
+
+void nt_kernel_free(struct nt_kernel *k)
+{
+	btf__free(k->btf);
+	k->btf = NULL;
+}
+
+static int hook_there(const struct nt_kernel *k, const struct nt_hook *hook, const char *target)
+{
+	char name[80];
+	int fd;
+
+	switch (hook->how) {
+	case NT_ATTACH_RAW_TP:
+		if (!k->btf)
+			return 0; /* attaching will show */
+		snprintf(name, sizeof(name), "btf_trace_%s", target);
+		return btf__find_by_name_kind(k->btf, name, BTF_KIND_TYPEDEF) < 0 ? -ENOENT : 0;
+	case NT_ATTACH_FENTRY:
+	case NT_ATTACH_FEXIT:
+		if (k->fentry)
+			return k->fentry;
+		fd = load_empty_fentry(k->btf, target, hook->how);
+		break;
+	default:
+		if (k->kprobe)
+			return k->kprobe;
+		fd = open_kprobe(target);
+		break;
+	}
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target)
+{
+	size_t i = hook - nt_hooks;
+
+	if (!k->hooks[i].known) {
+		k->hooks[i].target = hook->target;
+		k->hooks[i].err = hook_there(k, hook, hook->target);
+		if (k->hooks[i].err && hook->alternative &&
+		    !hook_there(k, hook, hook->alternative)) {
+			k->hooks[i].err = 0;
+			k->hooks[i].target = hook->alternative;
+		}
+		k->hooks[i].known = true;
+	}
+	*target = k->hooks[i].target;
+	return k->hooks[i].err;
+}
+
+int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
+{
+	const char *target;
+
+	if (family == NT_HOOKS_FUNCTION && k->fentry)
+		return k->fentry;
+	if (family == NT_HOOKS_KPROBE && k->kprobe)
+		return k->kprobe;
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		const struct nt_hook *hook = &nt_hooks[i];
+		int err;
+
+		if (!hook->required || !(hook->families & NT_FAMILY(family)))
+			continue;
+		err = nt_kernel_hook(k, hook, &target);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Does the kernel offer all hooks of the family that every trace uses, also those we can do
+ * without? */
+static bool is_whole(struct nt_kernel *k, enum nt_hooks family)
+{
+	const char *target;
+
+	for (size_t i = 0; i < nt_n_hooks; i++)
+		if (nt_hooks[i].need == NT_ALWAYS && nt_hooks[i].families & NT_FAMILY(family) &&
+		    nt_kernel_hook(k, &nt_hooks[i], &target))
+			return false;
+	return true;
+}
+
+enum nt_hooks nt_kernel_choose(struct nt_kernel *k)
+{
+	static const enum nt_hooks order[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE,
+					      NT_HOOKS_TRACEPOINT};
+
+	if (is_whole(k, NT_HOOKS_TRACEPOINT))
+		return NT_HOOKS_TRACEPOINT; /* it costs least: nt_family_cost() */
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		if (!nt_kernel_family(k, order[i]))
+			return order[i];
+	return NT_HOOKS_AUTO;
+}
+
+const char *nt_family_cost(enum nt_hooks family)
+{
+	switch (family) {
+	case NT_HOOKS_FUNCTION:
+		return "+10 % ping-pong, +11 % 100 connections, +3 % churn";
+	case NT_HOOKS_KPROBE:
+		return "+51 % ping-pong, +61 % 100 connections, +11 % churn";
+	case NT_HOOKS_TRACEPOINT:
+		return "+2 % ping-pong, +5 % 100 connections, +2 % churn";
+	default:
+		return "";
+	}
+}
+
+unsigned int nt_kernel_cast_id(const struct nt_kernel *k)
+{
+	int id = k->btf ? btf__find_by_name_kind(k->btf, "bpf_rdonly_cast", BTF_KIND_FUNC) : 0;
+
+	return id > 0 ? id : 0;
+}
+
+const char *nt_family_name(enum nt_hooks family)
+{
+	switch (family) {
+	case NT_HOOKS_FUNCTION:
+		return "function";
+	case NT_HOOKS_KPROBE:
+		return "kprobe";
+	case NT_HOOKS_TRACEPOINT:
+		return "tracepoint";
+	default:
+		return "none";
+	}
+}
+
+/* Tries to make a map, without libbpf, which would raise the limit first. Returns 0 or -errno. */
+static int try_map(void)
+{
+	union bpf_attr attr = {.map_type = BPF_MAP_TYPE_ARRAY,
+			       .key_size = sizeof(__u32),
+			       .value_size = 8,
+			       .max_entries = 1};
+	int fd = syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr));
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+/*
+ * Before 5.11 the kernel charges maps and programs against the limit of locked memory: under a
+ * limit of 0 no map can be made.
+ */
+static bool maps_are_locked_memory(const struct rlimit *limit)
+{
+	const struct rlimit none = {.rlim_cur = 0, .rlim_max = limit->rlim_max};
+	int err;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &none))
+		return false;
+	err = try_map();
+	setrlimit(RLIMIT_MEMLOCK, limit);
+	return err == -EPERM && !try_map();
+}
+
+static int check_locked_memory(char *err, size_t size)
+{
+	const struct rlimit all = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur >= MOST_LOCKED ||
+	    !maps_are_locked_memory(&limit) || !setrlimit(RLIMIT_MEMLOCK, &all))
+		return 0;
+	snprintf(err, size,
+		 "not permitted: this kernel counts BPF maps as locked memory, of which %llu KiB "
+		 "are allowed; run as root, add CAP_SYS_RESOURCE, or raise the limit (`ulimit -l "
+		 "unlimited`, LimitMEMLOCK=infinity)",
+		 (unsigned long long)limit.rlim_cur / 1024);
+	return -EPERM;
+}
+
+int nt_permission_check(char *err, size_t size)
+{
+	struct __user_cap_data_struct data[2];
+	bool bpf, perfmon;
+	int cause = get_effective(data);
+
+	if (cause)
+		return cause;
+	bpf = has_capability(data, CAP_BPF);
+	perfmon = has_capability(data, CAP_PERFMON);
+	if (has_capability(data, CAP_SYS_ADMIN) || (bpf && perfmon))
+		return check_locked_memory(err, size);
+	snprintf(err, size,
+		 "not permitted: %s%s%s missing; run as root, with sudo, or give the capabilities",
+		 bpf ? "" : "CAP_BPF", !bpf && !perfmon ? " and " : "",
+		 perfmon ? "" : "CAP_PERFMON");
+	return -EPERM;
+}
+
+void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size)
+{
+	switch (-err) {
+	case ENODATA:
+		snprintf(text, size, "the kernel has no BTF of its own (CONFIG_DEBUG_INFO_BTF)");
+		break;
+	case ENOENT:
+		snprintf(text, size, "this kernel does not have it");
+		break;
+	case EPERM:
+	case EACCES:
+		if (k->lockdown[0] && strcmp(k->lockdown, "none"))
+			snprintf(text, size, "refused by the kernel (lockdown is %s)", k->lockdown);
+		else
+			snprintf(text, size,
+				 "refused by the kernel (its configuration or a security "
+				 "policy)");
+		break;
+	case NT_E_PARANOID:
+		snprintf(text, size,
+			 "perf_event_paranoid is above 2: kprobes need CAP_SYS_ADMIN, or `sysctl "
+			 "kernel.perf_event_paranoid=2`");
+		break;
+	case 524: /* ENOTSUPP, which libc does not know */
+	case EINVAL:
+	case EOPNOTSUPP:
+		snprintf(text, size, "this kernel or architecture does not support it");
+		break;
+	default:
+		snprintf(text, size, "%s", strerror(-err));
+	}
+}
+
+unsigned long long nt_kernel_tick_ns(void)
+{
+	struct timespec tick;
+
+	if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) || tick.tv_sec)
+		return 4000000;
+	return tick.tv_nsec;
+}
+
+bool nt_kernel_delack_by_rto_min(void)
+{
+	unsigned int major = 0, minor = 0, patch = 0;
+	struct utsname name;
+
+	if (uname(&name))
+		return false;
+	sscanf(name.release, "%u.%u.%u", &major, &minor, &patch);
+	return (major << 20 | minor << 10 | patch) >= (6 << 20 | 6 << 10 | 10);
+}

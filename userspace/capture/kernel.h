@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Finds out what the running kernel offers and permits, by trying. */
+#ifndef NT_KERNEL_OFFER_H
+#define NT_KERNEL_OFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/utsname.h>
+#include "capture/hooks.h"
+#include "base/settings.h"
+
+struct btf;
+
+/* An errno of our own: perf_event_paranoid leaves kprobes to CAP_SYS_ADMIN. */
+#define NT_E_PARANOID 600
+
+struct nt_kernel {
+	struct utsname uname;
+	struct btf *btf; /* the kernel's own; NULL if it has none that we can read */
+	int fentry;      /* 0, or -errno with which a function hook was refused */
+	int kprobe;      /* 0, or -errno with which a kprobe was refused */
+	struct {
+		bool known;
+		int err;
+		const char *target;
+	} hooks[NT_MAX_HOOKS]; /* the results of nt_kernel_hook(), by place in nt_hooks */
+	char lockdown[32];     /* "none", "integrity", "confidentiality"; "" where not known */
+};
+
+/* Reads the kernel's properties and tries one hook of each kind. Release with nt_kernel_free(). */
+void nt_kernel_probe(struct nt_kernel *k);
+void nt_kernel_free(struct nt_kernel *k);
+
+/*
+ * Can this hook be placed? Returns 0 and the name in *target (the hook's own or its alternative),
+ * or -errno.
+ */
+int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target);
+
+/* Returns 0, or -errno with which the kernel would refuse every hook of that family. */
+int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family);
+
+/*
+ * Returns how many more instructions than untraced an operation takes that is nearly all traced,
+ * measured on Linux 6.12 (make bench-instructions; docs/performance.md).
+ */
+const char *nt_family_cost(enum nt_hooks family);
+
+/*
+ * Returns the family that --hooks auto takes: the cheapest that is whole on this kernel, or else
+ * the first that suffices; NT_HOOKS_AUTO if none does.
+ */
+enum nt_hooks nt_kernel_choose(struct nt_kernel *k);
+
+/* Returns "function", "kprobe", "tracepoint" or "none". */
+const char *nt_family_name(enum nt_hooks family);
+
+/* Returns the BTF ID of bpf_rdonly_cast(), which came with 6.2; 0: the kernel does not have it. */
+unsigned int nt_kernel_cast_id(const struct nt_kernel *k);
+
+/*
+ * May this process load the programs, and make their maps? Returns 0, or -EPERM with one line in
+ * err that names what is missing and the remedy, or another -errno.
+ */
+int nt_permission_check(char *err, size_t size);
+
+/* Explains what -errno from the kernel means here: a missing capability, lockdown, and so on. */
+void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size);
+
+/*
+ * Does the kernel derive the longest delay of an ACK from the smallest retransmission timeout?
+ * Commit bbf80d713fe7 made it so. We go by the version, since nothing else shows it: the function
+ * is inlined.
+ */
+bool nt_kernel_delack_by_rto_min(void);
+
+/* Returns one jiffy in ns: the resolution of the coarse clock is one tick. */
+unsigned long long nt_kernel_tick_ns(void);
+
+#endif /* NT_KERNEL_OFFER_H */

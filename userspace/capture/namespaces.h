@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The network namespaces of this host, and two counts of the delayed-ACK timers in each: the
+ * kernel's own, and that of our programs. We keep no namespace alive: neither a process nor a
+ * descriptor of ours stays in one.
+ */
+#ifndef NT_NAMESPACES_H
+#define NT_NAMESPACES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "bpf/nagletrace.h"
+#include "capture/iterator.h"
+#include "capture/tracer.h"
+
+struct nt_namespaces {
+	const struct nt_tracer *tracer;
+	struct bpf_link *iterator;
+	struct nt_iterator reader;
+	struct nt_netns *list; /* from the last scan, sorted by id, then thread */
+	size_t count, room;
+	bool complete; /* the list has all namespaces of the kernel */
+	char text[32768];
+};
+
+/* The delayed-ACK timers that have sent their ACK since the namespace exists. */
+struct nt_timers {
+	uint64_t counted;     /* by the kernel: TcpExtDelayedACKs */
+	uint64_t seen_before; /* by our programs, read before the kernel's counter */
+	uint64_t seen;        /* by our programs, read after the kernel's counter */
+	uint64_t file;        /* inode of that counter's file: no two namespaces share one */
+};
+
+/* Returns 0, or -errno if this kernel does not show the namespaces to this process. */
+int nt_namespaces_open(struct nt_namespaces *namespaces, const struct nt_tracer *tracer);
+void nt_namespaces_close(struct nt_namespaces *namespaces);
+
+/* Lists the namespaces anew. Returns 0 or -errno. */
+int nt_namespaces_scan(struct nt_namespaces *namespaces);
+
+/* Reads the counts of a listed namespace; false: no process lives in it whose /proc we can read. */
+bool nt_namespaces_read(struct nt_namespaces *namespaces, uint64_t id, struct nt_timers *timers);
+
+/* Did our programs find no room for a namespace? Then we do not know what they saw. */
+bool nt_namespaces_overflowed(const struct nt_namespaces *namespaces);
+
+/* The namespace is gone: gives its room back. */
+void nt_namespaces_forget(struct nt_namespaces *namespaces, uint64_t id);
+
+/* Finds the value of TcpExt's DelayedACKs in the text of a netstat file; false: it is not there. */
+bool nt_namespaces_parse(const char *text, uint64_t *delayed_acks);
+
+#endif /* NT_NAMESPACES_H */

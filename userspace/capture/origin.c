@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/origin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/utsname.h>
+
+/* The default of --min: a shorter wait is no stall on any host. */
+#define MIN_STALL_NS 1000000ULL
+
+static void read_boot_id(char boot_id[37])
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	if (!file)
+		return;
+	if (!fgets(boot_id, 37, file))
+		boot_id[0] = '\0';
+	fclose(file);
+	boot_id[strcspn(boot_id, "\n")] = '\0';
+}
+
+/* Is each late ACK told, of the namespaces that are traced? A reader who finds none may take that
+ * as a witness only then. */
+static bool nothing_is_filtered(const struct nt_settings *settings)
+{
+	return !settings->n_pids && !settings->name[0] && !settings->cgroup &&
+	       !settings->ports.count && !settings->local_ports.count &&
+	       !settings->remote_ports.count && !settings->only_v4 && !settings->only_v6 &&
+	       settings->min_ns <= MIN_STALL_NS;
+}
+
+int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
+{
+	struct utsname name;
+
+	memset(origin, 0, sizeof(*origin));
+	if (!uname(&name))
+		snprintf(origin->host, sizeof(origin->host), "%s", name.nodename);
+	read_boot_id(origin->boot_id);
+	origin->all_late_acks = nothing_is_filtered(settings);
+	origin->all_holds = origin->all_late_acks && settings->all_holds;
+	if (settings->has_fleet_key)
+		memcpy(origin->key, settings->fleet_key, sizeof(origin->key));
+	else if (getrandom(origin->key, sizeof(origin->key), 0) != sizeof(origin->key))
+		return -errno;
+	return 0;
+}
+
+uint64_t nt_origin_ack_id(const struct nt_origin *origin, const struct nt_ack_numbers *numbers)
+{
+	const uint8_t bytes[] = {
+		numbers->ack, numbers->ack >> 8, numbers->ack >> 16, numbers->ack >> 24,
+		numbers->seq, numbers->seq >> 8, numbers->seq >> 16, numbers->seq >> 24,
+	};
+
+	return nt_siphash(origin->key, bytes, sizeof(bytes));
+}
+
+/* No ACK has the empty message, so that this is never an ACK's ID by construction. */
+uint64_t nt_origin_key_id(const struct nt_origin *origin)
+{
+	return nt_siphash(origin->key, "", 0);
+}

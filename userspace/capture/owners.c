@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/owners.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <bpf/libbpf.h>
+#include "base/clock.h"
+#include "nagletrace.skel.h"
+
+/*
+ * We keep the result of a look for so many times what the look cost. A look also takes up so many
+ * times its cost, so that looks take at most a fifth of one CPU whatever stalls. But so much may be
+ * taken up ahead: we want to find processes that end soon, and looks are cheap on most hosts.
+ */
+#define KEEP_AT_LEAST_NS 5000000ULL
+#define KEEP_TIMES_COST  20
+#define TAKES_TIMES_COST 5
+#define AHEAD_NS         (NT_SECOND_NS / 2)
+
+/* Looks rest for so long after one that failed. */
+#define REST_AFTER_ERROR_NS NT_SECOND_NS
+
+/* We give up a look that costs so much: three million descriptors take some two seconds at most. */
+#define MOST_COST_NS (20 * NT_SECOND_NS)
+
+/* nt_owners_scan() checks for signals so often. */
+#define SLICE_NS (20 * 1000000ULL)
+
+/* A list of so many owners is large enough to give its memory back. */
+#define MUCH 4096
+
+int nt_owners_open(struct nt_owners *owners, const struct nt_tracer *tracer,
+		   const struct nt_targets *targets)
+{
+	memset(owners, 0, sizeof(*owners));
+	owners->tracer = tracer;
+	owners->targets = targets;
+	if (!tracer->typed)
+		return -EOPNOTSUPP;
+	owners->iterator = bpf_program__attach_iter(tracer->skel->progs.dump_owners, NULL);
+	return owners->iterator ? 0 : -errno;
+}
+
+static void drop_known(struct nt_owners *owners, struct nt_known_owner *known)
+{
+	HASH_DEL(owners->known, known);
+	owners->known_shares.count[nt_share_place(known->share)]--;
+	free(known);
+}
+
+void nt_owners_close(struct nt_owners *owners)
+{
+	nt_iterator_end(&owners->reader);
+	bpf_link__destroy(owners->iterator);
+	nt_owner_list_clear(&owners->list);
+	nt_owner_list_clear(&owners->next);
+	nt_asked_clear(&owners->asked);
+	while (owners->known)
+		drop_known(owners, owners->known);
+}
+
+/* ---- a look at all descriptors ---- */
+
+bool nt_owners_looking(const struct nt_owners *owners)
+{
+	return owners->reader.under_way;
+}
+
+static int begin_look(struct nt_owners *owners)
+{
+	owners->tracer->skel->bss->owners_look++;
+	owners->began_ns = nt_now_ns();
+	return nt_iterator_begin(&owners->reader, owners->iterator, sizeof(struct nt_owner));
+}
+
+static bool match(void *context, pid_t tgid)
+{
+	return nt_targets_match(context, tgid);
+}
+
+static bool is_wanted(void *context, uint32_t tgid)
+{
+	struct nt_owners *owners = context;
+
+	return nt_targets_any(owners->targets) &&
+	       nt_ask_once(&owners->asked, tgid, match, (void *)owners->targets);
+}
+
+/* Bounds the memory of both lists together: the old one gives way to the new one. */
+static void bound_memory(struct nt_owners *owners)
+{
+	if (owners->next.count + owners->list.count >= NT_MOST_OWNERS)
+		nt_owner_list_clear(&owners->list);
+}
+
+/* Takes one piece. Returns 1: there is more, 0: that was the last, or -errno. */
+static int take_piece(struct nt_owners *owners)
+{
+	const struct nt_owner *piece;
+	ssize_t n = nt_iterator_next(&owners->reader, (const void **)&piece);
+
+	for (ssize_t i = 0; i < n; i++) {
+		if (!piece[i].sk)
+			continue;
+		bound_memory(owners);
+		if (nt_owner_list_add(&owners->next, &piece[i], is_wanted, owners))
+			return -ENOMEM;
+	}
+	return n > 0 ? 1 : n;
+}
+
+/* Ends the look; err: 0, or -errno with which it ended. */
+static void end_look(struct nt_owners *owners, int err)
+{
+	bool much = owners->list.count > MUCH || owners->next.count > MUCH;
+	__u64 now = nt_now_ns(), cost = owners->cost_ns;
+
+	nt_iterator_end(&owners->reader);
+	nt_asked_clear(&owners->asked);
+	owners->scanned_ns = owners->began_ns;
+	owners->incomplete = err || owners->next.no_room;
+	owners->valid_until_ns =
+		now + (KEEP_TIMES_COST * cost > KEEP_AT_LEAST_NS ? KEEP_TIMES_COST * cost
+								 : KEEP_AT_LEAST_NS);
+	if (owners->taken_until_ns < now)
+		owners->taken_until_ns = now;
+	owners->taken_until_ns += TAKES_TIMES_COST * cost;
+	owners->rest_until_ns = owners->taken_until_ns - AHEAD_NS;
+	/* if a look took too long, the part that it found is better than nothing */
+	if (!err || err == -ETIME) {
+		nt_owner_list_clear(&owners->list);
+		owners->list = owners->next;
+		memset(&owners->next, 0, sizeof(owners->next));
+	} else {
+		nt_owner_list_clear(&owners->next);
+		if (owners->rest_until_ns < now + REST_AFTER_ERROR_NS)
+			owners->rest_until_ns = now + REST_AFTER_ERROR_NS;
+		if (owners->valid_until_ns < owners->rest_until_ns)
+			owners->valid_until_ns = owners->rest_until_ns;
+	}
+	if (much)
+		malloc_trim(0);
+}
+
+/*
+ * Returns the CPU time of this thread so far, without the time in which it waited for a CPU on a
+ * busy host.
+ */
+static __u64 cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
+}
+
+/* Goes on with the look. Returns 1: there is more to do, 0: it is done, or -errno. */
+static int go_on(struct nt_owners *owners, __u64 until_ns)
+{
+	bool begins = !nt_owners_looking(owners);
+	__u64 began = cpu_ns();
+	int more = begins ? begin_look(owners) : 0;
+
+	if (!more)
+		do {
+			more = take_piece(owners);
+		} while (more > 0 && nt_now_ns() < until_ns);
+	owners->cost_ns = (begins ? 0 : owners->cost_ns) + cpu_ns() - began;
+	if (more > 0 && owners->cost_ns > MOST_COST_NS)
+		more = -ETIME;
+	if (more <= 0)
+		end_look(owners, more);
+	return more;
+}
+
+int nt_owners_try(struct nt_owners *owners)
+{
+	int more = begin_look(owners);
+
+	if (!more)
+		more = take_piece(owners);
+	nt_iterator_end(&owners->reader);
+	nt_owner_list_clear(&owners->next);
+	return more < 0 ? more : 0;
+}
+
+bool nt_owners_go_on(struct nt_owners *owners, __u64 until_ns)
+{
+	return owners->iterator && go_on(owners, until_ns) > 0;
+}
+
+static bool signal_waits(void)
+{
+	sigset_t waiting;
+
+	return !sigpending(&waiting) &&
+	       (sigismember(&waiting, SIGINT) || sigismember(&waiting, SIGTERM));
+}
+
+int nt_owners_scan(struct nt_owners *owners)
+{
+	int more;
+
+	if (!owners->iterator)
+		return -EOPNOTSUPP;
+	/* a look that is under way may already have passed by the socket that we look for */
+	nt_iterator_end(&owners->reader);
+	nt_owner_list_clear(&owners->next);
+	do {
+		if (owners->interruptible && (owners->interrupted || signal_waits())) {
+			end_look(owners, -EINTR);
+			return -EINTR;
+		}
+		more = go_on(owners, nt_now_ns() + SLICE_NS);
+	} while (more > 0);
+	return more == -ETIME ? 0 : more;
+}
+
+void nt_owners_shrink(struct nt_owners *owners)
+{
+	if (owners->list.count <= MUCH || nt_now_ns() < owners->valid_until_ns ||
+	    nt_owners_looking(owners))
+		return;
+	nt_owner_list_clear(&owners->list);
+	owners->scanned_ns = 0;
+	malloc_trim(0);
+}
+
+/* ---- what a look found ---- */
+
+static bool has_owner(const struct nt_owners *owners, const struct nt_end *end)
+{
+	struct nt_owner found[NT_OWNERS_OF_SOCKET];
+
+	return nt_owner_list_find(&owners->list, end, found);
+}
+
+bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *end, __u64 since_ns)
+{
+	if (!owners->iterator)
+		return false;
+	if (nt_now_ns() >= owners->valid_until_ns)
+		return true;
+	/* the socket may be younger than the last look */
+	return end && owners->scanned_ns < since_ns && !has_owner(owners, end);
+}
+
+bool nt_owners_may_lack(const struct nt_owners *owners, __u64 since_ns)
+{
+	return owners->iterator && (owners->incomplete || owners->scanned_ns < since_ns);
+}
+
+static void look_if_need_be(struct nt_owners *owners, const struct nt_end *end, __u64 since_ns)
+{
+	if (!owners->as_it_is && nt_owners_must_look(owners, end, since_ns) &&
+	    nt_now_ns() >= owners->rest_until_ns)
+		nt_owners_scan(owners);
+}
+
+const struct nt_owner *nt_owners_find(struct nt_owners *owners, const struct nt_end *end,
+				      __u64 since_ns, size_t *count)
+{
+	look_if_need_be(owners, end, since_ns);
+	*count = nt_owner_list_find(&owners->list, end, owners->found);
+	return *count ? owners->found : NULL;
+}
+
+const struct nt_tuple *nt_owners_find_peer(struct nt_owners *owners, const struct nt_tuple *tuple)
+{
+	const struct nt_owner *peer;
+
+	look_if_need_be(owners, NULL, 0);
+	peer = nt_owner_list_find_peer(&owners->list, tuple);
+	return peer ? &peer->tuple : NULL;
+}
+
+/* ---- earlier owners of a socket ---- */
+
+/* The least recently used owner of the share that has most makes room. */
+static void forget_one(struct nt_owners *owners)
+{
+	unsigned int largest = nt_shares_largest(&owners->known_shares);
+	struct nt_known_owner *known = owners->known;
+
+	while (nt_share_place(known->share) != largest)
+		known = known->hh.next;
+	drop_known(owners, known);
+}
+
+void nt_owners_remember(struct nt_owners *owners, const struct nt_end *end,
+			const struct nt_process *process)
+{
+	struct nt_known_owner *known;
+
+	HASH_FIND(hh, owners->known, &end->sk, sizeof(end->sk), known);
+	if (known)
+		drop_known(owners, known);
+	else if (HASH_COUNT(owners->known) >= NT_KNOWN_OWNERS)
+		forget_one(owners);
+	known = malloc(sizeof(*known));
+	if (!known)
+		return;
+	*known = (struct nt_known_owner){
+		.sk = end->sk, .share = end->share, .tuple = end->tuple, .process = *process};
+	HASH_ADD(hh, owners->known, sk, sizeof(known->sk), known);
+	if (known->hh.tbl)
+		owners->known_shares.count[nt_share_place(known->share)]++;
+	else
+		free(known);
+}
+
+const struct nt_process *nt_owners_recall(const struct nt_owners *owners, const struct nt_end *end)
+{
+	const struct nt_known_owner *known;
+
+	HASH_FIND(hh, owners->known, &end->sk, sizeof(end->sk), known);
+	return known && nt_same_connection(&known->tuple, &end->tuple) ? &known->process : NULL;
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/processes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <mntent.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "nagletrace.skel.h"
+#include "base/each_process.h"
+#include "base/text.h"
+
+#define SHOWN_BYTES 64 /* of an option, in a message about it */
+
+static int read_proc(pid_t pid, const char *file, char *text, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, size - 1);
+	if (n < 0)
+		err = -errno;
+	text[n < 0 ? 0 : n] = '\0';
+	close(fd);
+	return err;
+}
+
+/* Reads the cgroup, and the container that it is of. Hosts with cgroup v1 have a line for each of
+ * its controllers. */
+static void read_cgroup(pid_t tgid, struct nt_process *process)
+{
+	char text[16384];
+
+	if (read_proc(tgid, "cgroup", text, sizeof(text)))
+		text[0] = '\0';
+	nt_cgroups_parse(text, process->cgroup, NT_CGROUP_LEN, &process->container);
+}
+
+int nt_process_read(pid_t tgid, struct nt_process *process)
+{
+	char comm[NT_COMM_LEN + 1] = "";
+	int err;
+
+	memset(process, 0, sizeof(*process));
+	process->tgid = tgid;
+	err = read_proc(tgid, "comm", comm, sizeof(comm));
+	if (err)
+		return err;
+	/* the name ends with the file's newline, and may hold others */
+	if (comm[0])
+		comm[strlen(comm) - 1] = '\0';
+	memcpy(process->comm, comm, NT_COMM_LEN - 1);
+	read_cgroup(tgid, process);
+	return 0;
+}
+
+/* Checks for hidepid, proc(5), in the last mount of /proc. */
+static bool proc_is_restricted(void)
+{
+	FILE *mounts = setmntent("/proc/self/mounts", "re");
+	const struct mntent *mount;
+	bool restricted = false;
+
+	while (mounts && (mount = getmntent(mounts)))
+		if (!strcmp(mount->mnt_dir, "/proc"))
+			restricted = hasmntopt(mount, "hidepid");
+	if (mounts)
+		endmntent(mounts);
+	return restricted;
+}
+
+static int is_readable_and_of_another(void *context, pid_t pid)
+{
+	struct nt_process process;
+	char path[64];
+	struct stat st;
+
+	(void)context;
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return !stat(path, &st) && st.st_uid != geteuid() && !nt_process_read(pid, &process);
+}
+
+bool nt_processes_hidden(void)
+{
+	return proc_is_restricted() && nt_each_process(is_readable_and_of_another, NULL) <= 0;
+}
+
+/* Returns the process of a thread, whose number /proc accepts too; 0: there is no such process. */
+static pid_t thread_group_of(pid_t pid)
+{
+	char text[4096], *line;
+
+	if (read_proc(pid, "status", text, sizeof(text)))
+		return 0;
+	line = strstr(text, "\nTgid:");
+	return line ? atoi(line + strlen("\nTgid:")) : 0;
+}
+
+static enum nt_exit open_pids(struct nt_targets *targets, char *err, size_t err_size)
+{
+	const struct nt_settings *settings = targets->settings;
+
+	for (unsigned int i = 0; i < settings->n_pids; i++) {
+		pid_t pid = settings->pids[i], group = thread_group_of(pid);
+
+		if (!group) {
+			snprintf(err, err_size,
+				 "--pid %d: no such process; `pgrep -a NAME` lists those that run",
+				 pid);
+			return NT_EXIT_USAGE;
+		}
+		if (group != pid) {
+			snprintf(err, err_size, "--pid %d: a thread of process %d; give --pid %d",
+				 pid, group, group);
+			return NT_EXIT_USAGE;
+		}
+		targets->pidfds[i] = syscall(SYS_pidfd_open, pid, 0);
+		if (targets->pidfds[i] < 0) {
+			snprintf(err, err_size, "--pid %d: cannot watch the process: %s", pid,
+				 strerror(errno));
+			return errno == ESRCH ? NT_EXIT_USAGE : NT_EXIT_FAILED;
+		}
+	}
+	return NT_EXIT_OK;
+}
+
+static enum nt_exit open_cgroup(struct nt_targets *targets, char *err, size_t err_size)
+{
+	static const char *const mounts[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"};
+	const char *path = targets->settings->cgroup;
+	char full[512], shown[NT_ESCAPED_LEN(SHOWN_BYTES)];
+	struct statfs fs;
+
+	for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
+		size_t prefix = strlen(mounts[i]);
+
+		if (!strncmp(path, mounts[i], prefix) && (path[prefix] == '/' || !path[prefix]))
+			path += prefix;
+		snprintf(full, sizeof(full), "%s%s%s", mounts[i], path[0] == '/' ? "" : "/", path);
+		targets->cgroup_fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (targets->cgroup_fd >= 0 && !fstatfs(targets->cgroup_fd, &fs) &&
+		    fs.f_type == CGROUP2_SUPER_MAGIC)
+			break;
+		if (targets->cgroup_fd >= 0)
+			close(targets->cgroup_fd);
+		targets->cgroup_fd = -1;
+	}
+	if (targets->cgroup_fd < 0) {
+		nt_escape(targets->settings->cgroup, SHOWN_BYTES, shown, sizeof(shown));
+		snprintf(err, err_size,
+			 "--cgroup %s: no such cgroup v2; give a path under /sys/fs/cgroup, as "
+			 "/proc/PID/cgroup shows it",
+			 shown);
+		return NT_EXIT_USAGE;
+	}
+	snprintf(targets->cgroup, sizeof(targets->cgroup), "%s", path);
+	for (size_t n = strlen(targets->cgroup); n && targets->cgroup[n - 1] == '/';)
+		targets->cgroup[--n] = '\0';
+	return NT_EXIT_OK;
+}
+
+enum nt_exit nt_targets_open(struct nt_targets *targets, const struct nt_settings *settings,
+			     char *err, size_t err_size)
+{
+	enum nt_exit code;
+
+	memset(targets, 0, sizeof(*targets));
+	targets->settings = settings;
+	targets->cgroup_fd = -1;
+	targets->pids_map = -1;
+	for (size_t i = 0; i < NT_MAX_PIDS; i++)
+		targets->pidfds[i] = -1;
+	code = open_pids(targets, err, err_size);
+	if (!code && settings->cgroup)
+		code = open_cgroup(targets, err, err_size);
+	if (code)
+		nt_targets_close(targets);
+	return code;
+}
+
+static void close_once(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void nt_targets_close(struct nt_targets *targets)
+{
+	for (size_t i = 0; i < NT_MAX_PIDS; i++)
+		close_once(&targets->pidfds[i]);
+	close_once(&targets->cgroup_fd);
+}
+
+int nt_targets_find_ended(const struct nt_targets *targets)
+{
+	for (unsigned int i = 0; i < targets->settings->n_pids; i++) {
+		struct pollfd process = {.fd = targets->pidfds[i], .events = POLLIN};
+
+		if (process.fd >= 0 && poll(&process, 1, 0) > 0)
+			return i;
+	}
+	return -1;
+}
+
+bool nt_targets_mark_ended(struct nt_targets *targets, unsigned int i)
+{
+	close_once(&targets->pidfds[i]);
+	for (i = 0; i < targets->settings->n_pids; i++)
+		if (targets->pidfds[i] >= 0)
+			return false;
+	return true;
+}
+
+static int add_pid(const struct nt_targets *targets, pid_t pid)
+{
+	__u32 key = pid;
+	__u8 one = 1;
+
+	return bpf_map_update_elem(targets->pids_map, &key, &one, BPF_ANY) ? -errno : 0;
+}
+
+static bool has_pid(const struct nt_targets *targets, pid_t pid)
+{
+	__u32 key = pid;
+	__u8 one;
+
+	return !bpf_map_lookup_elem(targets->pids_map, &key, &one);
+}
+
+/*
+ * Reads the parent, the fourth field of /proc/PID/stat, behind a name that may contain anything,
+ * brackets too.
+ */
+pid_t nt_process_parent(pid_t pid)
+{
+	char text[512], *bracket;
+	char state;
+	int ppid;
+
+	if (read_proc(pid, "stat", text, sizeof(text)))
+		return 0;
+	bracket = strrchr(text, ')');
+	if (!bracket || sscanf(bracket + 1, " %c %d", &state, &ppid) != 2)
+		return 0;
+	return ppid;
+}
+
+struct adding {
+	const struct nt_targets *targets;
+	int added;
+};
+
+static int add_child(void *context, pid_t pid)
+{
+	struct adding *adding = context;
+	int err;
+
+	if (has_pid(adding->targets, pid) || !has_pid(adding->targets, nt_process_parent(pid)))
+		return 0;
+	err = add_pid(adding->targets, pid);
+	adding->added += !err;
+	return err;
+}
+
+/* Adds children of processes that are in the map; returns how many were new, or -errno. */
+static int add_children(const struct nt_targets *targets)
+{
+	struct adding adding = {.targets = targets};
+	int err = nt_each_process(add_child, &adding);
+
+	return err ? err : adding.added;
+}
+
+int nt_targets_start(struct nt_targets *targets, const struct nt_tracer *tracer)
+{
+	const struct nt_settings *settings = targets->settings;
+	__u32 zero = 0;
+	int err;
+
+	targets->pids_map = bpf_map__fd(tracer->skel->maps.pids);
+	for (unsigned int i = 0; i < settings->n_pids; i++) {
+		err = add_pid(targets, settings->pids[i]);
+		if (err)
+			return err;
+	}
+	if (settings->n_pids)
+		while ((err = add_children(targets)) > 0)
+			;
+	else
+		err = 0;
+	if (!err && targets->cgroup_fd >= 0 &&
+	    bpf_map_update_elem(bpf_map__fd(tracer->skel->maps.cgroups), &zero, &targets->cgroup_fd,
+				BPF_ANY))
+		err = -errno;
+	return err;
+}
+
+bool nt_targets_any(const struct nt_targets *targets)
+{
+	return targets->settings->n_pids || targets->settings->name[0] || targets->settings->cgroup;
+}
+
+bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process)
+{
+	const struct nt_settings *settings = targets->settings;
+	size_t prefix = strlen(targets->cgroup);
+
+	if (settings->n_pids) {
+		for (unsigned int i = 0; i < settings->n_pids; i++)
+			if (settings->pids[i] == process->tgid && targets->pidfds[i] >= 0)
+				return true;
+		return has_pid(targets, process->tgid);
+	}
+	if (settings->name[0])
+		return !strcmp(process->comm, settings->name);
+	return !strncmp(process->cgroup, targets->cgroup, prefix) &&
+	       (process->cgroup[prefix] == '/' || !process->cgroup[prefix]);
+}
+
+bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)
+{
+	struct nt_process process = {.tgid = tgid};
+
+	if (!tgid || (!targets->settings->n_pids && nt_process_read(tgid, &process)))
+		return false;
+	return nt_targets_match_known(targets, &process);
+}

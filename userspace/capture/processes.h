@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Reads /proc about a process, and finds the processes that -p, -n and -c ask for. */
+#ifndef NT_PROCESSES_H
+#define NT_PROCESSES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include "base/container.h"
+#include "base/settings.h"
+#include "capture/tracer.h"
+
+#define NT_CGROUP_LEN 256
+
+struct nt_process {
+	pid_t tgid;
+	char comm[NT_COMM_LEN];
+	char cgroup[NT_CGROUP_LEN]; /* cgroup v2 path, "" where there is none */
+	struct nt_container container;
+};
+
+/* Reads comm and cgroup of a thread group. Returns 0, or -errno if it is gone (comm and cgroup are
+ * then ""). */
+int nt_process_read(pid_t tgid, struct nt_process *process);
+
+/* Returns the parent of a process; 0: it has none, or is gone. */
+pid_t nt_process_parent(pid_t pid);
+
+/* Does /proc hide other users' processes from this one? */
+bool nt_processes_hidden(void);
+
+struct nt_targets {
+	const struct nt_settings *settings;
+	int pids_map;               /* children that the kernel side added are in it */
+	int pidfds[NT_MAX_PIDS];    /* of the processes that -p names; -1: it has ended */
+	char cgroup[NT_CGROUP_LEN]; /* path as /proc shows it */
+	int cgroup_fd;
+};
+
+/*
+ * Do the processes and the cgroup that the user asked for exist? Opens descriptors that refer to
+ * them. Returns NT_EXIT_OK, or the exit code with one line in err.
+ */
+enum nt_exit nt_targets_open(struct nt_targets *targets, const struct nt_settings *settings,
+			     char *err, size_t err_size);
+void nt_targets_close(struct nt_targets *targets);
+
+/*
+ * The first finds a process of -p that has ended and is not marked yet, and returns its place, or
+ * -1. The second marks it, since another process may soon have its number; true: none is left.
+ */
+int nt_targets_find_ended(const struct nt_targets *targets);
+bool nt_targets_mark_ended(struct nt_targets *targets, unsigned int i);
+
+/* Gives the targets, with children forked before, to the attached programs. Returns 0 or -errno. */
+int nt_targets_start(struct nt_targets *targets, const struct nt_tracer *tracer);
+
+/*
+ * The first: did the user ask for certain processes at all? The others: for this one, as it is now,
+ * or as it was when we read it?
+ */
+bool nt_targets_any(const struct nt_targets *targets);
+bool nt_targets_match(const struct nt_targets *targets, pid_t tgid);
+bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process);
+
+#endif /* NT_PROCESSES_H */

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/stall.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+static bool in_list(const struct nt_port_list *list, uint16_t port)
+{
+	for (unsigned int i = 0; i < list->count; i++)
+		if (list->port[i] == port)
+			return true;
+	return false;
+}
+
+/* Checks the ports: the kernel side passes a connection that has one of them at either end. */
+static bool ports_match(const struct nt_settings *settings, const struct nt_tuple *tuple)
+{
+	if (settings->ports.count && !in_list(&settings->ports, tuple->local_port) &&
+	    !in_list(&settings->ports, tuple->remote_port))
+		return false;
+	if (settings->local_ports.count && !in_list(&settings->local_ports, tuple->local_port))
+		return false;
+	return !settings->remote_ports.count ||
+	       in_list(&settings->remote_ports, tuple->remote_port);
+}
+
+bool nt_tuple_wanted(const struct nt_settings *settings, const struct nt_tuple *tuple)
+{
+	if (settings->netns && tuple->netns != settings->netns)
+		return false;
+	if (settings->only_v4 || settings->only_v6)
+		if ((tuple->family == AF_INET) != settings->only_v4)
+			return false;
+	return ports_match(settings, tuple);
+}
+
+/*
+ * Chooses among several processes that hold the socket: one that the user asked for, else the one
+ * with the highest number.
+ */
+static pid_t choose_owner(const struct nt_owner *list, size_t count,
+			  const struct nt_targets *targets)
+{
+	pid_t chosen = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (nt_targets_any(targets) && nt_targets_match(targets, list[i].tgid))
+			return list[i].tgid;
+		chosen = list[i].tgid;
+	}
+	return chosen;
+}
+
+/*
+ * Returns the owner of this end: its writer if we saw one, else a process that has it open, else
+ * the one that used it before.
+ */
+static pid_t owner_of(const struct nt_end *end, const struct nt_record *r, bool wrote,
+		      const struct nt_targets *targets, struct nt_owners *owners)
+{
+	const struct nt_owner *list;
+	size_t count;
+
+	if (wrote && end->tgid)
+		return end->tgid;
+	list = nt_owners_find(owners, end, nt_record_began_ns(r), &count);
+	return list ? choose_owner(list, count, targets) : (pid_t)end->tgid;
+}
+
+/*
+ * Did the user ask for this end? Its writer may be another process than the one that holds the
+ * socket.
+ */
+static bool end_matches(const struct nt_end *end, const struct nt_record *r,
+			const struct nt_settings *settings, const struct nt_targets *targets,
+			struct nt_owners *owners)
+{
+	const struct nt_process *known;
+	const struct nt_owner *list;
+	size_t count;
+
+	if (!end->present || !ports_match(settings, &end->tuple))
+		return false;
+	if (!nt_targets_any(targets) || end->target || nt_targets_match(targets, end->tgid))
+		return true;
+	list = nt_owners_find(owners, end, nt_record_began_ns(r), &count);
+	/* the process may be gone since, as after its last stall: compare it as it was */
+	known = nt_owners_recall(owners, end);
+	for (size_t i = 0; i < count; i++) {
+		if (nt_targets_match(targets, list[i].tgid))
+			return true;
+		if (known && known->tgid == (pid_t)list[i].tgid)
+			return nt_targets_match_known(targets, known);
+	}
+	return !list && known && nt_targets_match_known(targets, known);
+}
+
+/*
+ * Names the owner of an end; an owner that is gone by now gets the name that it had when we last
+ * found it.
+ */
+static void describe(struct nt_process *process, const struct nt_end *end, bool wrote, pid_t owner,
+		     struct nt_owners *owners)
+{
+	const struct nt_process *known;
+
+	if (!owner || nt_process_read(owner, process)) {
+		known = nt_owners_recall(owners, end);
+		if (known && (!owner || known->tgid == owner))
+			*process = *known;
+	}
+	if (wrote && end->tgid && end->tgid == (__u32)owner)
+		memcpy(process->comm, end->comm, sizeof(process->comm));
+	process->comm[NT_COMM_LEN - 1] = '\0';
+	if (process->tgid)
+		nt_owners_remember(owners, end, process);
+}
+
+/*
+ * Measures the excess: a prompt ACK would have ended the hold one round trip after its begin, and
+ * the pending ACK at once.
+ */
+static void measure(struct nt_stall *stall)
+{
+	const struct nt_record *r = &stall->record;
+	bool held = r->sender.present;
+	uint64_t begin = held ? r->hold.begin_ns : r->ack.begin_ns;
+	uint64_t end = held ? r->hold.end_ns : r->ack.end_ns;
+	uint64_t unavoidable;
+
+	stall->min_rtt_us = held ? r->sender.min_rtt_us : r->receiver.min_rtt_us;
+	stall->duration_ns = end > begin ? end - begin : 0;
+	unavoidable = held ? stall->min_rtt_us * 1000ULL : 0;
+	stall->excess_ns = stall->duration_ns > unavoidable ? stall->duration_ns - unavoidable : 0;
+}
+
+/*
+ * Contradicts a stall that only one end shows, if we look at the other end too and it shows
+ * nothing. A receiver without a pending ACK contradicts it, since the network then caused the wait.
+ * A sender without a hold contradicts it, since data then came a round trip after our ACK by
+ * chance.
+ *
+ * A receiver also shows nothing if the machine hides its timer from us. So its silence contradicts
+ * nothing if a timer of its namespace expired unseen during the hold; each timer excuses one stall.
+ */
+static bool peer_contradicts(const struct nt_record *r, const struct nt_settings *settings,
+			     struct nt_owners *owners, struct nt_audit *audit)
+{
+	const struct nt_end *end = r->sender.present ? &r->sender : &r->receiver;
+	const struct nt_tuple *peer;
+
+	if (r->evidence != NT_EVIDENCE_INFERRED)
+		return false;
+	peer = nt_owners_find_peer(owners, &end->tuple);
+	if (!peer || (settings->netns && settings->netns != peer->netns))
+		return false;
+	return !r->sender.present ||
+	       !nt_audit_excuses(audit, peer->netns, r->hold.begin_ns, r->hold.end_ns);
+}
+
+/* Turns a stall into a wait that was real, but no stall. */
+static void take_back(struct nt_stall *stall)
+{
+	struct nt_record *r = &stall->record;
+
+	stall->contradicted = true;
+	stall->is_stall = false;
+	r->cause = NT_CAUSE_INVALID;
+	r->evidence = NT_EVIDENCE_INVALID;
+	r->pattern = r->sender.present ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
+}
+
+/* Do we need the process that has this end's socket? Follows owner_of() and end_matches(). */
+static bool end_needs_owner(const struct nt_end *end, bool wrote, const struct nt_targets *targets)
+{
+	return end->present && (!wrote || !end->tgid || (nt_targets_any(targets) && !end->target));
+}
+
+bool nt_stall_must_look(const struct nt_record *r, const struct nt_targets *targets,
+			const struct nt_owners *owners)
+{
+	__u64 since_ns = nt_record_began_ns(r);
+
+	return (end_needs_owner(&r->sender, true, targets) &&
+		nt_owners_must_look(owners, &r->sender, since_ns)) ||
+	       (end_needs_owner(&r->receiver, false, targets) &&
+		nt_owners_must_look(owners, &r->receiver, since_ns)) ||
+	       (r->evidence == NT_EVIDENCE_INFERRED && nt_owners_must_look(owners, NULL, 0));
+}
+
+bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record,
+			  const struct nt_settings *settings, const struct nt_targets *targets,
+			  struct nt_owners *owners, struct nt_audit *audit)
+{
+	const struct nt_record *r = record;
+
+	if (end_matches(&r->sender, r, settings, targets, owners))
+		stall->side = NT_SIDE_SENDER;
+	else if (end_matches(&r->receiver, r, settings, targets, owners))
+		stall->side = NT_SIDE_RECEIVER;
+	else
+		return false;
+
+	stall->record = *r;
+	stall->is_stall = r->kind == NT_RECORD_STALL;
+	stall->contradicted = false;
+	stall->ack_id = stall->number = 0;
+	stall->origin = NULL;
+	if (peer_contradicts(r, settings, owners, audit))
+		take_back(stall);
+	memset(&stall->sender, 0, sizeof(stall->sender));
+	memset(&stall->receiver, 0, sizeof(stall->receiver));
+	if (r->sender.present)
+		describe(&stall->sender, &r->sender, true,
+			 owner_of(&r->sender, r, true, targets, owners), owners);
+	if (r->receiver.present)
+		describe(&stall->receiver, &r->receiver, false,
+			 owner_of(&r->receiver, r, false, targets, owners), owners);
+	measure(stall);
+	return true;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Starts a session, from nothing to ready, in the same way for each command that traces. */
+#ifndef NT_START_H
+#define NT_START_H
+
+#include "capture/session.h"
+
+/* The steps that a command adds; each gets context. */
+struct nt_start {
+	struct nt_loop *loop; /* serves the session */
+	void (*on_stall)(void *context, const struct nt_stall *stall);
+	struct nt_session_watch watch;
+
+	/*
+	 * Runs when the session is attached, but not confined yet: the last time to open anything
+	 * that takes privileges. Returns NT_EXIT_OK, or the exit code with one line in err. NULL:
+	 * there is nothing to do.
+	 */
+	enum nt_exit (*prepare)(void *context, char *err, size_t err_size);
+
+	/*
+	 * Runs when the session is confined: writes what comes before "ready". kept: the
+	 * capabilities that are left, as nt_confine() writes them. NULL: neither hooks nor "ready"
+	 * are reported, since a screen shows when it is ready.
+	 */
+	void (*announce)(void *context, const char *kept);
+	void *context;
+};
+
+/*
+ * Opens the session, has the command prepare, reports on stderr which hooks are in use, confines
+ * the process, and writes "ready". Returns NT_EXIT_OK, or the exit code with one line in err. The
+ * caller closes the session in either case.
+ */
+enum nt_exit nt_session_start(struct nt_session *session, const struct nt_settings *settings,
+			      const struct nt_start *start, char *err, size_t err_size);
+
+#endif /* NT_START_H */

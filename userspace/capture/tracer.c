@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "capture/tracer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "base/log.h"
+#include "nagletrace.skel.h"
+
+/* Features that the verifier of this kernel may refuse; we try the attempts in order. */
+struct attempt {
+	bool sk_storage; /* in tracing programs since 5.11 */
+	bool direct;
+};
+
+static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
+			   const struct nt_settings *settings)
+{
+	if (!(hook->families & NT_FAMILY(family)))
+		return false;
+	if (hook->need == NT_FOR_PIDS)
+		return settings->n_pids;
+	return hook->need == NT_FOR_TIMELINE ? settings->timeline : true;
+}
+
+static bool program_is_missing(const struct nt_tracer *tracer, const char *program)
+{
+	for (size_t i = 0; i < nt_n_hooks; i++)
+		if (!strcmp(nt_hooks[i].program, program) &&
+		    nt_hooks[i].families & NT_FAMILY(tracer->family))
+			return tracer->missing[i];
+	return true;
+}
+
+static enum nt_target target_kind(const struct nt_settings *settings)
+{
+	if (settings->n_pids)
+		return NT_TARGET_PIDS;
+	if (settings->name[0])
+		return NT_TARGET_NAME;
+	return settings->cgroup ? NT_TARGET_CGROUP : NT_TARGET_ALL;
+}
+
+static void configure(struct nt_tracer *tracer, const struct nt_settings *settings,
+		      const struct attempt *attempt)
+{
+	struct nt_config *config = (struct nt_config *)&tracer->skel->rodata->nt_config;
+
+	config->min_ns = settings->min_ns;
+	config->tick_ns = nt_kernel_tick_ns();
+	config->delack_by_rto_min = nt_kernel_delack_by_rto_min();
+	config->netns = settings->netns;
+	config->target = target_kind(settings);
+	memcpy(config->name, settings->name, sizeof(config->name));
+	config->family = settings->only_v4 ? AF_INET : settings->only_v6 ? AF_INET6 : 0;
+	config->ports = settings->ports.count || settings->local_ports.count ||
+			settings->remote_ports.count;
+	config->all_holds = settings->all_holds;
+	config->stacks = settings->stacks;
+	config->timeline = settings->timeline;
+	config->functions = tracer->family != NT_HOOKS_TRACEPOINT;
+	config->direct = attempt->direct;
+	config->cast = attempt->direct && tracer->cast_id;
+	config->sk_storage = attempt->sk_storage;
+}
+
+/*
+ * Makes an entry take memory only while it exists: there may be one for each socket of a large
+ * host, since the tracepoint family does not see each ACK go. Tracing programs may use such maps
+ * since 6.1.
+ */
+static void grow_on_demand(struct bpf_map *map, unsigned int most)
+{
+	bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_NO_PREALLOC);
+	bpf_map__set_max_entries(map, most); /* the table takes 16 bytes for each at once */
+}
+
+/*
+ * Sizes the maps: those that this run does not use are not made, and those for filters shrink to a
+ * minimum without the filter.
+ */
+static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settings,
+		      const struct attempt *attempt)
+{
+	struct nagletrace_bpf *skel = tracer->skel;
+	bool filtered = target_kind(settings) != NT_TARGET_ALL;
+
+	bpf_map__set_autocreate(skel->maps.hold_storage, attempt->sk_storage);
+	bpf_map__set_autocreate(skel->maps.ack_storage, attempt->sk_storage);
+	bpf_map__set_autocreate(skel->maps.hold_hash, !attempt->sk_storage);
+	bpf_map__set_autocreate(skel->maps.ack_hash, !attempt->sk_storage);
+	/* that tracepoint exists since 6.3 */
+	if (!program_is_missing(tracer, "on_sock_send_length")) {
+		grow_on_demand(skel->maps.hold_hash, 1 << 16);
+		grow_on_demand(skel->maps.ack_hash, 1 << 18);
+	}
+	bpf_map__set_autocreate(skel->maps.events, settings->timeline);
+	bpf_map__set_autocreate(skel->maps.watched, settings->timeline && filtered);
+	bpf_map__set_autocreate(skel->maps.stacks, settings->stacks);
+	bpf_map__set_autocreate(skel->maps.stack_dumps, settings->stacks);
+	bpf_map__set_autocreate(skel->maps.calls, tracer->family == NT_HOOKS_KPROBE);
+	if (!filtered)
+		bpf_map__set_max_entries(skel->maps.owned, 64);
+	if (!settings->n_pids)
+		bpf_map__set_max_entries(skel->maps.pids, 1);
+}
+
+/* Types the arguments of a raw tracepoint program, which plain loads and socket storage need. */
+static int make_typed(struct bpf_program *prog, const char *tracepoint)
+{
+	int err = bpf_program__set_type(prog, BPF_PROG_TYPE_TRACING);
+
+	if (!err)
+		err = bpf_program__set_expected_attach_type(prog, BPF_TRACE_RAW_TP);
+	return err ? err : bpf_program__set_attach_target(prog, 0, tracepoint);
+}
+
+static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i)
+{
+	const struct nt_hook *hook = &nt_hooks[i];
+	struct bpf_program *prog;
+	const char *target;
+
+	prog = bpf_object__find_program_by_name(tracer->skel->obj, hook->program);
+	if (!prog)
+		return -ENOENT;
+	if (nt_kernel_hook(kernel, hook, &target)) {
+		tracer->missing[i] = true;
+		return 0;
+	}
+	bpf_program__set_autoload(prog, true);
+	if (hook->how == NT_ATTACH_RAW_TP)
+		return tracer->typed ? make_typed(prog, target) : 0;
+	if (hook->how == NT_ATTACH_FENTRY || hook->how == NT_ATTACH_FEXIT)
+		return bpf_program__set_attach_target(prog, 0, target);
+	return 0;
+}
+
+static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
+			   const struct nt_settings *settings)
+{
+	struct bpf_program *prog;
+	int err;
+
+	bpf_object__for_each_program(prog, tracer->skel->obj)
+		bpf_program__set_autoload(prog, false);
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		if (!hook_in_family(&nt_hooks[i], tracer->family, settings))
+			continue;
+		err = choose_program(tracer, kernel, i);
+		if (err)
+			return err;
+	}
+	bpf_program__set_autoload(tracer->skel->progs.dump_owners, tracer->typed);
+	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces, tracer->typed);
+	return 0;
+}
+
+/* Asks for the verifier's cost of each program, in instructions and time; -vv prints it. */
+static void ask_for_statistics(struct nt_tracer *tracer)
+{
+	const __u32 statistics = 4; /* BPF_LOG_STATS, include/linux/bpf_verifier.h */
+	struct bpf_program *prog;
+
+	bpf_object__for_each_program(prog, tracer->skel->obj)
+		bpf_program__set_log_level(prog, statistics);
+}
+
+/* Makes each call that stands for bpf_rdonly_cast() one of the kernel's function. */
+static int place_casts(struct bpf_program *prog, unsigned int cast_id)
+{
+	size_t n = bpf_program__insn_cnt(prog), calls = 0;
+	struct bpf_insn *insns = calloc(n, sizeof(*insns));
+	int err = insns ? 0 : -ENOMEM;
+
+	for (size_t i = 0; insns && i < n; i++) {
+		insns[i] = bpf_program__insns(prog)[i];
+		if (insns[i].code != (BPF_JMP | BPF_CALL) || insns[i].src_reg ||
+		    insns[i].imm != NT_CALL_RDONLY_CAST)
+			continue;
+		insns[i].src_reg = BPF_PSEUDO_KFUNC_CALL;
+		insns[i].imm = cast_id;
+		calls++;
+	}
+	if (calls)
+		err = bpf_program__set_insns(prog, insns, n);
+	free(insns);
+	return err;
+}
+
+static int place_all_casts(struct nt_tracer *tracer)
+{
+	struct bpf_program *prog;
+	int err = 0;
+
+	bpf_object__for_each_program(prog, tracer->skel->obj) if (!err && tracer->cast_id) err =
+		place_casts(prog, tracer->cast_id);
+	return err;
+}
+
+static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
+		     const struct nt_settings *settings, const struct attempt *attempt,
+		     bool statistics)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = settings->btf);
+	int err;
+
+	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
+	if (!tracer->skel)
+		return -errno;
+	err = choose_programs(tracer, kernel, settings);
+	if (!err)
+		err = place_all_casts(tracer);
+	if (!err) {
+		configure(tracer, settings, attempt);
+		size_maps(tracer, settings, attempt);
+		if (statistics)
+			ask_for_statistics(tracer);
+		err = nagletrace_bpf__load(tracer->skel);
+		/* libbpf takes a feature for missing if it could not try it for lack of memory */
+		if (!err && !tracer->skel->bss)
+			err = -ENOMEM;
+	}
+	if (err) {
+		nagletrace_bpf__destroy(tracer->skel);
+		tracer->skel = NULL;
+	}
+	return err;
+}
+
+/*
+ * Loads the programs in the cheapest way that works: one kernel's verifier refuses what another's
+ * accepts.
+ */
+static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
+		const struct nt_settings *settings)
+{
+	static const struct attempt attempts[] = {{true, true}, {false, true}, {false, false}};
+	/* helpers do not accept sockets that a program found by arithmetic or in registers */
+	size_t first = tracer->family == NT_HOOKS_FUNCTION ? 0 : 1;
+	int err = -EINVAL;
+
+	if (!tracer->typed)
+		first = 2;
+	for (size_t i = first; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
+		err = load_once(tracer, kernel, settings, &attempts[i], settings->verbose > 1);
+		/* load once more for the verifier's reason, which its statistics leave out */
+		if (err && settings->verbose > 1)
+			err = load_once(tracer, kernel, settings, &attempts[i], false);
+		if (!err || err == -EPERM || err == -ENOMEM)
+			break;
+	}
+	return err;
+}
+
+static int attach_hook(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i)
+{
+	const struct nt_hook *hook = &nt_hooks[i];
+	struct bpf_program *prog =
+		bpf_object__find_program_by_name(tracer->skel->obj, hook->program);
+	struct bpf_link *link;
+	const char *target;
+
+	nt_kernel_hook(kernel, hook, &target);
+	switch (hook->how) {
+	case NT_ATTACH_RAW_TP:
+		link = tracer->typed ? bpf_program__attach_trace(prog)
+				     : bpf_program__attach_raw_tracepoint(prog, target);
+		break;
+	case NT_ATTACH_FENTRY:
+	case NT_ATTACH_FEXIT:
+		link = bpf_program__attach_trace(prog);
+		break;
+	default:
+		link = bpf_program__attach_kprobe(prog, hook->how == NT_ATTACH_KRETPROBE, target);
+	}
+	if (!link)
+		return -errno;
+	tracer->links[i] = link;
+	return 0;
+}
+
+/*
+ * The tracepoint programs recognise a socket's timers by their functions, which they read from the
+ * first TCP socket that is destroyed: this one. So they need no symbol table, which may be hidden.
+ */
+static int teach_timers(const struct nt_tracer *tracer)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	if (tracer->family == NT_HOOKS_TRACEPOINT && !tracer->skel->bss->delack_timer_function)
+		return -ENOENT;
+	return 0;
+}
+
+static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
+		  const struct nt_settings *settings, const char **failed)
+{
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		const struct nt_hook *hook = &nt_hooks[i];
+		int err;
+
+		if (!hook_in_family(hook, tracer->family, settings) || tracer->missing[i])
+			continue;
+		*failed = hook->target;
+		err = attach_hook(tracer, kernel, i);
+		if (!err && i == 0) {
+			*failed = "the timers of TCP sockets, with a socket of our own";
+			err = teach_timers(tracer);
+		}
+		if (err && hook->required)
+			return err;
+		tracer->missing[i] = err;
+	}
+	tracer->skel->bss->ack_begins_unseen = tracer->family == NT_HOOKS_TRACEPOINT &&
+					       program_is_missing(tracer, "on_timer_start");
+	return 0;
+}
+
+static enum nt_exit family_refused(struct nt_kernel *kernel, enum nt_hooks family, int cause,
+				   char *err, size_t err_size)
+{
+	char reason[160];
+
+	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
+	snprintf(err, err_size, "--hooks %s: %s; `nagletrace check` shows what can be used",
+		 nt_family_name(family), reason);
+	return cause == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+}
+
+static enum nt_exit choose_family(struct nt_tracer *tracer, struct nt_kernel *kernel,
+				  const struct nt_settings *settings, char *err, size_t err_size)
+{
+	char reason[120];
+	int cause;
+
+	tracer->family = settings->hooks;
+	if (settings->hooks == NT_HOOKS_AUTO) {
+		tracer->family = nt_kernel_choose(kernel);
+		if (tracer->family == NT_HOOKS_TRACEPOINT &&
+		    !nt_kernel_family(kernel, NT_HOOKS_FUNCTION)) {
+			snprintf(tracer->why, sizeof(tracer->why),
+				 "they cost less than function hooks");
+		} else if (tracer->family == NT_HOOKS_TRACEPOINT) {
+			nt_kernel_explain(kernel, kernel->fentry, reason, sizeof(reason));
+			snprintf(tracer->why, sizeof(tracer->why), "function hooks: %s", reason);
+		} else if (tracer->family == NT_HOOKS_KPROBE) {
+			nt_kernel_explain(kernel, kernel->fentry, reason, sizeof(reason));
+			snprintf(tracer->why, sizeof(tracer->why), "fentry: %s", reason);
+		}
+	}
+	if (tracer->family == NT_HOOKS_AUTO) {
+		if (kernel->kprobe == -NT_E_PARANOID)
+			return family_refused(kernel, NT_HOOKS_KPROBE, kernel->kprobe, err,
+					      err_size);
+		snprintf(err, err_size,
+			 "this kernel takes neither function hooks nor tracepoints that suffice; "
+			 "`nagletrace check` shows what is missing");
+		return NT_EXIT_KERNEL;
+	}
+	cause = nt_kernel_family(kernel, tracer->family);
+	return cause ? family_refused(kernel, tracer->family, cause, err, err_size) : NT_EXIT_OK;
+}
+
+static enum nt_exit load_failed(struct nt_kernel *kernel, int cause, char *err, size_t err_size)
+{
+	char reason[120];
+
+	if (!strcmp(kernel->lockdown, "confidentiality")) {
+		snprintf(err, err_size,
+			 "kernel lockdown is confidentiality: BPF may not read kernel memory; boot "
+			 "with lockdown=integrity or none");
+		return NT_EXIT_KERNEL;
+	}
+	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
+	snprintf(err, err_size, "cannot load the BPF programs: %s; -v shows the kernel's words",
+		 reason);
+	return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+}
+
+static enum nt_exit open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
+				     const struct nt_settings *settings, char *err, size_t err_size)
+{
+	const char *failed = "";
+	enum nt_exit code;
+	char reason[120];
+	int cause;
+
+	if (!kernel->btf && !settings->btf) {
+		snprintf(
+			err, err_size,
+			"this kernel has no BTF at /sys/kernel/btf/vmlinux; give --btf FILE with the "
+			"BTF of kernel %s (from its debug package or a BTF archive)",
+			kernel->uname.release);
+		return NT_EXIT_KERNEL;
+	}
+	code = choose_family(tracer, kernel, settings, err, err_size);
+	if (code)
+		return code;
+	tracer->typed = kernel->btf;
+	tracer->cast_id = nt_kernel_cast_id(kernel);
+	cause = load(tracer, kernel, settings);
+	if (cause)
+		return load_failed(kernel, cause, err, err_size);
+	cause = attach(tracer, kernel, settings, &failed);
+	if (cause) {
+		nt_kernel_explain(kernel, cause, reason, sizeof(reason));
+		snprintf(err, err_size, "cannot hook %s: %s", failed, reason);
+		nt_tracer_close(tracer);
+		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+	}
+	return NT_EXIT_OK;
+}
+
+enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_settings *settings, char *err,
+			    size_t err_size)
+{
+	struct nt_kernel kernel;
+	enum nt_exit code;
+
+	memset(tracer, 0, sizeof(*tracer));
+	nt_quiet_libbpf(settings->verbose);
+	if (nt_permission_check(err, err_size) == -EPERM)
+		return NT_EXIT_PERMISSION;
+	nt_kernel_probe(&kernel);
+	code = open_with_kernel(tracer, &kernel, settings, err, err_size);
+	nt_kernel_free(&kernel);
+	return code;
+}
+
+void nt_tracer_close(struct nt_tracer *tracer)
+{
+	for (size_t i = 0; i < NT_MAX_HOOKS; i++) {
+		bpf_link__destroy(tracer->links[i]);
+		tracer->links[i] = NULL;
+	}
+	nagletrace_bpf__destroy(tracer->skel);
+	tracer->skel = NULL;
+}
+
+/*
+ * Returns how often the kernel hit a kprobe and did not run its program:
+ * bpf_perf_link_fill_kprobe(), kernel/bpf/syscall.c. 0 for other links, and if the kernel does not
+ * count it.
+ */
+static uint64_t probe_missed(const struct bpf_link *link)
+{
+	enum {
+		PERF_EVENT_LINK = 7,
+		KPROBE = 3,
+		KRETPROBE = 4
+	};
+	/* these fields are from struct bpf_link_info, which libbpf's own headers may lack */
+	struct {
+		__u32 type, id, prog_id, pad;
+		__u32 event, pad_event;
+		__u64 name;
+		__u32 name_size, offset;
+		__u64 addr, missed;
+	} info = {};
+	__u32 size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(bpf_link__fd(link), &info, &size) ||
+	    info.type != PERF_EVENT_LINK || (info.event != KPROBE && info.event != KRETPROBE))
+		return 0;
+	return info.missed;
+}
+
+int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
+{
+	int n = 0;
+
+	/*
+	 * detach from the end: a function's return before its entry, or returns would come without
+	 * an entry
+	 */
+	for (size_t i = nt_n_hooks; i-- > 0;) {
+		if (!tracer->links[i] || (step && nt_hooks[i].detach_step != step))
+			continue;
+		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
+			tracer->skel->bss->ack_begins_unseen = true;
+		tracer->missed_detached += probe_missed(tracer->links[i]);
+		bpf_link__destroy(tracer->links[i]);
+		tracer->links[i] = NULL;
+		tracer->detached[i] = true;
+		n++;
+	}
+	return n;
+}
+
+static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
+{
+	const size_t words = sizeof(*sum) / sizeof(__u64);
+	int cpus = libbpf_num_possible_cpus();
+	struct nt_totals *each;
+	__u32 zero = 0;
+	int err;
+
+	if (cpus < 0)
+		return cpus;
+	each = calloc(cpus, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	err = bpf_map__lookup_elem(tracer->skel->maps.totals, &zero, sizeof(zero), each,
+				   cpus * sizeof(*each), 0);
+	for (int cpu = 0; !err && cpu < cpus; cpu++)
+		for (size_t i = 0; i < words; i++)
+			((__u64 *)sum)[i] += ((const __u64 *)&each[cpu])[i];
+	free(each);
+	return err;
+}
+
+/* Sums the kernel's information on each program over all programs. */
+static void sum_info(const struct nt_tracer *tracer, struct bpf_prog_info *sum)
+{
+	struct bpf_program *prog;
+
+	memset(sum, 0, sizeof(*sum));
+	bpf_object__for_each_program(prog, tracer->skel->obj)
+	{
+		struct bpf_prog_info info = {};
+		__u32 size = sizeof(info);
+		int fd = bpf_program__fd(prog);
+
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &size))
+			continue;
+		sum->recursion_misses += info.recursion_misses;
+		sum->run_time_ns += info.run_time_ns;
+	}
+}
+
+int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts)
+{
+	struct bpf_prog_info info;
+	int err;
+
+	memset(counts, 0, sizeof(*counts));
+	err = sum_totals(tracer, &counts->totals);
+	sum_info(tracer, &info);
+	counts->recursion_misses = info.recursion_misses + tracer->missed_detached;
+	for (size_t i = 0; i < nt_n_hooks; i++)
+		if (tracer->links[i])
+			counts->recursion_misses += probe_missed(tracer->links[i]);
+	return err;
+}
+
+uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer)
+{
+	struct bpf_prog_info info;
+
+	sum_info(tracer, &info);
+	return info.run_time_ns;
+}
+
+uint64_t nt_tracer_events_dropped(const struct nt_tracer *tracer)
+{
+	return tracer->skel->bss->events_dropped;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Configures, loads and attaches the BPF programs. */
+#ifndef NT_TRACER_H
+#define NT_TRACER_H
+
+#include "bpf/nagletrace.h"
+#include "capture/counts.h"
+#include "capture/hooks.h"
+#include "capture/kernel.h"
+#include "base/settings.h"
+
+struct nagletrace_bpf;
+struct bpf_link;
+
+struct nt_tracer {
+	struct nagletrace_bpf *skel;
+	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
+	bool missing[NT_MAX_HOOKS];           /* hooks of the family that this kernel lacks */
+	bool detached[NT_MAX_HOOKS];          /* other hooks of the family that are detached */
+	uint64_t missed_detached;             /* runs that these missed while they were attached */
+	enum nt_hooks family;
+	bool typed;           /* tracepoints are BTF-typed */
+	unsigned int cast_id; /* nt_kernel_cast_id() */
+	char why[160];        /* why we chose this family */
+};
+
+/*
+ * Chooses hooks, loads and attaches. Returns NT_EXIT_OK, or the exit code with one line in err. A
+ * tracer that could not be opened needs no close.
+ */
+enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_settings *settings, char *err,
+			    size_t err_size);
+void nt_tracer_close(struct nt_tracer *tracer);
+
+/*
+ * Reads the counts of the kernel side on all CPUs since it was attached, and how often
+ * * the kernel skipped one of our programs because it ran already on that CPU (known from 5.12 on),
+ * * it skipped a kprobe because another one ran there, or a return because too many calls were
+ *   under way (known from 6.7 on).
+ *
+ * Returns 0, or -errno with *counts zero.
+ */
+int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts);
+
+/* Returns how many events of --timeline were dropped for lack of room. */
+uint64_t nt_tracer_events_dropped(const struct nt_tracer *tracer);
+
+/*
+ * Returns how long the programs have run on all CPUs, if the kernel keeps statistics of that
+ * (kernel.bpf_stats_enabled); else 0.
+ */
+uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer);
+
+/* Detaches the hooks of a step (nt_hook.detach_step); 0: all that are left. Returns how many. */
+int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step);
+
+#endif /* NT_TRACER_H */

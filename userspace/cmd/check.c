@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "cmd/check.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/streams.h"
+#include "base/text.h"
+#include "capture/kernel.h"
+
+static const enum nt_hooks families[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE, NT_HOOKS_TRACEPOINT};
+#define N_FAMILIES (sizeof(families) / sizeof(families[0]))
+
+/* Writes "yes", or the reason why the hook cannot be used. */
+static void hook_status(struct nt_kernel *kernel, const struct nt_hook *hook, char *out,
+			size_t size)
+{
+	const char *target;
+	int err = nt_kernel_hook(kernel, hook, &target);
+
+	if (!err)
+		snprintf(out, size, "%s%s", "yes",
+			 strcmp(target, hook->target) ? " (alternative)" : "");
+	else
+		nt_kernel_explain(kernel, err, out, size);
+}
+
+static void print_table(struct nt_kernel *kernel)
+{
+	char status[160];
+
+	printf("%-10s %-24s %-10s %-9s %s\n", "FAMILY", "HOOK", "KIND", "OFFERED",
+	       "LOST WITHOUT IT");
+	for (size_t f = 0; f < N_FAMILIES; f++) {
+		for (size_t i = 0; i < nt_n_hooks; i++) {
+			const struct nt_hook *hook = &nt_hooks[i];
+
+			if (!(hook->families & NT_FAMILY(families[f])))
+				continue;
+			hook_status(kernel, hook, status, sizeof(status));
+			printf("%-10s %-24s %-10s %-9s %s%s\n", nt_family_name(families[f]),
+			       hook->target, nt_attach_name(hook->how),
+			       strncmp(status, "yes", 3) ? "no" : "yes", hook->part,
+			       hook->required ? " (required)" : "");
+		}
+	}
+	printf("\ntcp_nagle_check is inlined into tcp_write_xmit on every kernel known; its decision is "
+	       "taken\nagain, exactly, when tcp_write_xmit returns.\n");
+}
+
+static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
+{
+	char reason[160];
+
+	printf("kernel      %s %s\n", kernel->uname.release, kernel->uname.machine);
+	printf("BTF         %s\n",
+	       kernel->btf ? "yes (/sys/kernel/btf/vmlinux)" : "no; --btf FILE gives it");
+	printf("lockdown    %s\n", kernel->lockdown[0] ? kernel->lockdown : "not known");
+	for (size_t f = 0; f < N_FAMILIES; f++) {
+		int err = nt_kernel_family(kernel, families[f]);
+
+		if (err)
+			nt_kernel_explain(kernel, err, reason, sizeof(reason));
+		else
+			snprintf(reason, sizeof(reason), "%s", nt_family_cost(families[f]));
+		printf("%-11s %s%s%s\n", nt_family_name(families[f]), err ? "no: " : "yes, costs ",
+		       reason, families[f] == chosen ? "  <- would be used" : "");
+	}
+	printf("\nCosts are instructions more than untraced, on Linux 6.12: docs/performance.md.\n\n");
+	print_table(kernel);
+}
+
+static struct json_object *hook_object(struct nt_kernel *kernel, const struct nt_hook *hook,
+				       enum nt_hooks family)
+{
+	struct json_object *o = json_object_new_object();
+	const char *target;
+	char status[160];
+	int err = nt_kernel_hook(kernel, hook, &target);
+
+	json_object_object_add(o, "family", json_object_new_string(nt_family_name(family)));
+	json_object_object_add(o, "hook", json_object_new_string(hook->target));
+	json_object_object_add(o, "kind", json_object_new_string(nt_attach_name(hook->how)));
+	json_object_object_add(o, "offered", json_object_new_boolean(!err));
+	json_object_object_add(o, "required", json_object_new_boolean(hook->required));
+	json_object_object_add(o, "part", json_object_new_string(hook->part));
+	if (err) {
+		hook_status(kernel, hook, status, sizeof(status));
+		json_object_object_add(o, "reason", json_object_new_string(status));
+	}
+	return o;
+}
+
+static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
+{
+	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+	struct json_object *costs = json_object_new_object();
+
+	json_object_object_add(o, "type", json_object_new_string("check"));
+	json_object_object_add(o, "kernel", json_object_new_string(kernel->uname.release));
+	json_object_object_add(o, "btf", json_object_new_boolean(kernel->btf != NULL));
+	if (kernel->lockdown[0])
+		json_object_object_add(o, "lockdown", json_object_new_string(kernel->lockdown));
+	json_object_object_add(o, "hooks", json_object_new_string(nt_family_name(chosen)));
+	for (size_t f = 0; f < N_FAMILIES; f++)
+		json_object_object_add(costs, nt_family_name(families[f]),
+				       json_object_new_string(nt_family_cost(families[f])));
+	json_object_object_add(o, "costs", costs);
+	for (size_t f = 0; f < N_FAMILIES; f++)
+		for (size_t i = 0; i < nt_n_hooks; i++)
+			if (nt_hooks[i].families & NT_FAMILY(families[f]))
+				json_object_array_add(
+					list, hook_object(kernel, &nt_hooks[i], families[f]));
+	json_object_object_add(o, "table", list);
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
+						       JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+}
+
+static void (*const print[])(struct nt_kernel *kernel, enum nt_hooks chosen) = {
+	[NT_OUTPUT_TEXT] = print_text,
+	[NT_OUTPUT_JSON] = print_json,
+};
+
+enum nt_exit nt_check(const struct nt_settings *settings)
+{
+	struct nt_kernel kernel;
+	enum nt_hooks chosen = settings->hooks;
+	enum nt_exit code = NT_EXIT_OK;
+	char reason[400];
+	int err;
+
+	nt_quiet_libbpf(settings->verbose);
+	if (nt_permission_check(reason, sizeof(reason))) {
+		nt_complain("%s", reason);
+		return NT_EXIT_PERMISSION;
+	}
+	nt_kernel_probe(&kernel);
+	if (chosen == NT_HOOKS_AUTO)
+		chosen = nt_kernel_choose(&kernel);
+	err = chosen == NT_HOOKS_AUTO ? -EOPNOTSUPP : nt_kernel_family(&kernel, chosen);
+	if (!kernel.btf && !settings->btf)
+		err = -ENODATA;
+	print[settings->output](&kernel, err ? NT_HOOKS_AUTO : chosen);
+	if (err) {
+		nt_kernel_explain(&kernel, err, reason, sizeof(reason));
+		code = err == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+		nt_complain("%s: %s%s",
+			    code == NT_EXIT_KERNEL ? "this kernel cannot" : "not permitted", reason,
+			    err == -ENODATA ? "; --btf FILE gives the BTF of this kernel" : "");
+	}
+	nt_kernel_free(&kernel);
+	if (nt_streams_written(nt_flush(stdout)))
+		code = NT_EXIT_FAILED;
+	return code;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The command line: the parser and --help come from one table of options. */
+#ifndef NT_OPTIONS_H
+#define NT_OPTIONS_H
+
+#include <stddef.h>
+#include <stdio.h>
+#include "base/settings.h"
+#include "cmd/commands.h"
+
+/*
+ * Parses argv. Returns 0 with *command and *settings filled, or -EINVAL (-EPERM: we may not look at
+ * what an option names) with one line in err (no newline, no control character) that names the
+ * option, the value and the remedy. Prints nothing. *settings points into argv.
+ */
+int nt_options_parse(int argc, char **argv, enum nt_command *command, struct nt_settings *settings,
+		     char *err, size_t err_size);
+
+/* Prints usage and options, in at most 80 columns. */
+void nt_options_help(FILE *out);
+
+#endif /* NT_OPTIONS_H */

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "cmd/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "base/log.h"
+#include "base/streams.h"
+#include "output/report.h"
+#include "capture/start.h"
+#include "base/text.h"
+#include "timeline/events.h"
+
+struct trace {
+	const struct nt_settings *settings;
+	struct nt_writer writer;
+	struct nt_session session;
+	struct nt_timeline_events events; /* for --timeline */
+	struct nt_aggregate all;          /* since the start */
+	struct nt_aggregate recent;       /* since the last report */
+	struct nt_counts counts_before;   /* at the last report */
+	uint64_t started_ns, reported_ns;
+	uint64_t reports;
+	struct nt_loop *loop;
+	int timeline, overhead; /* the timers of these options */
+	int out_err;            /* -errno of a failed write */
+	uint64_t give_up_ns;    /* when the timeline ends; NT_NEVER before the end */
+	bool heading_done, ended;
+	bool progress_shown; /* the terminal's last line shows it */
+};
+
+/* Events of several CPUs are in order once all of so long ago have come; the loop looks as
+ * often. */
+#define TIMELINE_NS (50 * 1000000ULL)
+
+/*
+ * A signal takes effect within 1 s. What led to a stall, or to a report, is written before it, for
+ * BEFORE_STALL_NS at most: in a flood the rest comes after it. From the end of the loop the last
+ * records and events have END_NS together. The records take 0.35 s of it, or 0.65 s where names may
+ * still come; the timeline has LAST_TIMELINE_NS in any case. The rest is for the report, and to
+ * detach.
+ */
+#define BEFORE_STALL_NS  (100 * 1000000ULL)
+#define END_NS           (500 * 1000000ULL)
+#define LAST_TIMELINE_NS (100 * 1000000ULL)
+
+/* `make bench` measures this: docs/performance.md. */
+#define TIMELINE_COST                                                                          \
+	"every write, read, segment, hold and delayed ACK is an event; each takes the traced " \
+	"host some 0.2 us"
+
+/* A write failed, so the trace ends; a closed pipe is no reason to complain. */
+static void note_output(struct trace *trace, int err)
+{
+	if (!err || trace->out_err)
+		return;
+	trace->out_err = err;
+	nt_loop_stop(trace->loop);
+}
+
+static void clear_progress(struct trace *trace)
+{
+	if (!trace->progress_shown)
+		return;
+	fputs("\r\033[K", stderr);
+	trace->progress_shown = false;
+}
+
+/* Overwrites its own line; only a terminal gets it. */
+static void show_progress(void *context, uint32_t what)
+{
+	struct trace *trace = context;
+	struct nt_counts counts;
+	char elapsed[16];
+
+	(void)what;
+	nt_session_counts(&trace->session, &counts);
+	nt_format_duration(nt_now_ns() - trace->started_ns, elapsed, sizeof(elapsed));
+	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " %s, %llu dropped", elapsed,
+		trace->all.stalls, trace->all.stalls == 1 ? "stall" : "stalls",
+		nt_counts_dropped(&counts));
+	fflush(stderr);
+	trace->progress_shown = true;
+}
+
+static int write_line(void *context, const struct nt_line *line)
+{
+	struct trace *trace = context;
+
+	return trace->writer.timeline_line(&trace->writer, stdout, line);
+}
+
+static void write_timeline(struct trace *trace, uint64_t until_ns, uint64_t give_up_ns)
+{
+	if (!nt_timeline_events_consume(&trace->events, &until_ns))
+		return;
+	clear_progress(trace);
+	note_output(trace, nt_timeline_events_write(&trace->events, until_ns, give_up_ns));
+}
+
+/* Returns until when to write what led to a stall or a report. */
+static uint64_t before_stall(const struct trace *trace)
+{
+	uint64_t until_ns = nt_now_ns() + BEFORE_STALL_NS;
+
+	return until_ns < trace->give_up_ns ? until_ns : trace->give_up_ns;
+}
+
+/* Writes for a slice of time; if that is too short it goes on as soon as others had their turn. */
+static void timeline_due(void *context, uint32_t what)
+{
+	struct trace *trace = context;
+	uint64_t now_ns = nt_now_ns();
+
+	(void)what;
+	write_timeline(trace, now_ns - TIMELINE_NS, now_ns + 2 * NT_SLICE_NS);
+	if (nt_timeline_events_wait(&trace->events))
+		nt_timer_set(trace->timeline, nt_now_ns(), TIMELINE_NS);
+}
+
+static void finish_timeline(struct trace *trace)
+{
+	uint64_t least_ns = nt_now_ns() + LAST_TIMELINE_NS;
+
+	note_output(trace, nt_timeline_events_finish(&trace->events, trace->give_up_ns > least_ns
+									     ? trace->give_up_ns
+									     : least_ns));
+}
+
+static void print_stall(struct trace *trace, const struct nt_stall *stall)
+{
+	const struct nt_writer *writer = &trace->writer;
+	struct nt_stacks *stacks = trace->session.stacks;
+
+	clear_progress(trace);
+	if (trace->settings->timeline) { /* the events that led to the stall come before it */
+		write_timeline(trace, stall->record.time_ns + 1, before_stall(trace));
+		note_output(trace, writer->timeline_stall(writer, stdout, stall, stacks));
+		return;
+	}
+	if (trace->settings->interval_ns && !writer->tells_each_stall)
+		return; /* reports include them */
+	if (!trace->heading_done)
+		note_output(trace, writer->heading(writer, stdout));
+	trace->heading_done = true;
+	note_output(trace, writer->stall(writer, stdout, stall, stacks));
+}
+
+static void on_stall(void *context, const struct nt_stall *stall)
+{
+	struct trace *trace = context;
+
+	if (stall->is_stall) {
+		nt_aggregate_add(&trace->all, stall);
+		if (trace->settings->interval_ns)
+			nt_aggregate_add(&trace->recent, stall);
+	}
+	print_stall(trace, stall);
+}
+
+/* Writes a report of the time since the last one, or, if closing, since the start. */
+static void write_report(struct trace *trace, bool closing)
+{
+	uint64_t now = nt_now_ns();
+	struct nt_report report = {
+		.tracer = &trace->session.tracer,
+		.settings = trace->settings,
+		.origin = &trace->session.origin,
+		.stalls = closing ? &trace->all : &trace->recent,
+		.stacks = trace->session.stacks,
+		.span_ns = now - (closing ? trace->started_ns : trace->reported_ns),
+		.closing = closing,
+		.told = trace->session.told,
+	};
+
+	clear_progress(trace);
+	if (trace->settings->timeline && closing)
+		finish_timeline(trace);
+	else if (trace->settings->timeline)
+		write_timeline(trace, now - TIMELINE_NS, before_stall(trace));
+	nt_session_audit(&trace->session, true);
+	nt_session_counts(&trace->session, &report.counts);
+	if (!closing) {
+		struct nt_counts counts = report.counts;
+
+		nt_counts_subtract(&report.counts, &trace->counts_before);
+		trace->counts_before = counts;
+		trace->reported_ns = now;
+	}
+	note_output(trace, trace->writer.report(&trace->writer, stdout, &report));
+	if (!closing)
+		nt_aggregate_clear(&trace->recent);
+	malloc_trim(0);
+}
+
+static void tell_losses(void *context)
+{
+	struct trace *trace = context;
+	const char *unnamed = nt_session_unnamed(&trace->session);
+	struct nt_counts counts;
+
+	if (unnamed) {
+		clear_progress(trace);
+		nt_complain("%s", unnamed);
+	}
+	if (!nt_session_dropped_more(&trace->session, &counts))
+		return;
+	clear_progress(trace);
+	note_output(trace, trace->writer.dropped(stdout, &counts));
+}
+
+/* ---- the loop ---- */
+
+static void on_signal(void *context, uint32_t number)
+{
+	struct trace *trace = context;
+
+	(void)number;
+	trace->session.owners.interrupted = true;
+	nt_loop_stop(trace->loop);
+}
+
+static void duration_over(void *context, uint32_t what)
+{
+	struct trace *trace = context;
+
+	(void)what;
+	nt_loop_stop(trace->loop);
+}
+
+static void interval_over(void *context, uint32_t what)
+{
+	struct trace *trace = context;
+
+	(void)what;
+	nt_session_drain(&trace->session);
+	write_report(trace, false);
+	if (trace->settings->count && ++trace->reports >= trace->settings->count)
+		nt_loop_stop(trace->loop);
+}
+
+static void all_ended(void *context)
+{
+	struct trace *trace = context;
+
+	clear_progress(trace);
+	if (!trace->settings->quiet)
+		nt_complain("%s ended",
+			    trace->settings->n_pids == 1 ? "the process" : "all processes");
+	nt_loop_stop(trace->loop);
+}
+
+/* Measures what the programs cost, and detaches hooks if it is too much. */
+static void watch_overhead(void *context, uint32_t what)
+{
+	struct trace *trace = context;
+	struct nt_session *session = &trace->session;
+	enum nt_overhead_news news;
+	uint64_t again_ns;
+
+	(void)what;
+	clear_progress(trace);
+	news = nt_overhead_turn(&session->overhead, &session->tracer, &again_ns);
+	nt_timer_set(trace->overhead, again_ns ? nt_in_ns(again_ns) : NT_NEVER, 0);
+	if (news)
+		note_output(trace,
+			    trace->writer.overhead(stdout, &session->overhead, &session->tracer));
+	if (news == NT_OVERHEAD_ENDED) {
+		trace->ended = true;
+		nt_loop_stop(trace->loop);
+	}
+}
+
+static int watch_signals(struct trace *trace)
+{
+	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
+	return nt_loop_signals(trace->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, on_signal,
+			       trace);
+}
+
+/* Calls after so long, once or repeatedly; 0: never. Returns 0, a timer, or -errno. */
+static int call_after(struct trace *trace, uint64_t ns, bool repeat, nt_loop_call *call)
+{
+	return ns ? nt_loop_timer(trace->loop, nt_in_ns(ns), repeat ? ns : 0, call, trace) : 0;
+}
+
+static int watch_times(struct trace *trace)
+{
+	const struct nt_settings *settings = trace->settings;
+	bool progress = settings->progress && isatty(STDERR_FILENO);
+
+	trace->started_ns = trace->reported_ns = nt_now_ns();
+	const int timers[] = {
+		call_after(trace, settings->interval_ns, true, interval_over),
+		call_after(trace, settings->duration_ns, false, duration_over),
+		trace->timeline =
+			call_after(trace, settings->timeline ? TIMELINE_NS : 0, true, timeline_due),
+		call_after(trace, progress ? NT_SECOND_NS : 0, true, show_progress),
+		trace->overhead = call_after(trace, settings->max_overhead_ppm ? 1 : 0, false,
+					     watch_overhead),
+	};
+
+	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++)
+		if (timers[i] < 0)
+			return timers[i];
+	return settings->timeline
+		       ? nt_timeline_events_open(&trace->events, &trace->session, write_line, trace)
+		       : 0;
+}
+
+static enum nt_exit prepare(void *context, char *err, size_t err_size)
+{
+	return nt_cannot_start(watch_times(context), err, err_size);
+}
+
+static enum nt_exit run(struct trace *trace)
+{
+	int err = nt_loop_run(trace->loop);
+
+	if (err) {
+		nt_complain("cannot wait for events: %s", strerror(-err));
+		return NT_EXIT_FAILED;
+	}
+	trace->give_up_ns = nt_now_ns() + END_NS;
+	if (!trace->out_err) {
+		nt_session_finish(&trace->session);
+		tell_losses(trace);
+		write_report(trace, true);
+	}
+	return nt_streams_written(trace->out_err) || trace->ended ? NT_EXIT_FAILED : NT_EXIT_OK;
+}
+
+static void announce(void *context, const char *kept)
+{
+	struct trace *trace = context;
+	const struct nt_settings *settings = trace->settings;
+
+	if (settings->verbose)
+		nt_complain("capabilities kept: %s", kept);
+	if (!settings->quiet && settings->timeline)
+		nt_complain("timeline: %s", TIMELINE_COST);
+	note_output(trace, trace->writer.start(stdout, &trace->session.tracer,
+					       &trace->session.origin, settings->late_acks,
+					       settings->timeline ? TIMELINE_COST : NULL));
+}
+
+static enum nt_exit start_and_run(struct trace *trace)
+{
+	const struct nt_start start = {
+		.loop = trace->loop,
+		.on_stall = on_stall,
+		.watch = {.on_turn = tell_losses, .on_all_ended = all_ended},
+		.prepare = prepare,
+		.announce = announce,
+		.context = trace,
+	};
+	enum nt_exit code;
+	char err[512];
+	int cause = watch_signals(trace);
+
+	if (cause < 0) {
+		nt_complain("cannot watch signals: %s", strerror(-cause));
+		return NT_EXIT_FAILED;
+	}
+	code = nt_session_start(&trace->session, trace->settings, &start, err, sizeof(err));
+	if (code) {
+		nt_complain("%s", err);
+		return code;
+	}
+	return run(trace);
+}
+
+enum nt_exit nt_trace(const struct nt_settings *settings)
+{
+	struct trace trace = {.settings = settings,
+			      .writer = nt_writer_of(settings->output, settings->wide),
+			      .give_up_ns = NT_NEVER,
+			      .loop = nt_loop_new()};
+	enum nt_exit code = NT_EXIT_FAILED;
+
+	nt_aggregate_init(&trace.all, NT_MAX_CONNECTIONS);
+	nt_aggregate_init(&trace.recent, NT_MAX_CONNECTIONS);
+	if (!trace.loop)
+		nt_complain("cannot wait for events: %s", strerror(errno));
+	else
+		code = start_and_run(&trace);
+	nt_timeline_events_close(&trace.events);
+	nt_session_close(&trace.session);
+	nt_aggregate_clear(&trace.all);
+	nt_aggregate_clear(&trace.recent);
+	nt_loop_free(trace.loop);
+	return code;
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "output/advice.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "base/text.h"
+
+void nt_format_process(const struct nt_process *process, char *out, size_t size)
+{
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN)];
+
+	if (!process->tgid) {
+		snprintf(out, size, "unknown");
+		return;
+	}
+	nt_escape(process->comm, sizeof(process->comm), name, sizeof(name));
+	snprintf(out, size, "%s[%d]", name, process->tgid);
+}
+
+/* So many digits tell them apart for a person; `docker ps` shows as many of a container's. */
+#define SHORT_POD       8
+#define SHORT_CONTAINER 12
+
+void nt_format_placed(const struct nt_process *process, bool full, char *out, size_t size)
+{
+	const struct nt_container *in = &process->container;
+	size_t at;
+
+	nt_format_process(process, out, size);
+	at = strlen(out);
+	if (!process->tgid || (!in->id[0] && !in->pod_uid[0]))
+		return;
+	if (!full)
+		snprintf(out + at, size - at, " in %s %.*s…", in->pod_uid[0] ? "pod" : "container",
+			 in->pod_uid[0] ? SHORT_POD : SHORT_CONTAINER,
+			 in->pod_uid[0] ? in->pod_uid : in->id);
+	else
+		snprintf(out + at, size - at, " in%s%s%s%s", in->pod_uid[0] ? " pod " : "",
+			 in->pod_uid, in->id[0] ? " container " : "", in->id);
+}
+
+/* Describes the pattern by the sizes in flight and held. */
+static void describe_pattern(const struct nt_stall *stall, unsigned int pattern, char *out,
+			     size_t size)
+{
+	const struct nt_hold_part *hold = &stall->record.hold;
+
+	switch (pattern) {
+	case NT_PATTERN_WRITE_WRITE_READ:
+		snprintf(out, size, "write %u B (sent), write %u B (held), waits for the reply",
+			 hold->in_flight_bytes, hold->bytes);
+		break;
+	case NT_PATTERN_REPLY_TAIL:
+		snprintf(out, size,
+			 "%u B sent, the last %u B of them held (less than a segment of %u B)",
+			 hold->in_flight_bytes + hold->bytes, hold->bytes, hold->mss);
+		break;
+	case NT_PATTERN_HANDSHAKE_FLIGHT:
+		snprintf(out, size,
+			 "%u B in flight, %u B held, at the start of the connection or before "
+			 "TCP_NODELAY was set",
+			 hold->in_flight_bytes, hold->bytes);
+		break;
+	case NT_PATTERN_CORK_CEILING:
+		snprintf(out, size, "%u B corked by %s, and nothing came to release them",
+			 hold->bytes, hold->reason == NT_HOLD_MSG_MORE ? "MSG_MORE" : "TCP_CORK");
+		break;
+	case NT_PATTERN_LOCKED_SOCKET:
+		snprintf(out, size,
+			 "write %u B (sent), write %u B (held); the receiver was busy in a "
+			 "call on the socket when its ACK was due",
+			 hold->in_flight_bytes, hold->bytes);
+		break;
+	case NT_PATTERN_PEER_HOLDS:
+		snprintf(out, size,
+			 "%u B came in, their ACK was delayed, and more came one round trip "
+			 "after it",
+			 stall->record.ack.bytes);
+		break;
+	default:
+		snprintf(out, size, "%u B held, %u B in flight", hold->bytes,
+			 hold->in_flight_bytes);
+	}
+}
+
+/* Describes the receiver's part, as far as it was seen. */
+static void describe_delay(const struct nt_stall *stall, const char *receiver, char *out,
+			   size_t size)
+{
+	char pending[16], until[40];
+
+	nt_format_duration(nt_pending_ack_ns(&stall->record.ack), pending, sizeof(pending));
+	snprintf(until, sizeof(until), "%s (%s",
+		 stall->record.ack.release == NT_ACK_TIMER  ? "until its timer fires"
+		 : stall->record.ack.release == NT_ACK_READ ? "until it reads"
+							    : "for long",
+		 pending);
+	switch (stall->record.ack.reason) {
+	case NT_ACK_REASON_QUICKACK_OFF:
+		snprintf(out, size, "%s switched TCP_QUICKACK off and delays that ACK %s)",
+			 receiver, until);
+		break;
+	case NT_ACK_REASON_QUICK_EXHAUSTED:
+		snprintf(out, size, "%s has used up its quick ACKs and delays that one %s)",
+			 receiver, until);
+		break;
+	case NT_ACK_REASON_DELACK_MAX:
+		snprintf(out, size, "%s delays that ACK %s, as its socket or route limits it)",
+			 receiver, until);
+		break;
+	default:
+		snprintf(out, size, "%s%s delays that ACK %s)", receiver,
+			 stall->record.ack.release == NT_ACK_TIMER ? ", in interactive mode," : "",
+			 until);
+	}
+}
+
+static void describe_why(const struct nt_stall *stall, char *out, size_t size)
+{
+	const struct nt_process *receiver = &stall->receiver;
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], delay[200];
+
+	if (stall->record.cause == NT_CAUSE_CORK_CEILING) {
+		snprintf(out, size,
+			 "the kernel sends a corked segment only when it is full, uncorked, or "
+			 "after the probe timer (one RTO, 200 ms and more)");
+		return;
+	}
+	if (!stall->record.receiver.present) {
+		snprintf(out, size,
+			 "Nagle holds the small segment until what is in flight is "
+			 "acknowledged; the peer delayed that ACK");
+		return;
+	}
+	nt_format_process(receiver, name, sizeof(name));
+	describe_delay(stall, receiver->tgid ? name : "the receiver", delay, sizeof(delay));
+	if (stall->record.sender.present)
+		snprintf(out, size,
+			 "Nagle holds the small segment until what is in flight is "
+			 "acknowledged; %s",
+			 delay);
+	else
+		snprintf(out, size, "the peer waited for an ACK, as Nagle's algorithm does; %s",
+			 delay);
+}
+
+static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern)
+{
+	switch (pattern) {
+	case NT_PATTERN_CORK_CEILING:
+		return stall->record.hold.reason == NT_HOLD_MSG_MORE
+			       ? "write the last part without MSG_MORE"
+			       : "clear TCP_CORK after the last write of a message";
+	case NT_PATTERN_HANDSHAKE_FLIGHT:
+		return "set TCP_NODELAY right after connect() or accept(), before the first write";
+	case NT_PATTERN_REPLY_TAIL:
+		return "write the whole reply at once (writev, a buffer, MSG_MORE on all parts but the "
+		       "last), or set TCP_NODELAY";
+	default:
+		return "write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY";
+	}
+}
+
+static const char *receiver_fix(unsigned int pattern)
+{
+	if (pattern == NT_PATTERN_LOCKED_SOCKET)
+		return "keep the calls on this socket short; best is at the sender: write both parts at "
+		       "once, or TCP_NODELAY there";
+	if (pattern == NT_PATTERN_CORK_CEILING)
+		return "the sender has to clear TCP_CORK, or write the last part without MSG_MORE";
+	return "set TCP_QUICKACK before each read, or `ip route change … quickack 1` towards the peer; "
+	       "better at the sender: one write, or TCP_NODELAY there";
+}
+
+void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt_advice *advice)
+{
+	describe_pattern(stall, pattern, advice->pattern, sizeof(advice->pattern));
+	describe_why(stall, advice->why, sizeof(advice->why));
+	if (stall->record.evidence == NT_EVIDENCE_INFERRED)
+		snprintf(advice->evidence, sizeof(advice->evidence), "inferred from this end");
+	else if (stall->record.sender.present && stall->record.receiver.present)
+		snprintf(advice->evidence, sizeof(advice->evidence), "seen at both ends");
+	else
+		snprintf(advice->evidence, sizeof(advice->evidence), "seen");
+	snprintf(advice->fix, sizeof(advice->fix), "%s",
+		 stall->side == NT_SIDE_SENDER ? sender_fix(stall, pattern)
+					       : receiver_fix(pattern));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* json.c makes records from these parts, and the daemon its replies. */
+#ifndef NT_JSON_H
+#define NT_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <json-c/json.h>
+#include "summary/aggregate.h"
+#include "capture/counts.h"
+#include "capture/overhead.h"
+#include "capture/stacks.h"
+
+/* nt_json_new() makes an object that begins with its type. nt_json_write() writes it as one line,
+ * frees it and flushes out; it returns 0 or -errno. */
+struct json_object *nt_json_new(const char *type);
+int nt_json_write(FILE *out, struct json_object *o);
+
+void nt_json_number(struct json_object *o, const char *key, uint64_t value);
+void nt_json_flag(struct json_object *o, const char *key, bool value);
+
+/* Adds a string. NULL means that the key does not apply, and leaves it out. */
+void nt_json_string(struct json_object *o, const char *key, const char *value);
+
+/* Adds text from outside, at most length bytes: no program's name may break a line or the
+ * encoding. */
+void nt_json_foreign(struct json_object *o, const char *key, const char *value, size_t length);
+
+/* Add a time: a time of day (ns since 1970) under a key; one of CLOCK_MONOTONIC (ns), as `time`;
+ * the current time. */
+void nt_json_time_of_day(struct json_object *o, const char *key, int64_t ns);
+void nt_json_time(struct json_object *o, uint64_t mono_ns);
+void nt_json_time_now(struct json_object *o);
+
+/* Adds pid, tid (0: left out), comm, cgroup and container; nothing where the process is unknown. */
+void nt_json_process(struct json_object *o, const struct nt_process *process, uint32_t tid);
+
+/* Adds container_id and pod_uid, as far as they are known. */
+void nt_json_container(struct json_object *o, const struct nt_container *container);
+
+/* Adds the live state of a socket, under `options`. */
+void nt_json_options(struct json_object *o, bool nodelay, bool cork, bool pingpong, bool quick);
+
+/* Adds a socket as events and `fix` name it: netns, family, local, remote. */
+void nt_json_tuple(struct json_object *o, const struct nt_tuple *tuple);
+
+void nt_json_totals(struct json_object *o, const struct nt_counts *counts);
+void nt_json_dropped(struct json_object *o, const struct nt_counts *counts);
+
+/* Lists the family's hooks that are marked, by the names of functions and tracepoints. */
+/* Adds the host, its boot, and the ID of the key of ack_id. */
+void nt_json_origin(struct json_object *o, const struct nt_origin *origin);
+
+/* Adds that late ACKs are told, and whether filters leave some out. */
+void nt_json_late_acks(struct json_object *o, const struct nt_origin *origin);
+void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_MAX_HOOKS]);
+
+/* Adds the limit of --max-overhead and the last measurement; nothing without a limit. */
+void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *overhead);
+
+/* Makes a connection of a report, with its advice. */
+struct json_object *nt_json_connection(const struct nt_connection *c, struct nt_stacks *stacks);
+
+#endif /* NT_JSON_H */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A report's content, and the two ways to write it: text.c and json.c. */
+#ifndef NT_REPORT_H
+#define NT_REPORT_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include "summary/aggregate.h"
+#include "capture/counts.h"
+#include "capture/origin.h"
+#include "capture/overhead.h"
+#include "capture/stacks.h"
+#include "capture/tracer.h"
+#include "timeline/line.h"
+
+struct nt_report {
+	const struct nt_tracer *tracer;
+	const struct nt_settings *settings;
+	const struct nt_origin *origin;
+	const struct nt_aggregate *stalls;
+	struct nt_stacks *stacks; /* NULL without --stacks */
+	struct nt_counts counts;  /* of the reported time */
+	uint64_t span_ns;         /* the reported time */
+	uint64_t told;            /* the number of the last stall, hold or late ACK; 0: none */
+	bool closing;
+};
+
+/*
+ * Writes all output, as text or as JSON Lines; nt_writer_of() chooses one. Each function writes to
+ * out, flushes it, and returns 0 or -errno. A writer writes nothing for something that it has no
+ * form for.
+ */
+struct nt_writer {
+	bool wide;             /* text: use all columns, show all connections */
+	bool tells_each_stall; /* also beside interval reports, which include them too */
+
+	/* Comes first. late_acks: they are written too. timeline_cost: what --timeline costs, in
+	 * words, or NULL without it. */
+	int (*start)(FILE *out, const struct nt_tracer *tracer, const struct nt_origin *origin,
+		     bool late_acks, const char *timeline_cost);
+	int (*heading)(const struct nt_writer *writer, FILE *out); /* precedes the first stall */
+	int (*stall)(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
+		     struct nt_stacks *stacks);
+	/* Writes a stall among the events that led to it. */
+	int (*timeline_stall)(const struct nt_writer *writer, FILE *out,
+			      const struct nt_stall *stall, struct nt_stacks *stacks);
+	int (*timeline_line)(const struct nt_writer *writer, FILE *out, const struct nt_line *line);
+	int (*report)(const struct nt_writer *writer, FILE *out, const struct nt_report *report);
+	int (*dropped)(FILE *out, const struct nt_counts *counts); /* text: on stderr */
+	int (*overhead)(FILE *out, const struct nt_overhead *overhead,
+			const struct nt_tracer *tracer);
+};
+
+extern const struct nt_writer nt_text_writer, nt_json_writer;
+
+struct nt_writer nt_writer_of(enum nt_output output, bool wide);
+
+/* Writes "    label     text", broken at words so that no line is longer than width, which is the
+ * writer's (nt_text_width()). */
+void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width);
+size_t nt_text_width(const struct nt_writer *writer);
+
+#endif /* NT_REPORT_H */

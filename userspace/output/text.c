@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "output/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "output/advice.h"
+#include "output/timeline.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/words.h"
+
+#define WIDTH           80
+#define WIDE            200
+#define INDENT          14 /* the text after a label begins in this column */
+#define TOP_CONNECTIONS 10
+#define SHOWN_FRAMES    8
+
+size_t nt_text_width(const struct nt_writer *writer)
+{
+	return writer->wide ? WIDE : WIDTH;
+}
+
+static size_t columns(const char *text, size_t bytes)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < bytes; i++)
+		n += (text[i] & 0xc0) != 0x80;
+	return n;
+}
+
+void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width)
+{
+	size_t at = INDENT;
+
+	fprintf(out, "    %-*s", INDENT - 4, label);
+	while (*text) {
+		size_t word = strcspn(text, " "), length = columns(text, word);
+
+		if (at > INDENT && at + 1 + length > width) {
+			fprintf(out, "\n%*s", INDENT, "");
+			at = INDENT;
+		} else if (at > INDENT) {
+			fputc(' ', out);
+			at++;
+		}
+		fwrite(text, 1, word, out);
+		at += length;
+		text += word;
+		text += *text == ' ';
+	}
+	fputc('\n', out);
+}
+
+static void format_clock(uint64_t mono_ns, char *out, size_t size)
+{
+	int64_t ns = nt_time_of_day_ns(mono_ns);
+	time_t seconds = ns / 1000000000;
+	char clock[16];
+	struct tm tm;
+
+	localtime_r(&seconds, &tm);
+	strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
+	snprintf(out, size, "%s.%03u", clock, (unsigned int)(ns % 1000000000 / 1000000));
+}
+
+static int write_start(FILE *out, const struct nt_tracer *tracer, const struct nt_origin *origin,
+		       bool late_acks, const char *timeline_cost)
+{
+	(void)out;
+	(void)tracer;
+	(void)origin;
+	(void)late_acks;
+	(void)timeline_cost;
+	return 0;
+}
+
+static int write_heading(const struct nt_writer *writer, FILE *out)
+{
+	if (writer->wide)
+		fprintf(out, "%-12s %-15s %7s %-8s %8s %7s %-9s %-12s %-16s %-8s %s\n", "TIME",
+			"PROCESS", "PID", "SIDE", "LASTED", "BYTES", "HELD", "RELEASED", "PATTERN",
+			"EVIDENCE", "CONNECTION");
+	else
+		fprintf(out, "%-12s %-18s %4s %8s %5s %s\n", "TIME", "PROCESS", "SIDE", "LASTED",
+			"BYTES", "CONNECTION");
+	return nt_flush(out);
+}
+
+static const char *or_dash(const char *word)
+{
+	return word ? word : "-";
+}
+
+static void format_bytes(const struct nt_stall *stall, char *out, size_t size)
+{
+	snprintf(out, size, "%u",
+		 stall->record.sender.present ? stall->record.hold.bytes : stall->record.ack.bytes);
+}
+
+/* Prints "java[4242]" in so many columns; shortens a long name, never the number. */
+static void print_process(FILE *out, char *name, pid_t tgid, size_t width)
+{
+	char number[16];
+	size_t n;
+
+	snprintf(number, sizeof(number), "[%d]", tgid);
+	n = strlen(number);
+	nt_shorten(name, width - n);
+	fprintf(out, "%s%s%*s", name, number, (int)(width - n - columns(name, strlen(name))), "");
+}
+
+static int write_stall(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
+		       struct nt_stacks *stacks)
+{
+	const struct nt_record *r = &stall->record;
+	const struct nt_tuple *tuple = &nt_stall_end(stall, stall->side)->tuple;
+	const struct nt_process *process = nt_stall_process(stall, stall->side);
+	char clock[32], name[NT_ESCAPED_LEN(NT_COMM_LEN)] = "?", lasted[16], bytes[16];
+	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], connection[2 * NT_ADDRESS_LEN + 8];
+
+	(void)stacks;
+	if (nt_is_late_ack(stall))
+		return 0;
+	format_clock(r->time_ns, clock, sizeof(clock));
+	if (process->tgid)
+		nt_escape(process->comm, sizeof(process->comm), name, sizeof(name));
+	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
+	format_bytes(stall, bytes, sizeof(bytes));
+	nt_format_address(tuple, true, local, sizeof(local));
+	nt_format_address(tuple, false, remote, sizeof(remote));
+	if (writer->wide) {
+		fprintf(out, "%-12s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n", clock,
+			name, process->tgid, stall->side == NT_SIDE_SENDER ? "sender" : "receiver",
+			lasted, bytes, or_dash(nt_hold_reason_word(r->hold.reason)),
+			or_dash(nt_release_word(r->hold.release)),
+			or_dash(nt_pattern_word(r->pattern)),
+			stall->contradicted ? "contradicted"
+					    : or_dash(nt_evidence_word(r->evidence)),
+			local, remote);
+	} else {
+		snprintf(connection, sizeof(connection), ":%u → %s", tuple->local_port, remote);
+		nt_shorten(connection, 28);
+		fprintf(out, "%-12s ", clock);
+		print_process(out, name, process->tgid, 18);
+		fprintf(out, " %4s %8s %5s %s\n", stall->side == NT_SIDE_SENDER ? "send" : "recv",
+			lasted, bytes, connection);
+	}
+	return nt_flush(out);
+}
+
+/* Prints "(tracepoint hooks, kernel 6.18.44, 0 dropped)". */
+static void print_source(FILE *out, const struct nt_report *report)
+{
+	const struct nt_totals *t = &report->counts.totals;
+	unsigned long long dropped = nt_counts_dropped(&report->counts);
+	struct utsname uname_now;
+
+	uname(&uname_now);
+	fprintf(out, "(%s hooks, kernel %.*s, %llu dropped%s",
+		nt_family_name(report->tracer->family), (int)strcspn(uname_now.release, "-"),
+		uname_now.release, dropped,
+		dropped || t->dropped[NT_DROPPED_STACK] || report->counts.unowned ? ":" : "");
+	for (size_t i = 0; i < NT_DROPPED_WAYS; i++)
+		if (t->dropped[i])
+			fprintf(out, " %s %llu", nt_dropped_word(i),
+				(unsigned long long)t->dropped[i]);
+	if (report->counts.recursion_misses)
+		fprintf(out, " recursion %llu", report->counts.recursion_misses);
+	if (report->counts.unowned)
+		fprintf(out, " owners %llu", report->counts.unowned);
+	fprintf(out, ")\n");
+}
+
+/* Appends text, and cuts what finds no room at a whole character. */
+static void add_text(char *out, size_t size, const char *format, ...)
+{
+	size_t at = strlen(out);
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(out + at, size - at, format, args);
+	va_end(args);
+	if (n >= (int)(size - at))
+		out[nt_whole_characters(out, size - 1)] = '\0';
+}
+
+/* Prints how many stacks lack names, so that nobody takes an address for all there is to know. */
+static void print_unnamed(const struct nt_writer *writer, FILE *out, const struct nt_report *report)
+{
+	unsigned long long all = 0;
+	const char *comma = ": ";
+	char text[256] = "";
+
+	for (size_t i = 1; i < NT_UNNAMED_REASONS; i++)
+		all += report->counts.unnamed[i];
+	if (!all)
+		return;
+	add_text(text, sizeof(text), "%llu %s without names", all, all == 1 ? "stack" : "stacks");
+	for (size_t i = 1; i < NT_UNNAMED_REASONS; i++) {
+		if (!report->counts.unnamed[i])
+			continue;
+		add_text(text, sizeof(text), "%s%s %llu", comma, nt_unnamed_word(i),
+			 report->counts.unnamed[i]);
+		comma = ", ";
+	}
+	nt_text_labelled(out, "unnamed", text, nt_text_width(writer));
+}
+
+/* Prints the totals, also of what did not stall: they help to rule Nagle out. */
+static void print_looked_at(const struct nt_writer *writer, FILE *out,
+			    const struct nt_report *report)
+{
+	const struct nt_totals *t = &report->counts.totals;
+	char text[1024] = "", mean[16];
+	unsigned long long holds = 0, acks = 0;
+	const char *comma = " (";
+
+	for (size_t i = 1; i < NT_HOLD_REASONS; i++)
+		holds += t->holds[i];
+	for (size_t i = 1; i < NT_ACK_RELEASES; i++)
+		acks += t->delayed_acks[i];
+	add_text(text, sizeof(text), "%llu writes, %llu holds", (unsigned long long)t->writes,
+		 holds);
+	for (size_t i = 1; i < NT_HOLD_REASONS; i++) {
+		if (!t->holds[i])
+			continue;
+		nt_format_duration(t->hold_ns[i] / t->holds[i], mean, sizeof(mean));
+		add_text(text, sizeof(text), "%s%s %llu, mean %s", comma, nt_hold_reason_word(i),
+			 (unsigned long long)t->holds[i], mean);
+		comma = "; ";
+	}
+	add_text(text, sizeof(text), "%s, %llu delayed ACKs", holds ? ")" : "", acks);
+	comma = " (";
+	for (size_t i = 1; i < NT_ACK_RELEASES; i++) {
+		if (!t->delayed_acks[i])
+			continue;
+		add_text(text, sizeof(text), "%sended by %s %llu", comma, nt_ack_release_word(i),
+			 (unsigned long long)t->delayed_acks[i]);
+		comma = ", ";
+	}
+	if (acks)
+		add_text(text, sizeof(text), ")");
+	if (report->counts.contradicted)
+		add_text(text, sizeof(text), "; %llu late by one end, contradicted by the other",
+			 report->counts.contradicted);
+	nt_text_labelled(out, "looked at", text, nt_text_width(writer));
+	if (report->counts.unseen) {
+		snprintf(text, sizeof(text),
+			 "%llu delayed ACKs whose timer this machine hid from BPF",
+			 report->counts.unseen);
+		nt_text_labelled(out, "unseen", text, nt_text_width(writer));
+	}
+	print_unnamed(writer, out, report);
+}
+
+static void print_stack(const struct nt_writer *writer, FILE *out, const struct nt_report *report,
+			const struct nt_stall *stall)
+{
+	const struct nt_frame *frames;
+	char part[256], text[SHOWN_FRAMES * (sizeof(part) + sizeof(" ← "))] = "";
+	size_t n, shown = 0;
+
+	if (!report->stacks || stall->side != NT_SIDE_SENDER)
+		return;
+	n = nt_stacks_get(report->stacks, stall->record.hold.stack_id, &frames);
+	for (size_t i = 0; i < n && shown < SHOWN_FRAMES; i++, shown++) {
+		const struct nt_frame *f = &frames[i];
+		const char *file = f->module ? strrchr(f->module, '/') : NULL;
+
+		if (f->symbol)
+			nt_escape(f->symbol, strlen(f->symbol), part, sizeof(part));
+		else if (f->module) {
+			nt_escape(file ? file + 1 : f->module, 128, part, sizeof(part));
+			add_text(part, sizeof(part), "+0x%" PRIx64, f->offset);
+		} else
+			snprintf(part, sizeof(part), "0x%" PRIx64, f->ip);
+		add_text(text, sizeof(text), "%s%s", shown ? " ← " : "", part);
+	}
+	if (n)
+		nt_text_labelled(out, "where", text, nt_text_width(writer));
+}
+
+static void print_connection(const struct nt_writer *writer, FILE *out,
+			     const struct nt_report *report, const struct nt_connection *c)
+{
+	const struct nt_tuple *tuple = &nt_stall_end(&c->last, c->last.side)->tuple;
+	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], name[NT_PLACED_LEN];
+	char p50[16], p99[16], max[16];
+	struct nt_advice advice;
+	char text[2 * NT_ADVICE_LEN];
+
+	nt_format_address(tuple, true, local, sizeof(local));
+	nt_format_address(tuple, false, remote, sizeof(remote));
+	nt_format_placed(nt_stall_process(&c->last, c->last.side), writer->wide, name,
+			 sizeof(name));
+	nt_format_duration(nt_connection_percentile(c, 50), p50, sizeof(p50));
+	nt_format_duration(nt_connection_percentile(c, 99), p99, sizeof(p99));
+	nt_format_duration(c->max_ns, max, sizeof(max));
+	nt_advice_for(&c->last, nt_connection_pattern(c), &advice);
+	fprintf(out, "\n  %s  %s → %s  (%s)\n", name, local, remote,
+		c->key.side == NT_SIDE_SENDER ? "sender" : "receiver");
+	snprintf(text, sizeof(text), "%" PRIu64 " %s: p50 %s, p99 %s, max %s", c->count,
+		 c->count == 1 ? "stall" : "stalls", p50, p99, max);
+	nt_text_labelled(out, "lasted", text, nt_text_width(writer));
+	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(writer));
+	snprintf(text, sizeof(text), "%s", advice.why);
+	nt_text_labelled(out, "why", text, nt_text_width(writer));
+	nt_text_labelled(out, "evidence", advice.evidence, nt_text_width(writer));
+	print_stack(writer, out, report, &c->last);
+	nt_text_labelled(out, "fix", advice.fix, nt_text_width(writer));
+}
+
+/* Prints the process that lost most, for the first line. */
+static void print_headline(FILE *out, const struct nt_report *report,
+			   struct nt_connection *const *list, size_t n)
+{
+	const struct nt_aggregate *a = report->stalls;
+	const struct nt_stall *last;
+	char span[16], excess[16], name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
+
+	nt_format_duration(report->span_ns, span, sizeof(span));
+	if (!a->stalls) {
+		fprintf(out, "nagletrace: no stall in %s  ", span);
+		print_source(out, report);
+		return;
+	}
+	nt_format_duration(a->excess_ns, excess, sizeof(excess));
+	fprintf(out, "nagletrace: %" PRIu64 " %s in %s cost ", a->stalls,
+		a->stalls == 1 ? "stall" : "stalls", span);
+	if (n && list[0]->key.tgid == list[n - 1]->key.tgid) {
+		last = &list[0]->last;
+		nt_format_process(nt_stall_process(last, last->side), name, sizeof(name));
+		fprintf(out, "%s ", name);
+	}
+	fprintf(out, "%s\n%*s", excess, 12, "");
+	print_source(out, report);
+}
+
+static int write_report(const struct nt_writer *writer, FILE *out, const struct nt_report *report)
+{
+	struct nt_connection **list = nt_aggregate_sorted(report->stalls);
+	size_t n = list ? nt_aggregate_count(report->stalls) : 0;
+
+	print_headline(out, report, list, n);
+	for (size_t i = 0; i < n && (writer->wide || i < TOP_CONNECTIONS); i++)
+		print_connection(writer, out, report, list[i]);
+	if (!writer->wide && n > TOP_CONNECTIONS)
+		fprintf(out, "\n  and %zu more connections (--wide shows all)\n",
+			n - TOP_CONNECTIONS);
+	if (report->stalls->folded)
+		fprintf(out, "\n  and %" PRIu64 " stalls of further connections\n",
+			report->stalls->folded);
+	free(list);
+	if (n)
+		fputc('\n', out);
+	print_looked_at(writer, out, report);
+	fputc('\n', out);
+	return nt_flush(out);
+}
+
+/* Complains on stderr: on stdout the stalls form a table. */
+static int write_dropped(FILE *out, const struct nt_counts *counts)
+{
+	(void)out;
+	nt_complain("%llu records dropped so far; the totals stay right",
+		    nt_counts_dropped(counts));
+	return 0;
+}
+
+/* Writes nothing: overhead.c reports on stderr which hooks it detaches. */
+static int write_overhead(FILE *out, const struct nt_overhead *overhead,
+			  const struct nt_tracer *tracer)
+{
+	(void)out;
+	(void)overhead;
+	(void)tracer;
+	return 0;
+}
+
+const struct nt_writer nt_text_writer = {
+	.start = write_start,
+	.heading = write_heading,
+	.stall = write_stall,
+	.timeline_stall = nt_text_timeline_stall,
+	.timeline_line = nt_text_timeline_line,
+	.report = write_report,
+	.dropped = write_dropped,
+	.overhead = write_overhead,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The client's side of the daemon's socket: docs/protocol.md. */
+#ifndef NT_CLIENT_H
+#define NT_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/settings.h"
+
+#define NT_CLIENT_PATIENCE_S 10  /* a daemon that is there answers sooner */
+#define NT_SOCKET_PATH_LEN   108 /* with its NUL: struct sockaddr_un */
+
+/*
+ * Connects to the daemon at path. waits: connecting waits for a place in the daemon's backlog, and
+ * sending for room, each for at most NT_CLIENT_PATIENCE_S; otherwise no call on the socket waits.
+ * Returns the descriptor, or -errno.
+ */
+int nt_client_connect(const char *path, bool waits);
+
+/*
+ * Sends a request: format gives the part in its braces that follows the protocol's version. Returns
+ * 0 or -errno; 0 also if the other end is closed, since the caller can still read what it has sent.
+ */
+int nt_client_ask(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Writes one line that says why there is no answer and what to do, for an errno; returns the exit
+ * code. EAGAIN: no answer came in time; ENODATA: the daemon has ended; EMSGSIZE: the answer is too
+ * long; EPROTO: this is no daemon.
+ */
+enum nt_exit nt_client_explain(const char *path, int err, char *out, size_t size);
+
+#endif /* NT_CLIENT_H */

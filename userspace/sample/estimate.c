@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "sample/estimate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define US 1000000ULL
+
+void nt_estimate_clear(struct nt_estimate *estimate)
+{
+	struct nt_seen *seen, *next;
+
+	HASH_ITER(hh, estimate->seen, seen, next)
+	{
+		HASH_DEL(estimate->seen, seen);
+		free(seen);
+	}
+	memset(estimate, 0, sizeof(*estimate));
+}
+
+/*
+ * What a prompt ACK does not explain, as nt_nagle_evidence() in bpf/judge.h asks it of a hold: a
+ * round trip is known, no loss is being recovered from, and less than two full segments are in
+ * flight, for no receiver delays the ACK of these.
+ */
+uint64_t nt_sampled_late_ns(const struct nt_sampled *sampled)
+{
+	uint64_t rtt_ns = sampled->end.min_rtt_us * 1000ULL;
+
+	if (sampled->reason != NT_HOLD_NAGLE || sampled->recovering || !rtt_ns ||
+	    sampled->in_flight_bytes >= 2 * sampled->mss || sampled->silent_ns <= rtt_ns)
+		return 0;
+	return sampled->silent_ns - rtt_ns;
+}
+
+/*
+ * Returns what a look at a stall counts for. A look before NT_LATE_NS proves nothing, so those up
+ * to twice that stand for them too. But if the application has written since the segment in flight
+ * went out, the hold may be younger than the silence, and the look counts for itself alone.
+ */
+static uint64_t weight_of(const struct nt_sampled *sampled, uint64_t late_ns)
+{
+	const uint64_t jiffies_apart_ns = 10000000; /* at HZ=100 */
+
+	if (late_ns < NT_LATE_NS)
+		return 0;
+	if (sampled->untouched_ns + jiffies_apart_ns < sampled->silent_ns)
+		return 1;
+	return late_ns < 2 * NT_LATE_NS ? 2 : 1;
+}
+
+static struct nt_seen *find_or_make(struct nt_estimate *estimate, const struct nt_sampled *sampled)
+{
+	struct nt_seen_key key;
+	struct nt_seen *seen;
+
+	memset(&key, 0, sizeof(key));
+	key.sk = sampled->end.sk;
+	key.tuple = sampled->end.tuple;
+	HASH_FIND(hh, estimate->seen, &key, sizeof(key), seen);
+	if (seen || HASH_COUNT(estimate->seen) >= NT_MOST_SEEN)
+		return seen;
+	seen = calloc(1, sizeof(*seen));
+	if (!seen)
+		return NULL;
+	seen->key = key;
+	HASH_ADD(hh, estimate->seen, key, sizeof(seen->key), seen);
+	if (seen->hh.tbl)
+		return seen;
+	free(seen);
+	return NULL;
+}
+
+/*
+ * A connection is shown as it was last found late, or if it never was, as it was seen last; with
+ * the longest hold for that reason.
+ */
+static void note_shown(struct nt_seen *seen, const struct nt_sampled *sampled, uint64_t weight)
+{
+	if (weight || !seen->late_looks) {
+		if (seen->last.reason != sampled->reason)
+			seen->longest_ns = 0;
+		seen->last = *sampled;
+	}
+	if (seen->last.reason == sampled->reason && seen->longest_ns < sampled->untouched_ns)
+		seen->longest_ns = sampled->untouched_ns;
+}
+
+struct nt_seen *nt_estimate_add(struct nt_estimate *estimate, const struct nt_sampled *sampled)
+{
+	struct nt_seen *seen = find_or_make(estimate, sampled);
+	uint64_t late_ns = nt_sampled_late_ns(sampled), weight = weight_of(sampled, late_ns);
+
+	if (!seen) {
+		estimate->folded++;
+		return NULL;
+	}
+	note_shown(seen, sampled, weight);
+	seen->looks++;
+	seen->late_looks += !!weight;
+	seen->weight += weight;
+	seen->squares += weight * weight;
+	if (seen->latest_ns < late_ns)
+		seen->latest_ns = late_ns;
+	seen->idle_looks += sampled->reason == NT_HOLD_UNKNOWN && !sampled->in_flight_bytes;
+	return seen;
+}
+
+bool nt_seen_stalls(const struct nt_seen *seen)
+{
+	/* a corked connection with bytes in flight looks like Nagle's to sock_diag */
+	return seen->weight && 4 * seen->idle_looks < seen->looks &&
+	       (seen->late_looks < NT_SEEN_ENOUGH || seen->latest_ns >= NT_SLOW_PATH_NS);
+}
+
+/* Newton's method; rounds down. */
+static uint64_t square_root(uint64_t n)
+{
+	uint64_t root = n, next = (n + 1) / 2;
+
+	while (next < root) {
+		root = next;
+		next = (root + n / root) / 2;
+	}
+	return root;
+}
+
+/*
+ * Twice the standard error, of independent looks. After few sightings, or none, that is too little:
+ * what shows up in none of n looks takes less than 3/n of the time, at 95 % confidence.
+ */
+static uint64_t error_us(uint64_t variance_us2, uint64_t looks)
+{
+	uint64_t error = 2 * square_root(variance_us2 / looks), least = 3 * US / looks;
+
+	return error > least ? error : least;
+}
+
+/* Of what single looks found, in us squared. */
+static uint64_t variance_of(const struct nt_seen *seen, uint64_t looks)
+{
+	uint64_t mean = seen->weight * US / looks;
+
+	return seen->squares * US / looks * US - mean * mean;
+}
+
+struct nt_excess nt_seen_excess(const struct nt_seen *seen, uint64_t looks)
+{
+	struct nt_excess excess = {};
+
+	if (!nt_seen_stalls(seen))
+		return excess;
+	excess.us = seen->weight * US / looks;
+	excess.error_us = error_us(variance_of(seen, looks), looks);
+	return excess;
+}
+
+struct nt_excess nt_estimate_excess(const struct nt_estimate *estimate)
+{
+	const struct nt_seen *seen;
+	struct nt_excess excess = {};
+	uint64_t variance = 0;
+
+	if (!estimate->looks)
+		return excess;
+	for (seen = estimate->seen; seen; seen = seen->hh.next) {
+		if (seen->wanted != NT_WANTED_YES || !nt_seen_stalls(seen))
+			continue;
+		excess.us += seen->weight * US / estimate->looks;
+		variance += variance_of(seen, estimate->looks);
+	}
+	excess.error_us = error_us(variance, estimate->looks);
+	return excess;
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct nt_seen *a = *(struct nt_seen *const *)left;
+	const struct nt_seen *b = *(struct nt_seen *const *)right;
+	uint64_t excess_a = nt_seen_stalls(a) ? a->weight : 0;
+	uint64_t excess_b = nt_seen_stalls(b) ? b->weight : 0;
+
+	if (excess_a != excess_b)
+		return excess_a < excess_b ? 1 : -1;
+	return a->looks < b->looks ? 1 : a->looks > b->looks ? -1 : 0;
+}
+
+struct nt_seen **nt_estimate_sorted(const struct nt_estimate *estimate, size_t *count)
+{
+	struct nt_seen **list, *seen;
+
+	*count = 0;
+	list = malloc((HASH_COUNT(estimate->seen) + 1) * sizeof(struct nt_seen *));
+	for (seen = estimate->seen; list && seen; seen = seen->hh.next)
+		if (seen->wanted == NT_WANTED_YES)
+			list[(*count)++] = seen;
+	if (list)
+		qsort(list, *count, sizeof(*list), compare);
+	return list;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Sums up what looks at the sockets found, in bounded memory, and estimates the time lost: the mean
+ * number of sockets that a look finds in a stall is the time that they lose each second (Little's
+ * law), if looks come at random times.
+ */
+#ifndef NT_ESTIMATE_H
+#define NT_ESTIMATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/hash.h"
+#include "bpf/nagletrace.h"
+#include "capture/processes.h"
+
+/*
+ * An ACK that is so much later than the smallest round trip may be a delayed one. Half of the
+ * tracer's limit (NT_INFER_NS in bpf/judge.h): the looks at a stall between this and twice this
+ * count double, for those before, and so a stall of NT_LATE_NS * 2 and more counts in full.
+ */
+#define NT_LATE_NS 15000000ULL
+
+/* We keep so many connections; of others only the sums. */
+#define NT_MOST_SEEN 1024
+
+/* A connection that was seen late so often, and never by so much, has a slow path. */
+#define NT_SEEN_ENOUGH  8
+#define NT_SLOW_PATH_NS 25000000ULL
+
+/* Did the user ask for the process of a connection? */
+enum nt_wanted {
+	NT_WANTED_UNKNOWN = 0, /* its owner was not found yet */
+	NT_WANTED_YES,
+	NT_WANTED_NO,
+};
+
+struct nt_seen_key {
+	__u64 sk;
+	struct nt_tuple tuple;
+	__u32 reserved;
+};
+
+/* A connection that was seen held. */
+struct nt_seen {
+	struct nt_seen_key key;
+	UT_hash_handle hh;
+	struct nt_sampled last;    /* as it was found late last, or seen last if never late */
+	struct nt_process process; /* tgid 0: not found */
+	enum nt_wanted wanted;
+	uint64_t looks;           /* found it held */
+	uint64_t late_looks;      /* found its ACK late */
+	uint64_t weight, squares; /* sums of what these count for */
+	uint64_t longest_ns;      /* it was held for that reason for at least so long */
+	uint64_t latest_ns;       /* its ACK was late by at most so much */
+	bool nameless;            /* we looked, and found no process */
+	uint64_t idle_looks;      /* found nothing in flight, by sock_diag: a cork, and not Nagle */
+};
+
+struct nt_estimate {
+	struct nt_seen *seen; /* a hash */
+	uint64_t looks;
+	uint64_t began_ns;
+	uint64_t cost_ns; /* CPU time that the looks took */
+	uint64_t folded;  /* times that we saw a connection which found no room */
+};
+
+/* The excess of a second, in us; with its error at 95 % confidence. */
+struct nt_excess {
+	uint64_t us, error_us;
+};
+
+void nt_estimate_clear(struct nt_estimate *estimate);
+
+/* Returns how late the ACK is that this socket waits for, in ns; 0: it does not wait for a late
+ * one. */
+uint64_t nt_sampled_late_ns(const struct nt_sampled *sampled);
+
+/* Adds a socket that a look found held; nt_estimate.looks counts the looks themselves. Returns its
+ * connection; NULL: there was no room. */
+struct nt_seen *nt_estimate_add(struct nt_estimate *estimate, const struct nt_sampled *sampled);
+
+/* Does Nagle's algorithm with a delayed ACK stall this connection, as far as it was seen? */
+bool nt_seen_stalls(const struct nt_seen *seen);
+
+/* How much does this connection lose, or all together? looks: of the estimate, at least 1. */
+struct nt_excess nt_seen_excess(const struct nt_seen *seen, uint64_t looks);
+struct nt_excess nt_estimate_excess(const struct nt_estimate *estimate);
+
+/*
+ * Returns the connections that the user asked for, those that lose most first; *count: how many.
+ * The caller frees the array; NULL: none, or no memory.
+ */
+struct nt_seen **nt_estimate_sorted(const struct nt_estimate *estimate, size_t *count);
+
+#endif /* NT_ESTIMATE_H */

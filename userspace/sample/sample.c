@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "sample/sample.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/streams.h"
+#include "privileges/privileges.h"
+#include "privileges/refusals.h"
+#include "sample/report.h"
+
+#define DEFAULT_INTERVAL_NS (5 * NT_SECOND_NS)
+
+/*
+ * Time is divided into slots, with one look in each, at a random time of it: each moment is as
+ * likely to be looked at as any other, so that no rhythm of 40 ms can hide between looks, and the
+ * looks are spread more evenly than by chance. A slot is this long, or so many times a look's CPU
+ * time.
+ */
+#define SLOT_NS    (NT_SECOND_NS / 20)
+#define SLOT_TIMES 20
+
+struct sample {
+	const struct nt_settings *settings;
+	struct nt_targets targets;
+	struct nt_source source;
+	struct nt_estimate all, recent;  /* since the start, since the last report */
+	uint64_t slot_ns, slot_began_ns; /* the slot of the next look */
+	uint64_t reports;
+	struct nt_loop *loop;
+	int look_timer;
+	int err; /* -errno of a failed look or write */
+	bool told;
+};
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
+}
+
+static uint64_t random_below(uint64_t range)
+{
+	uint64_t random = 0;
+
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		random = nt_now_ns() * 0x9e3779b97f4a7c15ULL;
+	return random % range;
+}
+
+static void fail(struct sample *sample, int err)
+{
+	sample->err = err;
+	nt_loop_stop(sample->loop);
+}
+
+/* ---- a look ---- */
+
+static void add_to(struct sample *sample, struct nt_estimate *estimate,
+		   const struct nt_sampled *sampled)
+{
+	struct nt_seen *seen = nt_estimate_add(estimate, sampled);
+
+	if (seen && seen->wanted == NT_WANTED_UNKNOWN && !nt_targets_any(&sample->targets))
+		seen->wanted = NT_WANTED_YES;
+}
+
+static void take(void *context, const struct nt_sampled *sampled)
+{
+	struct sample *sample = context;
+
+	add_to(sample, &sample->all, sampled);
+	add_to(sample, &sample->recent, sampled);
+}
+
+static void name(struct sample *sample)
+{
+	if (!nt_source_must_name(&sample->source, &sample->recent) &&
+	    !nt_source_must_name(&sample->source, &sample->all))
+		return;
+	nt_source_scan(&sample->source);
+	nt_source_name(&sample->source, &sample->recent);
+	nt_source_name(&sample->source, &sample->all);
+}
+
+/* Begins the slot after the last one, or, if that is over too, one that begins now. */
+static void next_slot(struct sample *sample, uint64_t now, uint64_t cost_ns)
+{
+	sample->slot_began_ns += sample->slot_ns;
+	sample->slot_ns = SLOT_TIMES * cost_ns > SLOT_NS ? SLOT_TIMES * cost_ns : SLOT_NS;
+	if (sample->slot_began_ns < now)
+		sample->slot_began_ns = now;
+	nt_timer_set(sample->look_timer, sample->slot_began_ns + random_below(sample->slot_ns), 0);
+}
+
+/* Says once what cannot be looked at. */
+static void tell_unseen(struct sample *sample)
+{
+	const struct nt_by_iterator *by = &sample->source.iterator;
+
+	if (sample->source.kind != NT_SOURCE_ITERATOR || sample->told || sample->settings->quiet)
+		return;
+	if ((by->places.hidden || by->refused) &&
+	    !(nt_privileges_has(CAP_SYS_ADMIN) && nt_privileges_has(CAP_SYS_PTRACE)))
+		nt_complain("not all network namespaces looked at: CAP_SYS_ADMIN or "
+			    "CAP_SYS_PTRACE missing");
+	else if (!by->places.count)
+		nt_complain("--netns: no process lives there, so none of its sockets is seen");
+	else
+		return;
+	sample->told = true;
+}
+
+static void look(struct sample *sample)
+{
+	uint64_t began = cpu_ns(), cost;
+	int err = nt_source_look(&sample->source, take, sample);
+
+	cost = cpu_ns() - began;
+	if (err) {
+		nt_complain("cannot look at the sockets: %s", strerror(-err));
+		fail(sample, err);
+		return;
+	}
+	sample->all.looks++;
+	sample->recent.looks++;
+	sample->all.cost_ns += cost;
+	sample->recent.cost_ns += cost;
+	tell_unseen(sample);
+	name(sample);
+	next_slot(sample, nt_now_ns(), sample->all.cost_ns / sample->all.looks);
+}
+
+static void report(struct sample *sample, bool closing)
+{
+	struct nt_estimate *estimate = closing ? &sample->all : &sample->recent;
+	uint64_t now = nt_now_ns();
+	struct nt_sample_report report = {
+		.settings = sample->settings,
+		.estimate = estimate,
+		.source = &sample->source,
+		.span_ns = now - estimate->began_ns,
+		.closing = closing,
+	};
+	int err = nt_sample_report(stdout, &report);
+
+	nt_streams_written(err);
+	if (err)
+		fail(sample, err);
+	if (closing)
+		return;
+	nt_estimate_clear(&sample->recent);
+	sample->recent.began_ns = now;
+	sample->reports++;
+}
+
+/* ---- the loop ---- */
+
+static void on_signal(void *context, uint32_t number)
+{
+	struct sample *sample = context;
+
+	(void)number;
+	nt_loop_stop(sample->loop);
+}
+
+static void report_is_due(void *context, uint32_t what)
+{
+	struct sample *sample = context;
+
+	(void)what;
+	report(sample, false);
+	if (sample->settings->count && sample->reports >= sample->settings->count)
+		nt_loop_stop(sample->loop);
+}
+
+static void duration_over(void *context, uint32_t what)
+{
+	struct sample *sample = context;
+
+	(void)what;
+	nt_loop_stop(sample->loop);
+}
+
+static void look_is_due(void *context, uint32_t what)
+{
+	(void)what;
+	look(context);
+}
+
+static void all_ended(struct sample *sample)
+{
+	if (!sample->settings->quiet)
+		nt_complain("%s ended",
+			    sample->settings->n_pids == 1 ? "the process" : "all processes");
+	nt_loop_stop(sample->loop);
+}
+
+static void on_pids(void *context, uint32_t what)
+{
+	struct sample *sample = context;
+	int i;
+
+	(void)what;
+	while ((i = nt_targets_find_ended(&sample->targets)) >= 0) {
+		nt_loop_forget(sample->loop, sample->targets.pidfds[i]);
+		if (nt_targets_mark_ended(&sample->targets, i))
+			all_ended(sample);
+	}
+}
+
+static int watch_signals(struct sample *sample)
+{
+	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
+	return nt_loop_signals(sample->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, on_signal,
+			       sample);
+}
+
+static int watch_pids(struct sample *sample)
+{
+	int err = 0;
+
+	for (unsigned int i = 0; !err && i < sample->settings->n_pids; i++)
+		err = nt_loop_watch(sample->loop, sample->targets.pidfds[i], EPOLLIN, on_pids,
+				    sample);
+	return err;
+}
+
+/* Of what is due at one time the report comes first, and no look follows the end. */
+static int watch_times(struct sample *sample)
+{
+	const struct nt_settings *settings = sample->settings;
+	uint64_t interval_ns = settings->interval_ns ? settings->interval_ns : DEFAULT_INTERVAL_NS;
+	uint64_t end_ns = settings->duration_ns ? nt_in_ns(settings->duration_ns) : NT_NEVER;
+	uint64_t now = nt_now_ns();
+
+	sample->all.began_ns = sample->recent.began_ns = sample->slot_began_ns = now;
+	sample->slot_ns = SLOT_NS;
+	const int timers[] = {
+		nt_loop_timer(sample->loop, nt_in_ns(interval_ns), interval_ns, report_is_due,
+			      sample),
+		nt_loop_timer(sample->loop, end_ns, 0, duration_over, sample),
+		sample->look_timer = nt_loop_timer(sample->loop, now + random_below(SLOT_NS), 0,
+						   look_is_due, sample),
+	};
+
+	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++)
+		if (timers[i] < 0)
+			return timers[i];
+	return 0;
+}
+
+static enum nt_exit run(struct sample *sample)
+{
+	int err;
+
+	nt_complain("ready");
+	err = nt_loop_run(sample->loop);
+	if (err) {
+		nt_complain("cannot wait for events: %s", strerror(-err));
+		return NT_EXIT_FAILED;
+	}
+	if (!sample->err)
+		report(sample, true);
+	return sample->err && sample->err != -EPIPE ? NT_EXIT_FAILED : NT_EXIT_OK;
+}
+
+/* ---- begin ---- */
+
+static void take_nothing(void *context, const struct nt_sampled *sampled)
+{
+	(void)context;
+	(void)sampled;
+}
+
+static bool can_look(void *context)
+{
+	struct sample *sample = context;
+
+	return !nt_source_look(&sample->source, take_nothing, NULL);
+}
+
+/* Before 5.19 it takes CAP_BPF to make an iterator. To enter namespaces takes CAP_SYS_ADMIN; to see
+ * whose sockets those of other users are, the others, as far as we have them. */
+static int confine(struct sample *sample)
+{
+	static const char *const but[] = {"setns", NULL};
+	static const cap_value_t for_iterator[] = {CAP_SYS_PTRACE, CAP_SYS_ADMIN};
+	static const cap_value_t for_diag[] = {CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH};
+	static const struct nt_must_work must_work = {can_look, {CAP_BPF, CAP_SYS_ADMIN}, 2};
+	bool by_iterator = sample->source.kind == NT_SOURCE_ITERATOR;
+	char kept[128];
+	int err = nt_privileges_drop(by_iterator ? for_iterator : for_diag, 2, &must_work,
+				     by_iterator, sample, kept, sizeof(kept));
+
+	if (err)
+		return err;
+	if (sample->settings->verbose)
+		nt_complain("capabilities kept: %s", kept);
+	err = nt_refuse_system_calls(by_iterator ? but : NULL);
+	if (err)
+		nt_complain("system calls that are not needed stay allowed: seccomp: %s",
+			    strerror(-err));
+	return 0;
+}
+
+static enum nt_exit start_and_run(struct sample *sample)
+{
+	char text[512];
+	enum nt_exit code = nt_targets_open(&sample->targets, sample->settings, text, sizeof(text));
+	int err;
+
+	if (!code)
+		code = nt_source_open(&sample->source, sample->settings, &sample->targets, text,
+				      sizeof(text));
+	if (code) {
+		nt_complain("%s", text);
+		return code;
+	}
+	if (text[0] && !sample->settings->quiet)
+		nt_complain("%s", text);
+	err = watch_signals(sample);
+	if (err >= 0)
+		err = watch_pids(sample);
+	if (!err)
+		err = confine(sample);
+	if (!err)
+		err = watch_times(sample);
+	if (err) {
+		nt_complain("cannot start: %s", strerror(-err));
+		return NT_EXIT_FAILED;
+	}
+	return run(sample);
+}
+
+enum nt_exit nt_sample(const struct nt_settings *settings)
+{
+	struct sample sample = {.settings = settings, .loop = nt_loop_new()};
+	enum nt_exit code;
+
+	if (!sample.loop) {
+		nt_complain("cannot wait for events: %s", strerror(errno));
+		return NT_EXIT_FAILED;
+	}
+	nt_quiet_libbpf(settings->verbose);
+	code = start_and_run(&sample);
+	nt_source_close(&sample.source);
+	nt_targets_close(&sample.targets);
+	nt_estimate_clear(&sample.all);
+	nt_estimate_clear(&sample.recent);
+	nt_loop_free(sample.loop);
+	return code;
+}

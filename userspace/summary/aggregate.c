@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "summary/aggregate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void nt_aggregate_init(struct nt_aggregate *aggregate, size_t most)
+{
+	memset(aggregate, 0, sizeof(*aggregate));
+	aggregate->most = most;
+	aggregate->random = 0x9e3779b97f4a7c15ULL;
+}
+
+static void drop(struct nt_aggregate *aggregate, struct nt_connection *c)
+{
+	HASH_DEL(aggregate->connections, c);
+	aggregate->shares.count[c->share]--;
+	free(c);
+}
+
+void nt_aggregate_clear(struct nt_aggregate *aggregate)
+{
+	while (aggregate->connections)
+		drop(aggregate, aggregate->connections);
+	nt_aggregate_init(aggregate, aggregate->most);
+}
+
+size_t nt_aggregate_count(const struct nt_aggregate *aggregate)
+{
+	return HASH_COUNT(aggregate->connections);
+}
+
+static struct nt_connection_key key_of(const struct nt_stall *stall)
+{
+	struct nt_connection_key key;
+
+	memset(&key, 0, sizeof(key));
+	key.tuple = nt_stall_end(stall, stall->side)->tuple;
+	key.tgid = nt_stall_process(stall, stall->side)->tgid;
+	key.side = stall->side;
+	key.cause = stall->record.cause;
+	return key;
+}
+
+/*
+ * The least recently stalled connection makes room: one of the share that has most, or of this
+ * share if none has more.
+ */
+static void make_room(struct nt_aggregate *aggregate, unsigned int share)
+{
+	unsigned int largest = nt_shares_largest(&aggregate->shares);
+	struct nt_connection *c = aggregate->connections;
+
+	if (aggregate->shares.count[largest] == aggregate->shares.count[share])
+		largest = share;
+	while (c->share != largest)
+		c = c->hh.next;
+	aggregate->folded += c->count;
+	drop(aggregate, c);
+}
+
+/* Returns the connection of this stall, and moves it to the end of the order. NULL: no memory. */
+static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
+					 const struct nt_stall *stall)
+{
+	unsigned int share = nt_share_place(nt_record_share(&stall->record));
+	struct nt_connection_key key = key_of(stall);
+	struct nt_connection *c;
+
+	HASH_FIND(hh, aggregate->connections, &key, sizeof(key), c);
+	if (c && !c->hh.next)
+		return c;
+	if (c) {
+		HASH_DEL(aggregate->connections, c);
+	} else {
+		if (nt_aggregate_count(aggregate) >= aggregate->most)
+			make_room(aggregate, share);
+		c = calloc(1, sizeof(*c));
+		if (!c)
+			return NULL;
+		c->key = key;
+		c->share = share;
+		aggregate->shares.count[share]++;
+	}
+	HASH_ADD(hh, aggregate->connections, key, sizeof(key), c);
+	if (c->hh.tbl)
+		return c;
+	aggregate->shares.count[c->share]--;
+	aggregate->folded += c->count;
+	free(c);
+	return NULL;
+}
+
+/* xorshift64: any even spread does for choosing which sample to replace. */
+static uint64_t next_random(struct nt_aggregate *aggregate)
+{
+	uint64_t x = aggregate->random;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return aggregate->random = x;
+}
+
+/* Reservoir sampling: each of the durations has the same chance to be among those kept. */
+static void add_sample(struct nt_aggregate *aggregate, struct nt_connection *c,
+		       uint64_t duration_ns)
+{
+	uint64_t at = c->count < NT_SAMPLES ? c->count : next_random(aggregate) % (c->count + 1);
+
+	if (at < NT_SAMPLES)
+		c->samples_us[at] =
+			duration_ns / 1000 > UINT32_MAX ? UINT32_MAX : duration_ns / 1000;
+}
+
+/*
+ * Keeps the latest stall. If the process of its other end is gone by now, the one that an earlier
+ * stall had stays.
+ */
+static void keep_example(struct nt_connection *c, const struct nt_stall *stall)
+{
+	struct nt_process *other =
+		stall->side == NT_SIDE_SENDER ? &c->last.receiver : &c->last.sender;
+	struct nt_process known = *other;
+
+	c->last = *stall;
+	if (!other->tgid)
+		*other = known;
+}
+
+int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stall)
+{
+	struct nt_connection *c = find_or_add(aggregate, stall);
+
+	aggregate->stalls++;
+	aggregate->excess_ns += stall->excess_ns;
+	if (!c) {
+		aggregate->folded++;
+		return -ENOMEM;
+	}
+	add_sample(aggregate, c, stall->duration_ns);
+	keep_example(c, stall);
+	if (!c->count) {
+		c->first_ns = stall->record.time_ns;
+		c->first_excess_ns = stall->excess_ns;
+	}
+	c->count++;
+	c->excess_ns += stall->excess_ns;
+	if (stall->duration_ns > c->max_ns)
+		c->max_ns = stall->duration_ns;
+	c->seen += stall->record.evidence == NT_EVIDENCE_SEEN;
+	if (stall->record.pattern < NT_PATTERNS)
+		c->patterns[stall->record.pattern]++;
+	return 0;
+}
+
+static int by_process(const void *a, const void *b)
+{
+	const struct nt_connection *x = *(struct nt_connection *const *)a;
+	const struct nt_connection *y = *(struct nt_connection *const *)b;
+
+	return x->key.tgid < y->key.tgid ? -1 : x->key.tgid > y->key.tgid;
+}
+
+static int by_excess(const void *a, const void *b)
+{
+	const struct nt_connection *x = *(struct nt_connection *const *)a;
+	const struct nt_connection *y = *(struct nt_connection *const *)b;
+
+	if (x->process_excess_ns != y->process_excess_ns)
+		return x->process_excess_ns < y->process_excess_ns ? 1 : -1;
+	if (x->key.tgid != y->key.tgid)
+		return by_process(a, b);
+	return x->excess_ns < y->excess_ns ? 1 : x->excess_ns > y->excess_ns ? -1 : 0;
+}
+
+/* Gives each connection the sum of its process; the list must be ordered by process. */
+static void sum_by_process(struct nt_connection **list, size_t n)
+{
+	size_t end;
+
+	for (size_t begin = 0; begin < n; begin = end) {
+		uint64_t excess_ns = 0;
+
+		for (end = begin; end < n && !by_process(&list[begin], &list[end]); end++)
+			excess_ns += list[end]->excess_ns;
+		for (size_t i = begin; i < end; i++)
+			list[i]->process_excess_ns = excess_ns;
+	}
+}
+
+struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate)
+{
+	size_t n = nt_aggregate_count(aggregate), i = 0;
+	struct nt_connection **list = n ? calloc(n, sizeof(*list)) : NULL;
+
+	if (!list)
+		return NULL;
+	for (struct nt_connection *c = aggregate->connections; c; c = c->hh.next)
+		list[i++] = c;
+	qsort(list, n, sizeof(*list), by_process);
+	sum_by_process(list, n);
+	qsort(list, n, sizeof(*list), by_excess);
+	return list;
+}
+
+static int compare_us(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+uint64_t nt_connection_percentile(const struct nt_connection *connection, unsigned int percent)
+{
+	size_t n = connection->count < NT_SAMPLES ? connection->count : NT_SAMPLES;
+	uint32_t sorted[NT_SAMPLES];
+	size_t rank;
+
+	if (!n)
+		return 0;
+	memcpy(sorted, connection->samples_us, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), compare_us);
+	rank = (n * percent + 99) / 100;
+	return sorted[rank ? rank - 1 : 0] * 1000ULL;
+}
+
+/* A duration that we kept, and how many stalls it represents. */
+struct weighted {
+	uint32_t us;
+	double stalls;
+};
+
+static int compare_weighted(const void *a, const void *b)
+{
+	return compare_us(&((const struct weighted *)a)->us, &((const struct weighted *)b)->us);
+}
+
+uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent)
+{
+	struct weighted *all = calloc(nt_aggregate_count(aggregate) * NT_SAMPLES, sizeof(*all));
+	double left = 0;
+	size_t n = 0, at = 0;
+	uint64_t us;
+
+	for (struct nt_connection *c = aggregate->connections; all && c; c = c->hh.next) {
+		size_t kept = c->count < NT_SAMPLES ? c->count : NT_SAMPLES;
+
+		for (size_t i = 0; i < kept; i++)
+			all[n++] = (struct weighted){c->samples_us[i], (double)c->count / kept};
+		left += c->count;
+	}
+	if (n)
+		qsort(all, n, sizeof(*all), compare_weighted);
+	for (left = left * percent / 100; at + 1 < n && left > all[at].stalls; at++)
+		left -= all[at].stalls;
+	us = n ? all[at].us : 0;
+	free(all);
+	return us * 1000;
+}
+
+unsigned int nt_connection_pattern(const struct nt_connection *connection)
+{
+	unsigned int most = 0;
+
+	for (unsigned int i = 1; i < NT_PATTERNS; i++)
+		if (connection->patterns[i] > connection->patterns[most])
+			most = i;
+	return most;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Sums stalls by process and connection, in bounded memory that users share fairly (shares.h). */
+#ifndef NT_AGGREGATE_H
+#define NT_AGGREGATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "base/hash.h"
+#include "base/shares.h"
+#include "capture/stall.h"
+
+#define NT_MAX_CONNECTIONS 1024 /* the default */
+#define NT_SAMPLES         256  /* durations kept for percentiles: all of them up to that many */
+
+struct nt_connection_key {
+	struct nt_tuple tuple;
+	pid_t tgid;
+	__u32 side;
+	__u32 cause;
+};
+
+struct nt_connection {
+	struct nt_connection_key key;
+	UT_hash_handle hh;
+	unsigned int share;       /* place of the first stall's share in the table */
+	struct nt_stall last;     /* the latest stall, as the example */
+	uint64_t first_ns;        /* CLOCK_MONOTONIC: the end of the first stall */
+	uint64_t first_excess_ns; /* its excess */
+	uint64_t count;
+	uint64_t excess_ns; /* sum of excess */
+	uint64_t max_ns;
+	uint64_t seen; /* of count, with evidence `seen` */
+	uint64_t patterns[NT_PATTERNS];
+	uint64_t process_excess_ns; /* sum of its whole process, while we sort */
+	uint32_t samples_us[NT_SAMPLES];
+};
+
+struct nt_aggregate {
+	struct nt_connection *connections; /* a hash; in order, least recently stalled first */
+	struct nt_shares shares;
+	size_t most; /* connections kept; the next one pushes out the first of the largest share */
+	uint64_t stalls;
+	uint64_t excess_ns;
+	uint64_t folded; /* stalls of connections pushed out; stalls and excess_ns include them */
+	uint64_t random; /* state of the sampling */
+};
+
+void nt_aggregate_init(struct nt_aggregate *aggregate, size_t most);
+void nt_aggregate_clear(struct nt_aggregate *aggregate);
+
+/* Adds one stall. Returns 0, or -ENOMEM: it then counts as folded. */
+int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stall);
+
+size_t nt_aggregate_count(const struct nt_aggregate *aggregate);
+
+/*
+ * Returns the connections in order: processes by lost time, and the connections of each by lost
+ * time. The array has nt_aggregate_count() elements, and the caller frees it; NULL if there are
+ * none, or no memory. It is valid until the next stall is added.
+ */
+struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate);
+
+/*
+ * Returns the duration (ns) at or below which percent of the connection's stalls lie, by nearest
+ * rank.
+ */
+uint64_t nt_connection_percentile(const struct nt_connection *connection, unsigned int percent);
+
+/* Does the same for the stalls of all connections that we keep; 0 without memory. */
+uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent);
+
+/* Returns the pattern that most of its stalls have. */
+unsigned int nt_connection_pattern(const struct nt_connection *connection);
+
+#endif /* NT_AGGREGATE_H */

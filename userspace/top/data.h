@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The data that `nagletrace top` shows: the connections that lost most time lately, each with its
+ * last stall, and totals. All text in it is harmless, and its size is bounded, whatever its source
+ * sends.
+ */
+#ifndef NT_TOP_DATA_H
+#define NT_TOP_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#include "base/container.h"
+#include "top/rates.h"
+
+#define NT_TOP_ROWS    512 /* connections */
+#define NT_TOP_WORD    32
+#define NT_TOP_NAME    96
+#define NT_TOP_TEXT    512
+#define NT_TOP_CLOCK   16                  /* "20:15:03.123" */
+#define NT_TOP_FRAMES  8                   /* a report shows so many frames of a stack */
+#define NT_TOP_RATE_NS (5 * 1000000000ULL) /* a connection's rate covers 5 to 10 s */
+#define NT_TOP_UNKNOWN "unknown"           /* stands for an owner that was not found */
+
+/* The key of a connection, as a snapshot names it; padding is zero. */
+struct nt_top_key {
+	int64_t pid; /* 0: unknown */
+	uint64_t netns;
+	bool sender; /* our end is the sender */
+	char local[NT_TOP_NAME];
+	char remote[NT_TOP_NAME];
+	char cause[NT_TOP_WORD];
+};
+
+/* A stall, as its record describes it. Durations are in us. */
+struct nt_top_stall {
+	bool known;
+	bool held;    /* the sender was seen; sets reason, release, bytes, in_flight */
+	bool pending; /* the receiver was seen; sets ack_us, ack_release */
+	bool ordered; /* both were seen; sets ack_after_us */
+	char clock[NT_TOP_CLOCK];
+	uint64_t duration_us;
+	char reason[NT_TOP_WORD], release[NT_TOP_WORD];
+	uint64_t bytes, in_flight, mss;
+	uint64_t ack_us, ack_bytes;
+	int64_t ack_after_us; /* from the hold's begin to that of the pending ACK */
+	char ack_release[NT_TOP_WORD];
+};
+
+/* The number of stalls at a time. */
+struct nt_top_mark {
+	uint64_t ns, stalls;
+};
+
+struct nt_top_row {
+	struct nt_top_key key;
+	char comm[NT_TOP_NAME], cgroup[NT_TOP_TEXT];
+	struct nt_container container;
+	char peer[NT_TOP_NAME]; /* "java[4242]", "" if unknown */
+	uint64_t stalls, excess_us, p50_us, p99_us, max_us;
+	uint64_t seen, inferred; /* of stalls, by evidence */
+	double rate;             /* stalls a second */
+	char pattern[NT_TOP_WORD];
+	char what[NT_TOP_TEXT], why[NT_TOP_TEXT], fix[NT_TOP_TEXT], where[NT_TOP_TEXT];
+	struct nt_top_stall last;
+	struct nt_top_mark older, newer; /* the rate is computed from these */
+	unsigned int missed;             /* consecutive snapshots without it */
+};
+
+struct nt_top_data {
+	bool any; /* a snapshot has come */
+	char kernel[NT_TOP_NAME], hooks[NT_TOP_WORD], started[NT_TOP_WORD];
+	uint64_t uptime_us, stalls, excess_us;
+	uint64_t records_dropped;
+	uint64_t writes, holds, delayed_acks; /* counted whether they stalled or not */
+	uint64_t missing_hooks;               /* that the kernel lacks, or that were detached */
+	uint64_t span_us;                     /* the rows cover so much time */
+	bool full;                            /* there may be more connections than rows */
+	struct nt_top_rates rates;
+	struct nt_top_row *rows;
+	size_t count, room;
+};
+
+void nt_top_data_init(struct nt_top_data *data, uint64_t cell_ns);
+void nt_top_data_free(struct nt_top_data *data);
+
+/* Copies data into *copy, which nt_top_data_init() has made. Returns 0 or -ENOMEM. */
+int nt_top_data_copy(struct nt_top_data *copy, const struct nt_top_data *data);
+
+/* Returns a connection's row, valid until a row is added or dropped; NULL where there is none. */
+struct nt_top_row *nt_top_data_find(const struct nt_top_data *data, const struct nt_top_key *key);
+
+/* Does the same, and adds the row where there is none; NULL: no room. */
+struct nt_top_row *nt_top_data_get(struct nt_top_data *data, const struct nt_top_key *key);
+
+/* Computes the row's rate anew from its number of stalls by now_ns. */
+void nt_top_row_count(struct nt_top_row *row, uint64_t now_ns, uint64_t stalls);
+
+/*
+ * These take the connections of a snapshot. nt_top_data_age() comes first, then
+ * nt_top_data_expect() for each connection, which says whether it has a row already.
+ * nt_top_data_make_way() makes rows that stalls added give way to those that have none. Then the
+ * caller fills the rows, and sweeps.
+ */
+void nt_top_data_age(struct nt_top_data *data);
+bool nt_top_data_expect(struct nt_top_data *data, const struct nt_top_key *key);
+
+/* Drops the rows that two consecutive snapshots did not have. */
+void nt_top_data_sweep(struct nt_top_data *data);
+
+/* Makes room for so many more rows, if needed, by dropping rows that the latest snapshot lacks:
+ * first those that no snapshot has had yet, then the others. */
+void nt_top_data_make_way(struct nt_top_data *data, size_t rows);
+
+/* Says whether to show the row: the latest snapshot must have it. */
+bool nt_top_row_shown(const struct nt_top_row *row);
+
+/* Writes "20:15:03.123", in local time. */
+void nt_top_clock(time_t seconds, unsigned long us, char out[NT_TOP_CLOCK]);
+
+/* Appends a frame to the row's "write ← send_all ← main". Returns false if there is no more
+ * room. */
+bool nt_top_row_frame(struct nt_top_row *row, const char *name);
+
+/* Writes "java[4242]". */
+void nt_top_row_process(const struct nt_top_row *row, char *out, size_t size);
+
+#endif /* NT_TOP_DATA_H */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* `nagletrace top` traces by itself where no daemon answers. */
+#ifndef NT_TOP_OWN_H
+#define NT_TOP_OWN_H
+
+#include "capture/session.h"
+#include "top/data.h"
+#include "summary/window.h"
+
+struct nt_top_own {
+	struct nt_session session;
+	struct nt_top_data *data;
+	struct nt_window window;
+	uint64_t interval_ns, started_ns, next_ns, turn_ns;
+	uint64_t stalls, excess_ns;
+	char trouble[128];
+};
+
+/* Attaches; the loop takes the records. Returns NT_EXIT_OK, or the exit code with one line in err;
+ * the caller closes it in either case. */
+enum nt_exit nt_top_own_open(struct nt_top_own *own, const struct nt_settings *settings,
+			     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
+			     char *err, size_t err_size);
+void nt_top_own_close(struct nt_top_own *own);
+
+/* Updates the data when it is time. Returns true if there is something new to show. */
+bool nt_top_own_turn(struct nt_top_own *own, uint64_t now_ns);
+
+#endif /* NT_TOP_OWN_H */

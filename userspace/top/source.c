@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "top/source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/client.h"
+#include "base/clock.h"
+
+static enum nt_exit open_own(struct nt_top_source *source, const struct nt_settings *settings,
+			     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
+			     char *err, size_t err_size)
+{
+	source->own = true;
+	source->trace = calloc(1, sizeof(*source->trace));
+	if (!source->trace)
+		return nt_cannot_start(-ENOMEM, err, err_size);
+	return nt_top_own_open(source->trace, settings, loop, interval_ns, data, err, err_size);
+}
+
+enum nt_exit nt_top_source_open(struct nt_top_source *source, const struct nt_settings *settings,
+				struct nt_loop *loop, uint64_t interval_ns,
+				struct nt_top_data *data, char *err, size_t err_size)
+{
+	enum nt_exit code;
+	char why[400];
+	int cause;
+
+	memset(source, 0, sizeof(*source));
+	source->daemon.fd = -1;
+	if (settings->traces_itself)
+		return open_own(source, settings, loop, interval_ns, data, err, err_size);
+	cause = nt_top_daemon_open(&source->daemon, settings->socket, loop, interval_ns, data,
+				   nt_now_ns());
+	if (!cause)
+		return NT_EXIT_OK;
+	nt_client_explain(settings->socket, -cause, why, sizeof(why));
+	code = open_own(source, settings, loop, interval_ns, data, err, err_size);
+	if (code == NT_EXIT_PERMISSION)
+		snprintf(err, err_size, "%s; or run this as root, to trace here", why);
+	return code;
+}
+
+void nt_top_source_close(struct nt_top_source *source)
+{
+	nt_top_daemon_close(&source->daemon);
+	if (source->trace)
+		nt_top_own_close(source->trace);
+	free(source->trace);
+	source->trace = NULL;
+}
+
+bool nt_top_source_turn(struct nt_top_source *source, uint64_t now_ns)
+{
+	return source->own ? nt_top_own_turn(source->trace, now_ns)
+			   : nt_top_daemon_turn(&source->daemon, now_ns);
+}
+
+uint64_t nt_top_source_next_ns(const struct nt_top_source *source)
+{
+	return source->own ? source->trace->next_ns : source->daemon.next_ns;
+}
+
+const char *nt_top_source_trouble(const struct nt_top_source *source)
+{
+	return source->own ? source->trace->trouble : source->daemon.trouble;
+}
+
+enum nt_exit nt_top_source_failure(const struct nt_top_source *source, const char **err)
+{
+	*err = source->daemon.why;
+	return source->own ? NT_EXIT_OK : source->daemon.failure;
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "top/top.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "top/detail.h"
+#include "top/keys.h"
+#include "top/source.h"
+#include "top/table.h"
+
+#define DEFAULT_INTERVAL_NS NT_SECOND_NS
+
+struct top {
+	const struct nt_settings *settings;
+	struct nt_top_source source;
+	struct nt_top_model model;
+	struct nt_screen screen;
+	struct nt_top_about about;
+	uint64_t end_ns; /* the end by --duration; 0: none */
+	struct nt_loop *loop;
+	bool redraw; /* a key or a signal asks for it */
+	bool stop;
+};
+
+/*
+ * Stops as the shell expects it, with the terminal restored meanwhile. The default action of
+ * SIGTSTP, unlike SIGSTOP, spares an orphaned process group, which nobody would continue
+ * (get_signal(): is_current_pgrp_orphaned()).
+ */
+static void stop_for_a_while(struct top *top)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	nt_screen_suspend(&top->screen);
+	signal(SIGTSTP, SIG_DFL);
+	raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &set, NULL); /* it stops here */
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGTSTP, SIG_IGN);
+	nt_screen_resume(&top->screen);
+}
+
+static void on_signal(void *context, uint32_t number)
+{
+	struct top *top = context;
+
+	switch (number) {
+	case SIGWINCH:
+		if (top->screen.open)
+			nt_screen_resized(&top->screen);
+		break;
+	case SIGTSTP:
+		stop_for_a_while(top);
+		break;
+	case SIGCONT: /* it may follow a SIGSTOP, which nobody can catch */
+		nt_screen_resume(&top->screen);
+		break;
+	default:
+		top->stop = true;
+	}
+	top->redraw = true;
+}
+
+static int watch_signals(struct top *top)
+{
+	const uint64_t ends =
+		NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM) | NT_SIGNAL(SIGHUP) | NT_SIGNAL(SIGQUIT);
+	const uint64_t others = NT_SIGNAL(SIGTSTP) | NT_SIGNAL(SIGWINCH) | NT_SIGNAL(SIGCONT);
+
+	signal(SIGPIPE, SIG_IGN);
+	/* a blocked signal still arrives; ncurses would take it, and discard it as it draws */
+	signal(SIGTSTP, SIG_IGN);
+	return nt_loop_signals(top->loop, ends, others, on_signal, top);
+}
+
+static void on_keys(void *context, uint32_t what)
+{
+	struct top *top = context;
+	int key;
+
+	while (what & EPOLLIN && !top->model.quit && (key = nt_screen_key(&top->screen)) >= 0) {
+		nt_top_key(&top->model, key);
+		top->redraw = true;
+	}
+	if (what & (EPOLLHUP | EPOLLERR))
+		top->stop = true; /* the terminal is gone */
+}
+
+/* Draws the page that is open. */
+static void draw(struct top *top)
+{
+	struct nt_screen *screen = &top->screen;
+
+	top->about.trouble = nt_top_source_trouble(&top->source);
+	nt_screen_begin(screen);
+	switch (top->model.page) {
+	case NT_TOP_DETAIL:
+		nt_top_draw_detail(screen, &top->model, &top->about);
+		break;
+	case NT_TOP_HELP:
+		nt_top_draw_help(screen);
+		break;
+	default:
+		nt_top_draw_table(screen, &top->model, &top->about);
+	}
+	nt_screen_end(screen);
+}
+
+/* Returns when the next turn has something to do, whatever else comes. */
+static uint64_t next_ns(const struct top *top)
+{
+	uint64_t source_ns = nt_top_source_next_ns(&top->source);
+
+	return top->end_ns && top->end_ns < source_ns ? top->end_ns : source_ns;
+}
+
+/* Takes the screen once there is data to show; an error before that is a line on stderr. */
+static enum nt_exit open_screen(struct top *top)
+{
+	char err[256];
+	int cause;
+
+	if (top->screen.open || !top->model.live.any)
+		return NT_EXIT_OK;
+	if (nt_screen_open(&top->screen, err, sizeof(err))) {
+		nt_complain("%s", err);
+		return NT_EXIT_USAGE;
+	}
+	cause = nt_loop_watch(top->loop, STDIN_FILENO, EPOLLIN, on_keys, top);
+	if (!cause)
+		return NT_EXIT_OK;
+	nt_screen_close(&top->screen);
+	nt_complain("cannot wait for keys: %s", strerror(-cause));
+	return NT_EXIT_FAILED;
+}
+
+/* Waits, and handles what has come. */
+static enum nt_exit turn(struct top *top)
+{
+	enum nt_exit code;
+	const char *err;
+	bool news;
+	int cause;
+
+	top->redraw = false;
+	cause = nt_loop_turn(top->loop, next_ns(top));
+	if (cause) {
+		nt_complain("cannot wait for events: %s", strerror(-cause));
+		return NT_EXIT_FAILED;
+	}
+	news = nt_top_source_turn(&top->source, nt_now_ns());
+	code = nt_top_source_failure(&top->source, &err);
+	if (code) {
+		nt_complain("%s", err);
+		return code;
+	}
+	code = open_screen(top);
+	if (code)
+		return code;
+	if (news)
+		nt_top_update(&top->model);
+	if ((news || top->redraw) && top->screen.open)
+		draw(top);
+	if (top->model.quit || (top->end_ns && nt_now_ns() >= top->end_ns))
+		top->stop = true;
+	return NT_EXIT_OK;
+}
+
+static enum nt_exit run(struct top *top)
+{
+	uint64_t interval_ns =
+		top->settings->interval_ns ? top->settings->interval_ns : DEFAULT_INTERVAL_NS;
+	enum nt_exit code;
+	char err[512];
+	int cause = watch_signals(top);
+
+	if (cause < 0) {
+		nt_complain("cannot watch signals: %s", strerror(-cause));
+		return NT_EXIT_FAILED;
+	}
+	nt_top_model_init(&top->model, interval_ns);
+	code = nt_top_source_open(&top->source, top->settings, top->loop, interval_ns,
+				  &top->model.live, err, sizeof(err));
+	if (code) {
+		nt_complain("%s", err);
+		return code;
+	}
+	top->about.own = top->source.own;
+	if (top->settings->duration_ns)
+		top->end_ns = nt_now_ns() + top->settings->duration_ns;
+	while (!code && !top->stop)
+		code = turn(top);
+	return code;
+}
+
+static void name_host(struct nt_top_about *about)
+{
+	char host[64] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	nt_escape(host, strcspn(host, "."), about->host, sizeof(about->host));
+}
+
+enum nt_exit nt_top(const struct nt_settings *settings)
+{
+	struct top top = {.settings = settings, .source = {.daemon = {.fd = -1}}};
+	enum nt_exit code;
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+		nt_complain("top: needs a terminal; give it one (`ssh -t`), or use `nagletrace "
+			    "report` or `nagletrace -i 5s`");
+		return NT_EXIT_USAGE;
+	}
+	top.loop = nt_loop_new();
+	if (!top.loop) {
+		nt_complain("cannot wait for events: %s", strerror(errno));
+		return NT_EXIT_FAILED;
+	}
+	name_host(&top.about);
+	code = run(&top);
+	nt_screen_close(&top.screen);
+	nt_top_source_close(&top.source);
+	nt_top_model_free(&top.model);
+	nt_loop_free(top.loop);
+	return code;
+}
