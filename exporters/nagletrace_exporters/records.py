@@ -1,62 +1,84 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The records of nagletrace as typed values. What does not have the schema's shape is refused: recordings come from
-outside, and nothing behind this file has to ask again whether a number is one."""
+"""The records of nagletrace as typed values, by userspace/output/nagletrace.schema.json.
+
+Each class is a shape of the schema. The annotation of a field says how decode() reads it; the field's name is the key.
+decode() refuses a record of another shape: recordings come from outside, and the code behind this file does not ask
+again whether a number is one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from sys import getsizeof
+from typing import Annotated, Any, Optional, TypeVar, get_type_hints
 
 Json = Mapping[str, Any]
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: Longer texts are cut; the tracer's are shorter, but for paths and C++ symbols.
+#: decode() cuts longer texts. The tracer's texts are shorter, except paths and C++ symbols.
 MAX_TEXT = 1000
-#: The tracer walks 127 frames.
-MAX_FRAMES = 256
-#: Numbers beyond this (some 30,000 years in us) are no measurements, and would overflow a date.
+#: No word of the schema, name of a process, or address with its port is longer. The limits matter, because a report
+#: keeps some 10,000 events.
+MAX_WORD, MAX_COMM, MAX_ADDRESS = 64, 128, 80
+#: A container's ID has at most so many digits.
+MAX_CONTAINER = 64
+#: The tracer walks at most 127 frames.
+MAX_FRAMES = 128
+#: The names of one stack have at most so many characters; stack_of() cuts off the calls further out.
+MAX_STACK_TEXT = 32 << 10
+#: A table has at most so many words; the schema's largest has 13.
+MAX_TABLE = 64
+#: A larger number (some 30,000 years in us) is no measurement, and would overflow a date.
 MAX_NUMBER = 1 << 60
-
-
-#: What is wrong with a record is told in fewer characters; it may name a key from outside.
+#: A message about a wrong record has at most so many characters, since it may name a key from outside.
 MAX_TOLD = 200
 
 
 class BadRecord(ValueError):
-    """Not a record of the schema; says what is wrong with it, on one printable line."""
+    """An object is no record of the schema. The message says what is wrong with it, on one printable line."""
 
     def __init__(self, what: str) -> None:
         super().__init__(told(what))
 
 
-def text_of(record: Json, key: str) -> str | None:
+def text_of(record: Json, key: str, most: int = MAX_TEXT) -> str | None:
     value = record.get(key)
     if value is None:
         return None
     if not isinstance(value, str):
         raise BadRecord(f"{key} is no text")
-    return printable(value[:MAX_TEXT])
+    return kept_once(value[:most])
+
+
+@lru_cache(maxsize=4096)
+def kept_once(text: str) -> str:
+    """Makes a text printable. All who keep it share one copy, because most texts come again and again."""
+    return printable(text)
 
 
 def printable(text: str) -> str:
-    """No character in it can break a line, a terminal, or XML: those that do are written as \\xNN."""
+    """Writes each character that could break a line, a terminal, or XML as \\xNN."""
     if text.isprintable():  # false for controls, surrogates, and what turns the direction of text
         return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def told(text: str) -> str:
-    """A text from outside as a message may have it."""
+    """Makes a text from outside fit for a message: short and printable."""
     return printable(text[:MAX_TOLD])[:MAX_TOLD]
 
 
-def needed_text(record: Json, key: str) -> str:
-    value = text_of(record, key)
+def needed_word(record: Json, key: str) -> str:
+    return needed_text(record, key, MAX_WORD)
+
+
+def needed_text(record: Json, key: str, most: int = MAX_TEXT) -> str:
+    value = text_of(record, key, most)
     if value is None:
         raise BadRecord(f"{key} is missing")
     return value
@@ -102,307 +124,464 @@ def list_of(record: Json, key: str) -> list[Any]:
 
 
 def counts_of(record: Json, key: str) -> dict[str, int]:
-    """A table of words and counts."""
+    """Reads a table of words and counts."""
     table = object_of(record, key) or {}
-    return {printable(word[:MAX_TEXT]): needed_number(table, word) for word in table}
+    if len(table) > MAX_TABLE:
+        raise BadRecord(f"{key} has more than {MAX_TABLE} words")
+    return {kept_once(word[:MAX_WORD]): needed_number(table, word) for word in table}
 
 
-def time_of(record: Json) -> int:
-    """Microseconds since the epoch."""
-    text = record.get("time")
+def tables_of(record: Json, key: str) -> dict[str, Any]:
+    """Reads a table of words and counts, in which a word may have a table of its own instead of a count."""
+    table = object_of(record, key)
+    if table is None:
+        raise BadRecord(f"{key} is missing")
+    if len(table) > MAX_TABLE:
+        raise BadRecord(f"{key} has more than {MAX_TABLE} words")
+    return {printable(word[:MAX_TEXT]):
+            tables_of(table, word) if isinstance(value, dict) else needed_number(table, word)
+            for word, value in table.items()}
+
+
+def time_of(record: Json, key: str = "time") -> int:
+    """Returns microseconds since the epoch."""
+    text = record.get(key)
     if not isinstance(text, str) or not TIME.fullmatch(text):
-        raise BadRecord("time is no time")
+        raise BadRecord(f"{key} is no time")
     return second_of(text[:19]) * 1_000_000 + int(text[20:26])
 
 
 @lru_cache(maxsize=1024)
 def second_of(text: str) -> int:
-    """Since the epoch, UTC; there are many records of one second."""
+    """Returns seconds since the epoch, UTC. The cache helps because many records are of one second."""
     try:
         return int(datetime.fromisoformat(text + "+00:00").timestamp())
     except (ValueError, OverflowError) as error:
         raise BadRecord("time is no time") from error
 
 
+# ---- the decoder ----
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads a field of a class from an object. `keys`: the keys that it reads, unless that is the field's name."""
+
+    value: Callable[[Json, str], Any]
+    keys: tuple[str, ...] = ()
+    #: the object always has it, as the schema requires
+    needed: bool = False
+    #: the shape of the value under the key, or of keys in the same object
+    shape: Any = None
+    same_object: bool = False
+
+
+T = TypeVar("T")
+
+
+@cache
+def readers_of(kind: Any) -> dict[str, Read]:
+    """Returns how each field of a class is read, by the field's name."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: read for name, hint in hints.items() for read in getattr(hint, "__metadata__", ())}
+
+
+@cache
+def plan_of(kind: Any) -> list[tuple[str, str, Callable[[Json, str], Any]]]:
+    return [(name, read.keys[0] if read.keys else name, read.value) for name, read in readers_of(kind).items()]
+
+
+def decode(kind: Callable[..., T], record: Any, name: str = "the record") -> T:
+    """Makes a value of that class from an object. Raises BadRecord if the object has another shape."""
+    if not isinstance(record, dict):
+        raise BadRecord(f"{name} is no object")
+    return kind(**{field: value(record, key) for field, key, value in plan_of(kind)})
+
+
+def part(kind: Any, needed: bool = False) -> Read:
+    """Reads an object of that shape under a key of its own."""
+    def value(record: Json, key: str) -> Any:
+        if not needed and record.get(key) is None:
+            return None
+        if key not in record:
+            raise BadRecord(f"{key} is missing")
+        return decode(kind, record[key], key)
+    return Read(value, needed=needed, shape=kind)
+
+
+def parts(kind: Any) -> Read:
+    """Reads a list of objects of that shape."""
+    return Read(lambda record, key: [decode(kind, one, f"one of {key}") for one in list_of(record, key)], shape=kind)
+
+
+def inlined(kind: Any) -> Read:
+    """Reads keys of the same object that make a shape of their own."""
+    return Read(lambda record, _: decode(kind, record), shape=kind, same_object=True)
+
+
+def among(value: Callable[[Json, str], Any], keys: tuple[str, ...]) -> Read:
+    """Reads those of the keys that the object has into a table."""
+    return Read(lambda record, _: {key: value(record, key) for key in keys if key in record}, keys)
+
+
+def texts_of(record: Json, key: str) -> list[str]:
+    return [printable(text[:MAX_TEXT]) for text in list_of(record, key) if isinstance(text, str)]
+
+
+def numbers_of(record: Json, key: str) -> list[int]:
+    return [needed_number({key: number}, key) for number in list_of(record, key)]
+
+
+def address_of(record: Json, key: str) -> str:
+    return needed_text(record, key, MAX_ADDRESS)
+
+
+Flag = Annotated[bool, Read(lambda record, key: record.get(key) is True)]
+Word = Annotated[str, Read(needed_word, needed=True)]
+MaybeWord = Annotated[Optional[str], Read(lambda record, key: text_of(record, key, MAX_WORD))]
+Text = Annotated[str, Read(needed_text, needed=True)]
+MaybeText = Annotated[Optional[str], Read(text_of)]
+MaybeContainer = Annotated[Optional[str], Read(lambda record, key: text_of(record, key, MAX_CONTAINER))]
+MaybeComm = Annotated[Optional[str], Read(lambda record, key: text_of(record, key, MAX_COMM))]
+Address = Annotated[str, Read(address_of, needed=True)]
+Count = Annotated[int, Read(needed_number, needed=True)]
+MaybeCount = Annotated[Optional[int], Read(number_of)]
+MaybeSigned = Annotated[Optional[int], Read(signed_of)]
+Percentile = Annotated[Optional[int], Read(needed_number, needed=True)]
+Counts = Annotated["dict[str, int]", Read(counts_of)]
+Time = Annotated[int, Read(time_of, ("time",), needed=True)]
+
+
+# ---- the shapes ----
+
+
 @dataclass(frozen=True)
 class Hold:
-    """What the sender held back, why, and what let it go."""
+    """The bytes that the sender held back, why it did, and what released them."""
 
-    reason: str
-    release: str
-    bytes: int
-    in_flight_bytes: int
-    mss: int
-
-    @staticmethod
-    def parse(record: Json) -> Hold:
-        return Hold(needed_text(record, "reason"), needed_text(record, "release"), needed_number(record, "bytes"),
-                    needed_number(record, "in_flight_bytes"), needed_number(record, "mss"))
+    reason: Word
+    release: Word
+    bytes: Count
+    in_flight_bytes: Count
+    mss: Count
 
 
 @dataclass(frozen=True)
 class PendingAck:
-    """An ACK that the receiver put off. `bytes` is not told of a peer's."""
+    """An ACK that the receiver delayed, why it did, and what released it."""
 
-    us: int
-    end: str
-    why: str | None = None
-    bytes: int | None = None
+    duration_us: Count
+    release: Word
+    bytes: Count
+    reason: MaybeWord = None
 
 
 @dataclass(frozen=True)
 class Process:
-    """Who it was. Without a pid: it was gone before it could be named."""
+    """The process at one end. It has no pid if it was gone before the tracer could name it."""
 
-    comm: str | None = None
-    pid: int | None = None
-    cgroup: str | None = None
-
-    @staticmethod
-    def parse(record: Json) -> Process:
-        return Process(text_of(record, "comm"), number_of(record, "pid"), text_of(record, "cgroup"))
+    comm: MaybeComm = None
+    pid: MaybeCount = None
+    cgroup: MaybeText = None
+    #: of the container and of the pod of Kubernetes that the cgroup names
+    container_id: MaybeContainer = None
+    pod_uid: MaybeContainer = None
 
     def name(self) -> str:
         return f"{self.comm}[{self.pid}]" if self.pid is not None else self.comm or "unknown"
 
+    def placed(self) -> str:
+        """As a report of the tracer's says it: in which pod, or else in which container."""
+        where = f" in pod {self.pod_uid[:8]}…" if self.pod_uid else ""
+        return self.name() + (where or (f" in container {self.container_id[:12]}…" if self.container_id else ""))
+
+    def memory(self) -> int:
+        return sum(map(getsizeof, (self.cgroup, self.container_id, self.pod_uid)))
+
 
 @dataclass(frozen=True)
 class Socket:
-    """One end of a connection."""
+    """One end of a connection, with the addresses as that end sees them."""
 
-    netns: int
-    local: str
-    remote: str
+    netns: Count
+    local: Address
+    remote: Address
 
-    @staticmethod
-    def parse(record: Json) -> Socket:
-        return Socket(needed_number(record, "netns"), needed_text(record, "local"), needed_text(record, "remote"))
+
+def frame_address(record: Json, key: str) -> int:
+    ip = needed_text(record, key)
+    if not re.fullmatch(r"0x[0-9a-f]{1,16}", ip):
+        raise BadRecord(f"{key} is no address")
+    return int(ip, 16)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One call; `symbol` only where the tracer could name it, `module` only where it lies in a file."""
+    """One call. It has a `symbol` only if the tracer could name it, and a `module` only if its code lies in a file."""
 
-    ip: int
-    module: str | None = None
-    offset: str | None = None
-    symbol: str | None = None
+    ip: Annotated[int, Read(frame_address, needed=True)]
+    module: MaybeText = None
+    offset: MaybeText = None
+    symbol: MaybeText = None
 
-    @staticmethod
-    def parse(record: Any) -> Frame:
-        if not isinstance(record, dict):
-            raise BadRecord("a frame is no object")
-        ip = needed_text(record, "ip")
-        if not re.fullmatch(r"0x[0-9a-f]{1,16}", ip):
-            raise BadRecord("ip is no address")
-        return Frame(int(ip, 16), text_of(record, "module"), text_of(record, "offset"), text_of(record, "symbol"))
+
+def stack_of(record: Json, key: str) -> tuple[Frame, ...]:
+    frames: list[Frame] = []
+    room = MAX_STACK_TEXT
+    for frame in list_of(record, key)[:MAX_FRAMES]:
+        frames.append(decode(Frame, frame, "a frame"))
+        room -= sum(len(text or "") for text in (frames[-1].module, frames[-1].offset, frames[-1].symbol))
+        if room < 0:
+            break
+    return tuple(frames)
+
+
+MaybeHold = Annotated[Optional[Hold], part(Hold)]
+MaybePendingAck = Annotated[Optional[PendingAck], part(PendingAck)]
 
 
 @dataclass(frozen=True)
-class Stall:
-    """Time lost for nothing, or (`type` hold) a hold that is none: then without cause, evidence and excess."""
+class End:
+    """One of the two ends of a stall or of a connection. An end that the tracer did not see has only its address."""
 
-    cause: str
-    time_us: int
-    side: str
-    evidence: str
-    duration_us: int
-    excess_us: int
-    min_rtt_us: int | None
-    process: Process
-    socket: Socket
-    pattern: str
-    #: the sender's; from a receiver's record only where the sender was seen too
-    hold: Hold | None
-    #: the receiver's; from a sender's record only where the receiver was seen too
-    pending_ack: PendingAck | None
-    #: the process at the other end, where it is known
-    peer: Process | None
-    #: innermost call first; empty: not recorded
-    stack: tuple[Frame, ...] = ()
-    #: when the ACK was put off, from the hold's begin on; only where both ends were seen
-    ack_after_hold_us: int | None = None
+    address: Address
+    netns: MaybeCount
+    process: Annotated[Process, inlined(Process)]
+    #: only the sender's end has it
+    hold: MaybeHold
+    #: only the receiver's end has it
+    pending_ack: MaybePendingAck
+    #: only the sender's end has it, innermost call first; it is empty if the tracer did not record it
+    stack: Annotated[tuple[Frame, ...], Read(stack_of, shape=Frame)] = ()
 
-    @staticmethod
-    def parse(record: Json) -> Stall:
-        peer = object_of(record, "peer")
-        side = needed_text(record, "side")
-        if side == "sender":
-            mine, pending_ack = object_of(record, "hold"), peer_ack(peer)
-            if mine is None:
-                raise BadRecord("hold is missing")
-        elif side == "receiver":
-            mine, own = object_of(peer or {}, "hold"), object_of(record, "pending_ack")
-            if own is None:
-                raise BadRecord("pending_ack is missing")
-            pending_ack = PendingAck(needed_number(own, "us"), needed_text(own, "end"), text_of(own, "why"),
-                                     number_of(own, "bytes"))
-        else:
+
+@dataclass(frozen=True)
+class TwoEnds:
+    """The part that a stall and a connection have in common."""
+
+    side: Word
+    cause: Word
+    sender: Annotated[End, part(End, needed=True)]
+    receiver: Annotated[End, part(End, needed=True)]
+
+    def __post_init__(self) -> None:
+        if self.side not in ("sender", "receiver"):
             raise BadRecord("side is neither sender nor receiver")
-        who = Process.parse(peer) if peer and peer.get("pid") is not None else None
-        return Stall(
-            needed_text(record, "cause"), time_of(record), side, needed_text(record, "evidence"),
-            needed_number(record, "duration_us"), needed_number(record, "excess_us"), number_of(record, "min_rtt_us"),
-            Process.parse(record), Socket.parse(record), needed_text(record, "pattern"),
-            Hold.parse(mine) if mine is not None else None, pending_ack, who, stack_of(record),
-            signed_of(record, "ack_after_hold_us"))
+        if self.own.netns is None:
+            raise BadRecord("netns is missing")
+
+    @property
+    def own(self) -> End:
+        """The end that the tracer's filters chose."""
+        return self.sender if self.side == "sender" else self.receiver
+
+    @property
+    def far(self) -> End:
+        return self.receiver if self.side == "sender" else self.sender
+
+    @property
+    def process(self) -> Process:
+        return self.own.process
+
+    @property
+    def socket(self) -> Socket:
+        return Socket(self.own.netns or 0, self.own.address, self.far.address)
+
+    @property
+    def peer(self) -> Process | None:
+        """The process at the other end, if it is known."""
+        return self.far.process if self.far.process.pid is not None else None
 
 
-def peer_ack(peer: Json | None) -> PendingAck | None:
-    if not peer or peer.get("pending_ack_us") is None:
-        return None
-    return PendingAck(needed_number(peer, "pending_ack_us"), needed_text(peer, "end"), text_of(peer, "why"))
+@dataclass(frozen=True)
+class Stall(TwoEnds):
+    """Time that a connection lost for nothing."""
+
+    time_us: Time
+    evidence: Word
+    duration_us: Count
+    excess_us: Count
+    min_rtt_us: MaybeCount
+    pattern: Word
+    #: us from the begin of the hold to the begin of the pending ACK; known only if the tracer saw both ends
+    ack_after_hold_us: MaybeSigned = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.side == "sender" and self.hold is None:
+            raise BadRecord("hold is missing")
+        if self.side == "receiver" and self.pending_ack is None:
+            raise BadRecord("pending_ack is missing")
+
+    @property
+    def hold(self) -> Hold | None:
+        return self.sender.hold
+
+    @property
+    def pending_ack(self) -> PendingAck | None:
+        return self.receiver.pending_ack
 
 
-def stack_of(record: Json) -> tuple[Frame, ...]:
-    return tuple(Frame.parse(frame) for frame in list_of(record, "stack")[:MAX_FRAMES])
+EVENT_NUMBERS = ("bytes", "seq", "ack", "in_flight_bytes", "duration_us")
+EVENT_WORDS = ("reason", "release", "state")
 
 
 @dataclass(frozen=True)
 class Event:
     """One event of a connection, at one of its ends: a record of --timeline."""
 
-    event: str
-    time_us: int
-    connection: int
-    process: Process
-    socket: Socket
-    numbers: dict[str, int] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-    retransmission: bool = False
-
-    NUMBERS = ("bytes", "seq", "ack", "in_flight_bytes", "duration_us")
-    WORDS = ("reason", "release", "end", "state")
-
-    @staticmethod
-    def parse(record: Json) -> Event:
-        numbers = {key: needed_number(record, key) for key in Event.NUMBERS if key in record}
-        words = {key: needed_text(record, key) for key in Event.WORDS if key in record}
-        return Event(needed_text(record, "event"), time_of(record), needed_number(record, "connection"),
-                     Process.parse(record), Socket.parse(record), numbers, words,
-                     record.get("retransmission") is True)
+    event: Word
+    time_us: Time
+    connection: Count
+    socket: Annotated[Socket, inlined(Socket)]
+    numbers: Annotated[dict[str, int], among(needed_number, EVENT_NUMBERS)]
+    words: Annotated[dict[str, str], among(needed_word, EVENT_WORDS)]
+    retransmission: Flag
 
 
 @dataclass(frozen=True)
-class Connection:
-    """A connection as the tracer's own report sums it up."""
+class Connection(TwoEnds):
+    """The tracer's own sums of one connection."""
 
-    side: str
-    cause: str
-    process: Process
-    socket: Socket
-    stalls: int
-    lost_us: int
-    #: None: of several reports together, of which percentiles cannot be added
-    p50_us: int | None
-    p99_us: int | None
-    max_us: int
-    evidence: dict[str, int]
-    pattern: str
-    what: str
-    why: str
-    fix: str
-    stack: tuple[Frame, ...]
+    stalls: Count
+    excess_us: Count
+    #: None for several reports together, since percentiles do not add up
+    p50_us: Percentile
+    p99_us: Percentile
+    max_us: Count
+    evidence: Counts
+    pattern: Word
+    pattern_text: Text
+    cause_text: Text
+    fix: Text
 
-    @staticmethod
-    def parse(record: Any) -> Connection:
-        if not isinstance(record, dict):
-            raise BadRecord("a connection is no object")
-        return Connection(
-            needed_text(record, "side"), needed_text(record, "cause"), Process.parse(record), Socket.parse(record),
-            needed_number(record, "stalls"), needed_number(record, "lost_us"), needed_number(record, "p50_us"),
-            needed_number(record, "p99_us"), needed_number(record, "max_us"), counts_of(record, "evidence"),
-            needed_text(record, "pattern"), needed_text(record, "what"), needed_text(record, "why"),
-            needed_text(record, "fix"), stack_of(record))
+    def memory(self) -> int:
+        """Returns about how many bytes it takes."""
+        stack = self.sender.stack
+        texts = (self.pattern_text, self.cause_text, self.fix,
+                 *(frame.symbol for frame in stack), *(frame.module for frame in stack))
+        processes = self.sender.process.memory() + self.receiver.process.memory()
+        return 2500 + 200 * len(stack) + processes + sum(map(getsizeof, texts))
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What the kernel side counted of everything that it looked at."""
+    """The kernel side's counts of everything that it looked at."""
 
-    writes: int
-    stalls: dict[str, int]
-    holds: dict[str, int]
-    hold_us: dict[str, int]
-    releases: dict[str, int]
-    delayed_acks: dict[str, int]
-
-    @staticmethod
-    def parse(record: Json) -> Totals:
-        return Totals(needed_number(record, "writes"), counts_of(record, "stalls"), counts_of(record, "holds"),
-                      counts_of(record, "hold_us"), counts_of(record, "releases"), counts_of(record, "delayed_acks"))
+    writes: Count
+    stalls: Counts
+    holds: Counts
+    hold_us: Counts
+    releases: Counts
+    delayed_acks: Counts
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the tracer told of an interval, or (closing) of all of a trace."""
+    """The tracer's report of an interval, or (closing) of a whole trace."""
 
-    time_us: int
-    closing: bool
-    span_us: int
-    stalls: int
-    lost_us: int
-    connections: list[Connection]
-    folded_stalls: int
-    totals: Totals
-    lost: dict[str, int]
-
-    @staticmethod
-    def parse(record: Json) -> Report:
-        totals = object_of(record, "totals")
-        if totals is None:
-            raise BadRecord("totals is missing")
-        return Report(
-            time_of(record), record.get("closing") is True, needed_number(record, "span_us"),
-            needed_number(record, "stalls"), needed_number(record, "lost_us"),
-            [Connection.parse(connection) for connection in list_of(record, "connections")],
-            needed_number(record, "folded_stalls"), Totals.parse(totals), counts_of(record, "lost"))
+    time_us: Time
+    closing: Flag
+    span_us: Count
+    stalls: Count
+    excess_us: Count
+    connections: Annotated[list[Connection], parts(Connection)]
+    folded_stalls: Count
+    totals: Annotated[Totals, part(Totals, needed=True)]
+    dropped: Counts
 
 
 @dataclass(frozen=True)
 class Start:
     """The first line of a trace."""
 
-    version: str
-    kernel: str
-    hooks: str
-    missing_hooks: list[str]
+    version: Text
+    kernel: Text
+    hooks: Text
+    missing_hooks: Annotated[list[str], Read(texts_of)]
 
-    @staticmethod
-    def parse(record: Json) -> Start:
-        missing = [printable(hook[:MAX_TEXT]) for hook in list_of(record, "missing_hooks") if isinstance(hook, str)]
-        return Start(needed_text(record, "version"), needed_text(record, "kernel"), needed_text(record, "hooks"),
-                     missing)
+
+@dataclass(frozen=True)
+class SampledHold:
+    """A hold as a look with no hook attached saw it last."""
+
+    bytes: Count
+    mss: Count
+    #: None: a cork or MSG_MORE, which sock_diag does not tell apart
+    reason: MaybeWord = None
+    duration_us: MaybeCount = None
+    in_flight_bytes: MaybeCount = None
+
+
+@dataclass(frozen=True)
+class SampledSender:
+    """The end that was seen to hold bytes back."""
+
+    address: Address
+    netns: Count
+    process: Annotated[Process, inlined(Process)]
+    hold: Annotated[SampledHold, part(SampledHold, needed=True)]
+
+
+@dataclass(frozen=True)
+class SampledReceiver:
+    """The other end, of which a look at sockets shows the address."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
+class SampledConnection:
+    """A connection that looks found held."""
+
+    sender: Annotated[SampledSender, part(SampledSender, needed=True)]
+    receiver: Annotated[SampledReceiver, part(SampledReceiver, needed=True)]
+    looks: Count
+    late_looks: Count
+    #: None: nothing seen of it is a stall
+    cause: MaybeWord = None
+    min_rtt_us: MaybeCount = None
+    excess_us_per_s: MaybeCount = None
+    error_us_per_s: MaybeCount = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What looks at the sockets found, in an interval or (closing) in all."""
+
+    time_us: Time
+    closing: Flag
+    source: Word
+    span_us: Count
+    looks: Count
+    connections: Annotated[list[SampledConnection], parts(SampledConnection)]
+    folded_looks: Count
+    #: None: there was no look
+    excess_us_per_s: MaybeCount = None
+    error_us_per_s: MaybeCount = None
+
+
+def bucket_sums(record: Json, _: str) -> list[int]:
+    buckets = [0] * len(list_of(record, "bounds_us"))
+    for series in list_of(record, "series"):
+        if not isinstance(series, dict):
+            raise BadRecord("a series is no object")
+        for i, count in enumerate(list_of(series, "buckets")[:len(buckets)]):
+            buckets[i] += needed_number({"count": count}, "count")
+    return buckets
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The daemon's counts since its start."""
+    """The daemon's counts since it started."""
 
-    started_us: int
-    time_us: int
-    start: Start
-    stalls: int
-    lost_us: int
-    bounds_us: list[int]
-    #: stalls in each bucket alone; those longer than the last bound are in none
-    buckets: list[int]
-    totals: Totals
-    lost: dict[str, int]
-
-    @staticmethod
-    def parse(record: Json) -> Snapshot:
-        totals = object_of(record, "totals")
-        if totals is None:
-            raise BadRecord("totals is missing")
-        bounds = [needed_number({"bound": bound}, "bound") for bound in list_of(record, "bounds_us")]
-        buckets = [0] * len(bounds)
-        for series in list_of(record, "series"):
-            if not isinstance(series, dict):
-                raise BadRecord("a series is no object")
-            for i, count in enumerate(list_of(series, "buckets")[:len(bounds)]):
-                buckets[i] += needed_number({"count": count}, "count")
-        return Snapshot(
-            time_of({"time": record.get("started")}), time_of(record), Start.parse(record),
-            needed_number(record, "stalls"), needed_number(record, "lost_us"), bounds, buckets, Totals.parse(totals),
-            counts_of(record, "lost"))
+    started_us: Annotated[int, Read(time_of, ("started",), needed=True)]
+    time_us: Time
+    start: Annotated[Start, inlined(Start)]
+    stalls: Count
+    excess_us: Count
+    bounds_us: Annotated[list[int], Read(numbers_of)]
+    #: Each bucket counts its own stalls only; no bucket counts a stall longer than the last bound.
+    buckets: Annotated[list[int], Read(bucket_sums, ("series", "bounds_us"))]
+    totals: Annotated[Totals, part(Totals, needed=True)]
+    dropped: Counts

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The tracer's own reports of a recording as one: intervals and runs added up, in bounded memory."""
+"""Adds the tracer's own reports of a recording up to one, over intervals and runs, in bounded memory."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from dataclasses import replace
 
 from .records import Connection, Report, Stall, Totals
 
-#: Words of one kind that are told apart: the schema has fewer.
+#: So many connections and processes are told apart at a time. When there are more, the half that lost less is folded.
+MAX_GROUPS = 10_000
+#: The kept connections take about so many bytes, with their stacks.
+MAX_BYTES = 64 << 20
+#: So many words of one kind are told apart; the schema has fewer.
 MAX_WORDS = 16
 
 
@@ -21,17 +26,17 @@ def connection_key(of: Stall | Connection) -> tuple[Hashable, ...]:
 
 
 class Reports:
-    """Intervals of a run add up until its closing report comes, which tells of all of it; runs add up."""
+    """Adds up runs. The intervals of a run count until its closing report comes, which covers the whole run."""
 
     def __init__(self, most: int) -> None:
-        #: connections told apart
+        #: so many connections are told apart
         self.most = most
-        #: of the runs before, and of the intervals of this one
+        #: the sums of the runs before, and of the intervals of this run
         self._runs: Report | None = None
         self._intervals: Report | None = None
 
     def begin(self) -> None:
-        """Another run: when the end of the one before is not recorded, its intervals are all that is known of it."""
+        """Begins another run. If the recording lacks the end of the run before, only its intervals are known."""
         self._runs, self._intervals = self.whole(), None
 
     def add(self, report: Report) -> None:
@@ -47,25 +52,37 @@ class Reports:
 
 
 def join(one: Report | None, report: Report, most: int) -> Report:
-    """One report of both spans. Percentiles cannot be added: connections met in both have none."""
+    """Returns one report of both spans. Percentiles do not add up, so connections met in both have none."""
     if one is None:
-        return report
+        return bounded(report, most)
     connections = {connection_key(connection): connection for connection in one.connections}
     for new in report.connections:
         key = connection_key(new)
         old = connections.get(key)
         connections[key] = new if old is None else joined(old, new)
-    kept = sorted(connections.values(), key=lambda c: -c.lost_us)
-    folded = sum(c.stalls for c in kept[most:])
-    return Report(report.time_us, report.closing, one.span_us + report.span_us, one.stalls + report.stalls,
-                  one.lost_us + report.lost_us, kept[:most], one.folded_stalls + report.folded_stalls + folded,
-                  joined_totals(one.totals, report.totals), added(one.lost, report.lost))
+    return bounded(Report(report.time_us, report.closing, one.span_us + report.span_us, one.stalls + report.stalls,
+                          one.excess_us + report.excess_us, list(connections.values()),
+                          one.folded_stalls + report.folded_stalls, joined_totals(one.totals, report.totals),
+                          added(one.dropped, report.dropped)), most)
+
+
+def bounded(report: Report, most: int) -> Report:
+    """Keeps as many of the connections that lost most as there is room for, and folds the stalls of the others."""
+    kept: list[Connection] = []
+    room = MAX_BYTES
+    by_excess = sorted(report.connections, key=lambda c: -c.excess_us)
+    for connection in by_excess[:most]:
+        room -= connection.memory()
+        if room < 0:
+            break
+        kept.append(connection)
+    folded = sum(c.stalls for c in by_excess[len(kept):])
+    return replace(report, connections=kept, folded_stalls=report.folded_stalls + folded)
 
 
 def joined(old: Connection, new: Connection) -> Connection:
-    return Connection(new.side, new.cause, new.process, new.socket, old.stalls + new.stalls,
-                      old.lost_us + new.lost_us, None, None, max(old.max_us, new.max_us),
-                      added(old.evidence, new.evidence), new.pattern, new.what, new.why, new.fix, new.stack)
+    return replace(new, stalls=old.stalls + new.stalls, excess_us=old.excess_us + new.excess_us, p50_us=None,
+                   p99_us=None, max_us=max(old.max_us, new.max_us), evidence=added(old.evidence, new.evidence))
 
 
 def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Where the records of a command come from: a file, stdin, or the daemon."""
+"""Reads the records of a command from a file, stdin, or the daemon."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Union
 
-from .daemon import DaemonError, ask, stream
-from .ladder import milliseconds
-from .options import Parser
-from .recording import Reading, Record, RecordingError, lines_of
-from .records import BadRecord, Report, Snapshot, Stall, printable
-from .watched import Watched
+from .cli import Parser
+from .client import DaemonError, ask, stream
+from .delta import Watched
+from .lines import chunks_of, split_lines
+from .recording import Reading, Record, RecordingError
+from .records import BadRecord, Report, Snapshot, Stall, decode, printable
+from .units import milliseconds
 
 DAEMON_TIMEOUT_S = 10.0
 
@@ -29,7 +30,7 @@ AnyRecord = Union[Record, Snapshot]
 
 @dataclass
 class Source:
-    """The records, once, and what there is to say of them afterwards."""
+    """Yields the records once, and has remarks about them afterwards."""
 
     options: argparse.Namespace
     reading: Reading = field(default_factory=Reading)
@@ -42,7 +43,7 @@ class Source:
         return "stdin" if self.options.input in (None, "-") else printable(Path(self.options.input).name)
 
     def records(self) -> Iterator[AnyRecord]:
-        """Raises RecordingError when there is nothing to read, or it is no recording."""
+        """Yields the records. Raises RecordingError if there is nothing to read, or it is no recording."""
         if self.options.socket is not None:
             yield from self._from_daemon(Path(self.options.socket))
             return
@@ -52,14 +53,14 @@ class Source:
                 open_.enter_context(reading_on())
             file = sys.stdin.buffer if stdin else open_.enter_context(open_recording(self.options.input))
             try:
-                yield from self.reading.records_from(lines_of(file))
+                yield from self.reading.records_from(split_lines(chunks_of(file)))
             except OSError as error:
                 raise RecordingError(f"--input {self.options.input or '-'}: {error.strerror or error}; "
                                      "give a file that can be read", 2) from error
         self.reading.check(f"--input {self.options.input or '-'}")
 
     def read(self) -> str:
-        """What was read, for the end of a report."""
+        """Says what it has read, for the end of a report."""
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.reading.records.items()))
         return f"Read from {self.name}: {self.reading.lines:,} lines{f' ({kinds})' if kinds else ''}."
 
@@ -98,7 +99,7 @@ class Source:
                                      + ("stopped." if stop.is_set() else "the daemon closed the connection."))
 
     def _counted(self, path: Path, watched: Watched) -> Iterator[Report]:
-        """The daemon's counts of the time watched; when it has ended by now, what was seen is shown without."""
+        """Yields the daemon's counts of the time watched, or a remark if the daemon has ended by now."""
         try:
             after = snapshot(path)
             report = watched.report(after, window(path))
@@ -112,16 +113,16 @@ class Source:
 
 
 def snapshot(path: Path) -> Snapshot:
-    return Snapshot.parse(ask(path, {"request": "snapshot"}, DAEMON_TIMEOUT_S))
+    return decode(Snapshot, ask(path, {"request": "snapshot"}, DAEMON_TIMEOUT_S))
 
 
 def window(path: Path) -> Report:
     """The daemon's report of the last minutes."""
-    return Report.parse(ask(path, {"request": "report", "format": "json"}, DAEMON_TIMEOUT_S))
+    return decode(Report, ask(path, {"request": "report", "format": "json"}, DAEMON_TIMEOUT_S))
 
 
 def check_source(parser: Parser, options: argparse.Namespace) -> None:
-    """Ends the command, with one line, when the options name no source or do not go together."""
+    """Ends the command with one line if the options name no source or exclude each other."""
     if options.duration is not None and options.socket is None:
         parser.error("--duration goes with --socket only; a recording is read to its end")
     if options.socket is None and options.input is None and sys.stdin.isatty():
@@ -140,7 +141,7 @@ def open_recording(name: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def reading_on() -> Iterator[None]:
-    """Ctrl-C also reaches the nagletrace that writes into our pipe: what it says last is still read."""
+    """Makes Ctrl-C end only the nagletrace that writes into our pipe: we still read its closing report."""
 
     def once(*_: object) -> None:
         os.write(2, b"reading to the end; Ctrl-C once more stops\n")
@@ -159,7 +160,7 @@ def reading_on() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM end what is watched; what was seen until then is shown."""
+    """Makes Ctrl-C and SIGTERM end the watching; we still show what we saw until then."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

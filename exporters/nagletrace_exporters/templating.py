@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The templates, in which whatever is put is escaped."""
+"""Fills in templates, and escapes all values in them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-TEMPLATES = Path(__file__).parent / "templates"
 
-
-def render(template: str, **values: object) -> str:
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
+def render(template: Path, **values: object) -> str:
+    environment = Environment(loader=FileSystemLoader(template.parent), autoescape=True, undefined=StrictUndefined,
                               keep_trailing_newline=True)
-    return environment.get_template(template).render(**values)
+    return environment.get_template(template.name).render(**values)

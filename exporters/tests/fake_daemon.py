@@ -13,8 +13,11 @@ from typing import Any
 BOUNDS_MS = (1, 5, 10, 20, 30, 35, 40, 45, 50, 75, 100, 150, 200, 250, 500, 1000, 2000)
 REASONS = ("nagle", "cork", "msg_more", "autocork", "tso_defer", "cwnd", "rwnd", "pacing", "tsq", "unknown")
 RELEASES = ("ack", "full_segment", "nodelay", "uncork", "timer", "loss_probe", "push", "close", "reset", "device")
-ENDS = ("timer", "piggyback", "read", "segment", "reset")
-LOST = ("ring_full", "hold_map_full", "ack_map_full", "stack", "function_return", "recursion")
+ACK_RELEASES = ("timer", "piggyback", "read", "segment", "reset")
+DROPPED = ("ring_full", "hold_map_full", "ack_map_full", "stack", "function_return", "ring_share", "recursion",
+           "owners")
+
+REFUSALS = ("user_readers", "all_readers", "user_waiting", "all_waiting", "descriptors")
 
 Snapshot = dict[str, Any]
 
@@ -34,20 +37,27 @@ def series(comm: str | None, durations_ms: list[float], **labels: str) -> dict[s
             "excess_us": round(sum(durations_ms) * 900), "buckets": buckets}
 
 
+def last_stall(duration_ms: float, **other: Any) -> dict[str, Any]:
+    return {"time": "2026-11-21T08:00:09.500000Z", "duration_us": round(duration_ms * 1000), "pid": 4242,
+            "netns": 4026531840, "family": 4, "local": "10.0.0.1:51234", "remote": "10.0.0.2:8000", "bytes": 7, **other}
+
+
 def snapshot(*all_series: dict[str, Any], started: str = "2026-11-21T08:00:00.000000Z") -> Snapshot:
     return {
         "type": "snapshot", "protocol": 1, "time": "2026-11-21T08:00:10.000000Z", "started": started,
         "uptime_us": 10_000_000, "version": "0.1.0", "kernel": "6.1.0", "hooks": "function", "missing_hooks": [],
-        "stalls": sum(s["stalls"] for s in all_series), "lost_us": sum(s["excess_us"] for s in all_series),
+        "stalls": sum(s["stalls"] for s in all_series), "excess_us": sum(s["excess_us"] for s in all_series),
         "bounds_us": [bound * 1000 for bound in BOUNDS_MS], "series": list(all_series),
         "by_cgroup": any("cgroup" in s for s in all_series),
         "limits": {"max_series": 1000, "folded_stalls": 0, "evicted_series": 0, "max_connections": 1024},
         "totals": {"writes": 100, "stalls": {"nagle_delayed_ack": 0, "cork_ceiling": 0},
                    "holds": dict.fromkeys(REASONS, 0), "hold_us": dict.fromkeys(REASONS, 0),
-                   "releases": dict.fromkeys(RELEASES, 0), "delayed_acks": dict.fromkeys(ENDS, 0)},
-        "lost": dict.fromkeys(LOST, 0),
+                   "releases": dict.fromkeys(RELEASES, 0), "delayed_acks": dict.fromkeys(ACK_RELEASES, 0),
+                   "contradicted": 0},
+        "dropped": dict.fromkeys(DROPPED, 0),
         "tracer": {"cpu_us": 1500, "max_resident_bytes": 8 << 20, "readers": 1, "streaming": 0, "requests": 3,
-                   "refused_requests": 0, "dropped_readers": 0, "skipped_stalls": 0},
+                   "refused_requests": 0, "dropped_readers": 0, "skipped_stalls": 0,
+                   "refusals": dict.fromkeys(REFUSALS, 0)},
     }
 
 
@@ -70,11 +80,16 @@ class FakeDaemon:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection:
-                line = connection.makefile("rb").readline()
-                self.requests.append(json.loads(line))
-                answer = copy.copy(self.answer)
-                connection.sendall(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n")
+            self._take(connection)
+
+    def _take(self, connection: socket.socket) -> None:
+        with connection:
+            self._reply(connection, connection.makefile("rb").readline())
+
+    def _reply(self, connection: socket.socket, line: bytes) -> None:
+        self.requests.append(json.loads(line))
+        answer = copy.copy(self.answer)
+        connection.sendall(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n")
 
     def stop(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

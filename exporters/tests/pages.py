@@ -21,7 +21,7 @@ HOSTILE = ("<script>alert(1)</script>", "</style><b>", "\"'><img src=x onerror=a
 
 
 def command(name: str, *arguments: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", f"nagletrace_exporters.{name}", *map(str, arguments)], cwd=HERE,
+    return subprocess.run([sys.executable, "-m", f"nagletrace_exporters.{name}.main", *map(str, arguments)], cwd=HERE,
                           capture_output=True, text=True, input=given, timeout=120)
 
 

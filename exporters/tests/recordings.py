@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Recordings as the tracer would have made them, by userspace/nagletrace.schema.json."""
+"""Recordings as the tracer would have made them, by userspace/output/nagletrace.schema.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from fake_daemon import ENDS, LOST, REASONS, RELEASES
+from fake_daemon import ACK_RELEASES, DROPPED, REASONS, RELEASES
 
 Record = dict[str, Any]
 
@@ -34,40 +34,59 @@ def hold(**of: Any) -> Record:
     return {"reason": "nagle", "release": "ack", "bytes": 7, "in_flight_bytes": 6, "writes": 1, "mss": 32768, **of}
 
 
+#: Keys of an end; changed() puts them into the end that the record is told of, and `local` and `remote` likewise.
+OF_AN_END = ("pid", "tid", "comm", "cgroup", "container_id", "pod_uid", "netns", "options", "hold", "pending_ack",
+             "stack")
+
+
+def changed(record: Record, **of: Any) -> Record:
+    """With other values."""
+    ends = {side: dict(record[side]) for side in ("sender", "receiver")}
+    own, far = ends[record["side"]], ends["receiver" if record["side"] == "sender" else "sender"]
+    own |= {key: value for key, value in of.items() if key in OF_AN_END}
+    for key, end in (("local", own), ("remote", far)):
+        if key in of:
+            end["address"] = of.pop(key)
+    return {**record, **ends, **{key: value for key, value in of.items() if key not in OF_AN_END}}
+
+
 def seen(end_us: int = 1_000_000, duration_us: int = 43_900, rtt_us: int = 35, **of: Any) -> Record:
     """Both ends on this host: the sender's record, with the receiver's pending ACK."""
-    return {"type": "stall", "cause": "nagle_delayed_ack", "time": at(end_us), "side": "sender", "evidence": "seen",
-            "duration_us": duration_us, "excess_us": max(0, duration_us - rtt_us), "min_rtt_us": rtt_us, "pid": 4242,
-            "tid": 4243, "comm": "java", "cgroup": "/system.slice/app.service", "netns": NETNS, "family": 4,
-            "local": CLIENT, "remote": SERVER, "pattern": "write_write_read", "options": options(), "hold": hold(),
-            "peer": {"pid": 4200, "comm": "server", "options": options(), "end": "timer", "why": "pingpong",
-                     "pending_ack_us": max(0, duration_us - rtt_us)}, **of}
+    ack = {"duration_us": max(0, duration_us - rtt_us), "reason": "pingpong", "release": "timer", "bytes": 6}
+    return changed({
+        "type": "stall", "cause": "nagle_delayed_ack", "time": at(end_us), "side": "sender", "evidence": "seen",
+        "pattern": "write_write_read", "duration_us": duration_us, "excess_us": max(0, duration_us - rtt_us),
+        "min_rtt_us": rtt_us, "family": 4,
+        "sender": {"address": CLIENT, "netns": NETNS, "pid": 4242, "tid": 4243, "comm": "java",
+                   "cgroup": "/system.slice/app.service", "options": options(), "hold": hold()},
+        "receiver": {"address": SERVER, "netns": NETNS, "pid": 4200, "comm": "server", "options": options(),
+                     "pending_ack": ack}}, **of)
 
 
 def inferred(end_us: int = 1_000_000, duration_us: int = 71_200, rtt_us: int = 30_100, **of: Any) -> Record:
     """The receiver is another host."""
-    record = seen(end_us, duration_us, rtt_us, evidence="inferred", pid=77, tid=77, comm="nginx", local="10.0.0.2:443",
-                  remote="192.0.2.7:40001", pattern="reply_tail",
-                  hold=hold(bytes=512, in_flight_bytes=1448, mss=1448), **of)
-    del record["peer"]
-    return record
+    return changed(seen(end_us, duration_us, rtt_us, evidence="inferred", pid=77, tid=77, comm="nginx",
+                        local="10.0.0.2:443", pattern="reply_tail",
+                        hold=hold(bytes=512, in_flight_bytes=1448, mss=1448)),
+                   receiver={"address": "192.0.2.7:40001"}, **of)
 
 
-def peer_holds(end_us: int = 1_000_000, put_off_us: int = 40_100, rtt_us: int = 900, **of: Any) -> Record:
+def peer_holds(end_us: int = 1_000_000, pending_us: int = 40_100, rtt_us: int = 900, **of: Any) -> Record:
     """The sender is another host."""
-    return {"type": "stall", "cause": "nagle_delayed_ack", "time": at(end_us), "side": "receiver",
-            "evidence": "inferred", "duration_us": put_off_us, "excess_us": put_off_us, "min_rtt_us": rtt_us,
-            "pid": 900, "comm": "redis", "netns": NETNS, "family": 6, "local": "[2001:db8::2]:6379",
-            "remote": "[2001:db8::1]:50000", "pattern": "peer_holds", "options": options(),
-            "pending_ack": {"us": put_off_us, "end": "timer", "why": "quick_exhausted", "bytes": 112}, **of}
+    ack = {"duration_us": pending_us, "reason": "quick_exhausted", "release": "timer", "bytes": 112}
+    return changed({
+        "type": "stall", "cause": "nagle_delayed_ack", "time": at(end_us), "side": "receiver", "evidence": "inferred",
+        "pattern": "peer_holds", "duration_us": pending_us, "excess_us": pending_us, "min_rtt_us": rtt_us, "family": 6,
+        "sender": {"address": "[2001:db8::1]:50000"},
+        "receiver": {"address": "[2001:db8::2]:6379", "netns": NETNS, "pid": 900, "comm": "redis",
+                     "options": options(), "pending_ack": ack}}, **of)
 
 
 def cork_ceiling(end_us: int = 1_000_000, duration_us: int = 203_400, **of: Any) -> Record:
-    record = seen(end_us, duration_us, 80, cause="cork_ceiling", pid=55, tid=55, comm="httpd", local="10.0.0.2:80",
-                  remote="10.0.0.9:33333", pattern="cork_ceiling", options=options(cork=True),
-                  hold=hold(reason="cork", release="timer", bytes=300, in_flight_bytes=0, mss=1448), **of)
-    del record["peer"]
-    return record
+    return changed(seen(end_us, duration_us, 80, cause="cork_ceiling", pid=55, tid=55, comm="httpd",
+                        local="10.0.0.2:80", pattern="cork_ceiling", options=options(cork=True),
+                        hold=hold(reason="cork", release="timer", bytes=300, in_flight_bytes=0, mss=1448)),
+                   receiver={"address": "10.0.0.9:33333"}, **of)
 
 
 def stack(*symbols: str) -> list[Record]:
@@ -101,7 +120,8 @@ def events(end_us: int = 1_000_000, duration_us: int = 43_900, way_us: int = 20,
         (begin + 3 + way_us, server, {"event": "read", "bytes": 6}),
         (acked - 3, server, {"event": "ack_timer"}),
         (acked, server, {"event": "sent", "seq": 1, "bytes": 0, "ack": 7}),
-        (acked + 1, server, {"event": "ack_sent", "end": "timer", "duration_us": acked + 1 - (begin - 4 + way_us)}),
+        (acked + 1, server, {"event": "ack_sent", "release": "timer",
+                            "duration_us": acked + 1 - (begin - 4 + way_us)}),
         (end_us - 1, client, {"event": "received", "seq": 1, "bytes": 0, "ack": 7}),
         (end_us, client, {"event": "sent", "seq": 7, "bytes": 7, "ack": 1}),
         (end_us, client, {"event": "hold_end", "reason": "nagle", "release": "ack", "bytes": 7,
@@ -126,13 +146,15 @@ def with_events(end_us: int = 1_000_000, duration_us: int = 43_900, way_us: int 
 
 
 def connection(**of: Any) -> Record:
-    return {"side": "sender", "cause": "nagle_delayed_ack", "pid": 4242, "comm": "java", "netns": NETNS, "family": 4,
-            "local": CLIENT, "remote": SERVER, "stalls": 3, "lost_us": 131_000, "p50_us": 43_900, "p99_us": 44_000,
-            "max_us": 44_000, "evidence": {"seen": 3, "inferred": 0}, "pattern": "write_write_read",
-            "what": "write 6 B (sent), write 7 B (held), waits for the reply",
-            "why": "Nagle holds the small segment until what is in flight is acknowledged; server[4200], in "
-                   "interactive mode, delays that ACK until its timer fires (43.8 ms)",
-            "fix": "write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY", **of}
+    return changed({
+        "side": "sender", "cause": "nagle_delayed_ack", "family": 4,
+        "sender": {"address": CLIENT, "netns": NETNS, "pid": 4242, "comm": "java"}, "receiver": {"address": SERVER},
+        "stalls": 3, "excess_us": 131_000, "p50_us": 43_900, "p99_us": 44_000,
+        "max_us": 44_000, "evidence": {"seen": 3, "inferred": 0}, "pattern": "write_write_read",
+        "pattern_text": "write 6 B (sent), write 7 B (held), waits for the reply",
+        "cause_text": "Nagle holds the small segment until what is in flight is acknowledged; server[4200], in "
+                      "interactive mode, delays that ACK until its timer fires (43.8 ms)",
+        "fix": "write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY"}, **of)
 
 
 def report(*connections: Record, closing: bool = True, span_us: int = 30_000_000, stalls: int | None = None,
@@ -141,11 +163,11 @@ def report(*connections: Record, closing: bool = True, span_us: int = 30_000_000
     totals = {"writes": 50, "stalls": {"nagle_delayed_ack": 24, "cork_ceiling": 0}, "holds": held,
               "hold_us": dict.fromkeys(REASONS, 0) | {"nagle": 1_053_600},
               "releases": dict.fromkeys(RELEASES, 0) | {"ack": 26},
-              "delayed_acks": dict.fromkeys(ENDS, 0) | {"timer": 23, "read": 1}}
+              "delayed_acks": dict.fromkeys(ACK_RELEASES, 0) | {"timer": 23, "read": 1}, "contradicted": 0}
     return {"type": "report", "time": at(span_us), "closing": closing, "span_us": span_us,
             "stalls": sum(c["stalls"] for c in connections) if stalls is None else stalls,
-            "lost_us": sum(c["lost_us"] for c in connections), "connections": list(connections), "folded_stalls": 0,
-            "totals": totals, "lost": dict.fromkeys(LOST, 0), **of}
+            "excess_us": sum(c["excess_us"] for c in connections), "connections": list(connections), "folded_stalls": 0,
+            "totals": totals, "dropped": dict.fromkeys(DROPPED, 0), **of}
 
 
 def mixed(rounds: int = 20) -> list[Record]:

@@ -12,21 +12,24 @@ from typing import Any
 
 import jsonschema
 import pytest
-from fake_daemon import BOUNDS_MS, ENDS, LOST, REASONS, FakeDaemon, Snapshot, series, snapshot
+from fake_daemon import ACK_RELEASES, BOUNDS_MS, DROPPED, REASONS, FakeDaemon, Snapshot, last_stall, series, snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from nagletrace_exporters.collector import NagletraceCollector
+from nagletrace_exporters.exporter.collector import NagletraceCollector
+from nagletrace_exporters.exporter.otlp import Carrier
+from nagletrace_exporters.exporter.otlp_config import OtlpConfigFile, endpoint
+from nagletrace_exporters.exporter.web_slots import Refusals
 
 ROOT = Path(__file__).parent.parent.parent
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def registry_of(path: Path, timeout_s: float = 5.0) -> CollectorRegistry:
+def registry_of(path: Path, timeout_s: float = 5.0, exemplars: bool = False) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(NagletraceCollector(path, timeout_s))
+    registry.register(NagletraceCollector(path, timeout_s, exemplars=exemplars))
     return registry
 
 
@@ -51,12 +54,15 @@ def scraped(tmp_path: Path, answer: Snapshot, **options: Any) -> Samples:
         return scrape(daemon.path, **options)
 
 
+#: In no container.
+NOWHERE = {"container_id": "", "pod_uid": ""}
 LABELS = {"cause": "nagle_delayed_ack", "side": "sender", "evidence": "seen", "comm": "java"}
 
 
 def test_the_fake_daemon_speaks_as_the_schema_says() -> None:
-    schema = json.loads((ROOT / "userspace" / "nagletrace.schema.json").read_text())
-    jsonschema.validate(snapshot(series("java", [40.1]), series(None, [1.0], cgroup="/a")), schema)
+    schema = json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text())
+    apart = series(None, [1.0], cgroup="/a", container_id="a" * 64)
+    jsonschema.validate(snapshot(series("java", [40.1]), apart, stalled(40.0)), schema)
 
 
 def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
@@ -64,7 +70,7 @@ def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
     answer["totals"]["holds"]["cork"] = 7
     answer["totals"]["hold_us"]["cork"] = 1_400_000
     answer["totals"]["delayed_acks"]["timer"] = 3
-    answer["lost"]["ring_full"] = 2
+    answer["dropped"]["ring_full"] = 2
     samples = scraped(tmp_path, answer)
     assert of(samples, "nagletrace_up") == 1
     assert of(samples, "nagletrace_stalls_total", **LABELS) == 3
@@ -73,9 +79,9 @@ def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
     assert of(samples, "nagletrace_stall_seconds_sum", **LABELS) == pytest.approx(0.2862)
     assert of(samples, "nagletrace_holds_total", reason="cork") == 7
     assert of(samples, "nagletrace_hold_seconds_total", reason="cork") == pytest.approx(1.4)
-    assert of(samples, "nagletrace_delayed_acks_total", end="timer") == 3
-    assert of(samples, "nagletrace_sends_total") == 100
-    assert of(samples, "nagletrace_lost_records_total", where="ring_full") == 2
+    assert of(samples, "nagletrace_delayed_acks_total", release="timer") == 3
+    assert of(samples, "nagletrace_writes_total") == 100
+    assert of(samples, "nagletrace_dropped_records_total", where="ring_full") == 2
     assert of(samples, "nagletrace_tracer_cpu_seconds_total", part="daemon") == pytest.approx(0.0015)
     assert of(samples, "nagletrace_hooks_info", hooks="function", missing="") == 1
     assert of(samples, "nagletrace_build_info", version="0.1.0") == 1
@@ -85,21 +91,45 @@ def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
 
 def test_what_a_limit_of_overhead_did_is_told(tmp_path: Path) -> None:
     names = {name for name, _ in scraped(tmp_path, snapshot())}
-    assert "nagletrace_hooks_let_go" in names and "nagletrace_tracer_bpf_cpu_ratio" not in names
+    assert "nagletrace_detached_hooks" in names and "nagletrace_tracer_bpf_cpu_ratio" not in names
     answer = snapshot()
-    answer["hooks_let_go"] = ["timer_start"]
+    answer["detached_hooks"] = ["timer_start"]
     answer["tracer"] |= {"share_ppm": 12_500, "limit_ppm": 10_000}
-    jsonschema.validate(answer, json.loads((ROOT / "userspace" / "nagletrace.schema.json").read_text()))
+    jsonschema.validate(answer, json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text()))
     samples = scraped(tmp_path, answer)
-    assert of(samples, "nagletrace_hooks_let_go") == 1
+    assert of(samples, "nagletrace_detached_hooks") == 1
     assert of(samples, "nagletrace_tracer_bpf_cpu_ratio") == pytest.approx(0.0125)
+
+
+def test_what_nobody_saw_is_told_where_it_is_known(tmp_path: Path) -> None:
+    names = {name for name, _ in scraped(tmp_path, snapshot())}
+    assert "nagletrace_contradicted_stalls_total" in names and "nagletrace_unseen_delayed_acks_total" not in names
+    answer = snapshot()
+    answer["unseen"] = 0
+    answer["totals"]["contradicted"] = 5
+    jsonschema.validate(answer, json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text()))
+    samples = scraped(tmp_path, answer)
+    assert of(samples, "nagletrace_unseen_delayed_acks_total") == 0
+    assert of(samples, "nagletrace_contradicted_stalls_total") == 5
+    answer["unseen"] = 17
+    assert of(scraped(tmp_path, answer), "nagletrace_unseen_delayed_acks_total") == 17
+
+
+def test_stacks_that_stayed_without_names_are_told_by_a_daemon_that_names_them(tmp_path: Path) -> None:
+    assert "nagletrace_unnamed_stacks_total" not in {name for name, _ in scraped(tmp_path, snapshot())}
+    answer = snapshot()
+    answer["unnamed_stacks"] = {"worker_died": 0, "deadline": 3, "limit": 0, "busy": 1, "gone": 0}
+    jsonschema.validate(answer, json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text()))
+    samples = scraped(tmp_path, answer)
+    for reason, count in answer["unnamed_stacks"].items():
+        assert of(samples, "nagletrace_unnamed_stacks_total", reason=reason) == count
 
 
 def test_known_label_values_are_there_from_the_start(tmp_path: Path) -> None:
     samples = scraped(tmp_path, snapshot())
     assert {of(samples, "nagletrace_holds_total", reason=reason) for reason in REASONS} == {0}
-    assert {of(samples, "nagletrace_delayed_acks_total", end=end) for end in ENDS} == {0}
-    assert {of(samples, "nagletrace_lost_records_total", where=where) for where in LOST} == {0}
+    assert {of(samples, "nagletrace_delayed_acks_total", release=release) for release in ACK_RELEASES} == {0}
+    assert {of(samples, "nagletrace_dropped_records_total", where=where) for where in DROPPED} == {0}
 
 
 @pytest.mark.parametrize("bound", BOUNDS_MS)
@@ -121,7 +151,7 @@ def test_any_name_gives_valid_exposition(tmp_path: Path, comm: str) -> None:
         text, openmetrics = generate_latest(registry).decode(), generate_openmetrics(registry).decode()
     for families in (text_string_to_metric_families(text), parse_openmetrics(openmetrics)):
         names = {s.labels["comm"] for f in families for s in f.samples if s.name == "nagletrace_stalls_total"}
-        assert names == {comm}
+        assert names == {comm if comm != "\u202e" else "\\x202e"}, "no direction of text is turned"
 
 
 def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
@@ -136,10 +166,73 @@ def test_cgroups_are_told_apart_where_the_daemon_does(tmp_path: Path) -> None:
     samples = scraped(tmp_path, snapshot(series("java", [40.0, 41.0], cgroup="/a"),
                                          series("java", [205.0], cgroup="/b"),
                                          series(None, [3.0], cgroup="/b")))
-    assert of(samples, "nagletrace_stalls_total", **LABELS, cgroup="/a") == 2
-    assert of(samples, "nagletrace_stalls_total", **LABELS, cgroup="/b") == 1
-    assert of(samples, "nagletrace_stall_seconds_bucket", **LABELS, cgroup="/b", le="0.25") == 1
-    assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": "unknown"}, cgroup="/b") == 1
+    assert of(samples, "nagletrace_stalls_total", **LABELS, **NOWHERE, cgroup="/a") == 2
+    assert of(samples, "nagletrace_stalls_total", **LABELS, **NOWHERE, cgroup="/b") == 1
+    assert of(samples, "nagletrace_stall_seconds_bucket", **LABELS, **NOWHERE, cgroup="/b", le="0.25") == 1
+    assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": "unknown"}, **NOWHERE, cgroup="/b") == 1
+
+
+def test_containers_and_pods_are_told_apart_with_cgroups(tmp_path: Path) -> None:
+    first, second = "a" * 64, "b" * 64
+    uid = "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467"
+    samples = scraped(tmp_path, snapshot(series("java", [40.0, 41.0], cgroup="/", container_id=first, pod_uid=uid),
+                                         series("java", [40.0], cgroup="/", container_id=second),
+                                         series("java", [205.0], cgroup="/")))
+    here = {**LABELS, "cgroup": "/"}
+    assert of(samples, "nagletrace_stalls_total", **here, container_id=first, pod_uid=uid) == 2
+    assert of(samples, "nagletrace_stalls_total", **here, container_id=second, pod_uid="") == 1
+    assert of(samples, "nagletrace_stall_seconds_bucket", **here, container_id="", pod_uid="", le="0.25") == 1
+    answer = snapshot(series("java", [40.0], container_id=first, pod_uid=uid))
+    assert of(scraped(tmp_path, answer), "nagletrace_stalls_total", **LABELS) == 1, "not without --by-cgroup"
+
+
+def stalled(duration_ms: float) -> dict[str, Any]:
+    return {**series("java", [duration_ms]), "last": last_stall(duration_ms)}
+
+
+def exemplars_of(tmp_path: Path, answer: Snapshot, asked_for: bool = True) -> dict[str, Any]:
+    """Those of an exposition, by `le`; the classic format has none."""
+    with FakeDaemon(tmp_path / "s", answer) as daemon:
+        registry = registry_of(daemon.path, exemplars=asked_for)
+        openmetrics, classic = generate_openmetrics(registry).decode(), generate_latest(registry).decode()
+        assert all(request.get("last", False) == asked_for for request in daemon.requests)
+    assert "51234" not in classic and " # {" not in classic
+    samples = [sample for family in parse_openmetrics(openmetrics) for sample in family.samples]
+    assert all(sample.name == "nagletrace_stall_seconds_bucket" for sample in samples if sample.exemplar)
+    return {sample.labels["le"]: sample.exemplar for sample in samples if sample.exemplar}
+
+
+@pytest.mark.parametrize(("duration_ms", "le"), [(0.5, "0.001"), (40.0, "0.04"), (40.312, "0.045"), (2000.1, "+Inf")])
+def test_the_last_stall_is_an_exemplar_of_its_bucket(tmp_path: Path, duration_ms: float, le: str) -> None:
+    [(bucket, exemplar)] = exemplars_of(tmp_path, snapshot(stalled(duration_ms))).items()
+    assert bucket == le
+    assert exemplar.labels == {"pid": "4242", "local": "10.0.0.1:51234", "remote": "10.0.0.2:8000", "bytes": "7"}
+    assert exemplar.value == pytest.approx(duration_ms / 1000)
+    assert float(exemplar.timestamp) == 1795248009.5
+
+
+def test_no_process_no_address_and_no_port_are_told_to_who_did_not_ask_for_exemplars(tmp_path: Path) -> None:
+    assert exemplars_of(tmp_path, snapshot(stalled(40.0)), asked_for=False) == {}
+
+
+def test_an_exemplar_has_at_most_128_characters_of_labels(tmp_path: Path) -> None:
+    answer = snapshot(stalled(40.0))
+    longest = "[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535"
+    answer["series"][0]["last"] |= {"pid": 4194304, "local": longest, "remote": longest, "family": 6}
+    [exemplar] = exemplars_of(tmp_path, answer).values()
+    assert set(exemplar.labels) == {"pid", "local", "remote"}
+    assert sum(len(name) + len(value) for name, value in exemplar.labels.items()) <= 128
+    del answer["series"][0]["last"]["pid"]
+    [exemplar] = exemplars_of(tmp_path, answer).values()
+    assert set(exemplar.labels) == {"local", "remote", "bytes"}
+
+
+def test_a_series_without_a_last_stall_has_no_exemplar_and_a_wrong_one_is_no_answer(tmp_path: Path) -> None:
+    answer = snapshot(series("java", [40.0]))
+    assert exemplars_of(tmp_path, answer) == {}
+    for wrong in (7, [], {}, {**last_stall(40.0), "local": 7}, {**last_stall(40.0), "time": "now"}):
+        answer["series"][0]["last"] = wrong
+        assert of(scraped(tmp_path, answer, exemplars=True), "nagletrace_up") == 0, wrong
 
 
 def test_without_the_daemon_it_says_so_and_nothing_stale(tmp_path: Path) -> None:
@@ -164,8 +257,13 @@ def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "man" / "nagletrace-exporter.1").read_text()
     answer = snapshot(series("java", [40.0]))
     answer["tracer"] |= {"bpf_cpu_us": 1, "share_ppm": 1}
+    answer["unseen"] = 0
+    answer["unnamed_stacks"] = {"gone": 0}
     with FakeDaemon(tmp_path / "s", answer) as daemon:
-        text = generate_latest(registry_of(daemon.path)).decode()
+        registry = registry_of(daemon.path)
+        registry.register(Refusals())
+        registry.register(Carrier(daemon.path, endpoint("http://h"), OtlpConfigFile(None, False), 1, 1))
+        text = generate_latest(registry).decode()
     named = re.findall(r"^\.It Li (nagletrace_\w+)$", page, re.MULTILINE)
     families = {re.sub(r"_created$", "", name) for name in re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)}
     assert len(named) == len(set(named)) and set(named) == families
@@ -192,7 +290,7 @@ def test_a_daemon_that_hangs_means_down_in_time(tmp_path: Path) -> None:
         listener.listen(1)  # connects, and is never answered
         samples = scrape(tmp_path / "s", timeout_s=0.3)
     assert of(samples, "nagletrace_up") == 0
-    assert 0.3 <= of(samples, "nagletrace_scrape_duration_seconds") < 3
+    assert 0.3 <= of(samples, "nagletrace_scrape_duration_seconds") < 20
 
 
 def test_five_thousand_label_sets_are_what_the_daemon_makes_of_them(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,11 @@ import recordings as r
 from browser import needs_chromium, run_script
 from pages import HERE, HOSTILE, check_svg, command, make
 
-from nagletrace_exporters import flame_drawing
-from nagletrace_exporters.flame_drawing import lay_out
-from nagletrace_exporters.records import Frame, Process, Stall
-from nagletrace_exporters.stacks import AT_PEER, NO_STACK, OTHERS, RUN_TIME_CODE, Stacks
-from nagletrace_exporters.symbols import BccNamer, started_us
+from nagletrace_exporters.flame import svg, symbols
+from nagletrace_exporters.flame.stacks import AT_PEER, NO_STACK, OTHERS, RUN_TIME_CODE, Stacks
+from nagletrace_exporters.flame.svg import lay_out
+from nagletrace_exporters.flame.symbols import MAX_MAP_BYTES, BccNamer, started_us
+from nagletrace_exporters.records import Frame, Process, Stall, decode
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -28,7 +31,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def stalls(*lines: r.Record, **options: Any) -> Stacks:
     stacks = Stacks(**options)
     for line in lines:
-        stacks.add(Stall.parse(line))
+        stacks.add(decode(Stall, line))
     return stacks
 
 
@@ -58,11 +61,11 @@ def by_reports(tmp_path: Path, *lines: r.Record) -> dict[str, int]:
 
 def test_reports_of_intervals_add_up_until_the_closing_one_tells_of_them_all(tmp_path: Path) -> None:
     java = r.connection(stack=r.stack("__write", "main"))
-    other = r.connection(pid=9, comm="other", stalls=1, lost_us=500)
+    other = r.connection(pid=9, comm="other", stalls=1, excess_us=500)
     intervals = [r.start(), r.report(java, closing=False), r.report(java, other, closing=False)]
     both = {"java;main;__write": 262_000, f"other;{NO_STACK}": 500}
     assert by_reports(tmp_path, *intervals) == both, "a recording that was cut off"
-    closing = r.report(r.connection(stack=r.stack("__write", "main"), lost_us=270_000))
+    closing = r.report(r.connection(stack=r.stack("__write", "main"), excess_us=270_000))
     assert by_reports(tmp_path, *intervals, closing) == {"java;main;__write": 270_000}
     # a second run, whose end is not recorded, then a third one that has only its end
     lines = [*intervals, closing, *intervals, r.start(), r.report(other)]
@@ -129,7 +132,7 @@ def test_frames_lie_in_their_callers_and_as_wide_as_their_time() -> None:
 
 
 def test_a_picture_has_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flame_drawing, "MAX_FRAMES", 100)
+    monkeypatch.setattr(svg, "MAX_FRAMES", 100)
     flame = lay_out({(f"p{n}", f"f{n}"): n + 1 for n in range(500)})
     assert len(flame.frames) == 100 and flame.left_out == 1001 - 100
     drawn = {(box.depth, box.name[1:]) for box in flame.frames}
@@ -199,7 +202,7 @@ class FakeCache:
 
 
 def test_frames_are_named_by_bcc_while_the_process_lives() -> None:
-    namer = BccNamer(FakeCache)
+    namer = BccNamer(lambda: FakeCache)
     now = time.time_ns() // 1000
     me, gone = Process("java", os.getpid()), Process("java", 4_190_000)
     assert namer(me, Frame(0x1000), now) == "Client.main\\x1b"
@@ -212,7 +215,7 @@ def test_a_process_that_began_after_the_stall_lends_no_names() -> None:
     """Its number was another's, or the recording is another host's."""
     began = started_us(os.getpid())
     assert began is not None and time.time_ns() // 1000 - 3600_000_000 < began <= time.time_ns() // 1000
-    namer = BccNamer(FakeCache)
+    namer = BccNamer(lambda: FakeCache)
     assert namer(Process("java", os.getpid()), Frame(0x1000), began - 1_000_000) is None
     assert namer(Process("java", os.getpid()), Frame(0x1000), began + 1_000_000) == "Client.main\\x1b"
 
@@ -220,7 +223,7 @@ def test_a_process_that_began_after_the_stall_lends_no_names() -> None:
 def test_bcc_is_imported_only_when_it_is_asked_for(tmp_path: Path) -> None:
     path = r.write(tmp_path / "x", r.mixed())
     code = ("import sys; sys.modules['bcc'] = None; sys.argv = ['nagletrace-flame', '-i', sys.argv[1], *sys.argv[2:]];"
-            "from nagletrace_exporters.flame import main; sys.exit(main())")
+            "from nagletrace_exporters.flame.main import main; sys.exit(main())")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", code, path, *arguments], cwd=HERE, capture_output=True, text=True)
@@ -232,7 +235,6 @@ def test_bcc_is_imported_only_when_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_real_perf_map_is_read_by_bcc(tmp_path: Path) -> None:
-    pytest.importorskip("bcc", reason="bcc's Python bindings are not installed (Debian: python3-bpfcc)")
     program = ("import mmap, ctypes, os, sys; m = mmap.mmap(-1, 4096, prot=7);"
                "at = ctypes.addressof(ctypes.c_char.from_buffer(m));"
                "path = f'/tmp/perf-{os.getpid()}.map';"
@@ -251,3 +253,79 @@ def test_a_real_perf_map_is_read_by_bcc(tmp_path: Path) -> None:
         process.stdin.close()
     assert named.stdout == "java;LClient:::main 43865\n", named.stderr
     assert plain.stdout == f"java;{RUN_TIME_CODE} 43865\n" and "frames without a name" in plain.stderr
+
+
+HOSTILE_MAPS = ("a FIFO", "a link to /dev/zero", "a link to a file", "a directory", "of another user", "too large")
+
+
+@contextlib.contextmanager
+def sleeper(as_nobody: bool = False) -> Iterator[int]:
+    drop = "os.setresuid(65534, 65534, 65534);" if as_nobody else ""
+    with subprocess.Popen([sys.executable, "-c", f"import os, sys; {drop} print(flush=True); sys.stdin.read()"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdin
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+
+
+def recorded_of(tmp_path: Path, pid: int) -> Path:
+    stall = r.seen(pid=pid, stack=[{"ip": "0x1000"}])
+    stall["time"] = time.strftime("%Y-%m-%dT%H:%M:%S.999999Z", time.gmtime(time.time() + 1))
+    return r.write(tmp_path / "x", [stall])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of other users take root")
+@pytest.mark.parametrize("kind", HOSTILE_MAPS)
+def test_a_hostile_perf_map_is_not_opened(tmp_path: Path, kind: str) -> None:
+    with sleeper(as_nobody=True) as pid:
+        path = Path(f"/tmp/perf-{pid}.map")  # noqa: S108
+        if kind == "a FIFO":
+            os.mkfifo(path)
+        elif "link" in kind:
+            path.symlink_to("/dev/zero" if "zero" in kind else "/etc/shadow")
+        elif kind == "a directory":
+            path.mkdir()
+        else:
+            path.write_text("1000 100 Client.main\n")
+            if kind == "too large":
+                os.truncate(path, MAX_MAP_BYTES + 1)
+            os.chown(path, 65534 if kind == "too large" else 1, 0)
+        try:
+            began = time.monotonic()
+            done = command("flame", "-i", recorded_of(tmp_path, pid), "--symbols", "bcc")
+        finally:
+            (path.rmdir if path.is_dir() and not path.is_symlink() else path.unlink)()
+    assert done.returncode == 0 and done.stdout == f"java;{RUN_TIME_CODE} 43865\n", done.stderr
+    assert time.monotonic() - began < 20 and "1 processes' frames stay unnamed" in done.stderr
+
+
+def hangs() -> object:
+    return time.sleep(1000)
+
+
+def eats() -> object:
+    return [bytearray(1 << 20) for _ in range(1 << 20)]
+
+
+def crashes() -> object:
+    os.abort()
+
+
+@pytest.mark.parametrize("harm", [hangs, eats, crashes])
+def test_a_child_that_is_lost_costs_names_only(monkeypatch: pytest.MonkeyPatch, harm: Callable[[], object]) -> None:
+    """bcc was deceived after all: a process is renamed, and another one is asked for its map in the same moment."""
+    now = time.time_ns() // 1000 + 10_000_000
+    with sleeper() as bad:
+        namer = BccNamer(lambda: lambda pid: harm() if pid == bad else FakeCache(pid))
+        me = Process("java", os.getpid())
+        assert namer(me, Frame(0x1000), now) == "Client.main\\x1b"
+        with monkeypatch.context() as while_it_is_asked:
+            while_it_is_asked.setattr(symbols, "DEADLINE_S", 0.2)
+            assert namer(Process("java", bad), Frame(0x1000), now) is None
+        assert namer(Process("java", bad), Frame(0x1001), now) is None
+        assert namer(me, Frame(0x2000), now) is None and namer(me, Frame(0x1000), now) == "Client.main\\x1b"
+        assert namer.refused == {bad} and "1 processes' frames" in " ".join(namer.remarks())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 400 << 10

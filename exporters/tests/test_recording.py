@@ -23,14 +23,13 @@ import recordings as r
 from fake_daemon import FakeDaemon, series, snapshot
 from pages import HERE, check_html, check_svg, command, text_of
 
-from nagletrace_exporters import recording
-from nagletrace_exporters.daemon import DaemonError, _chunks, ask
-from nagletrace_exporters.options import duration
-from nagletrace_exporters.output import OutputError, write_whole
-from nagletrace_exporters.recording import Reading, lines_of
-from nagletrace_exporters.records import BadRecord, Event, Report, Snapshot, Stall, Start
+from nagletrace_exporters.cli import OutputError, duration, run_command, write_whole
+from nagletrace_exporters.client import DaemonError, _chunks, ask
+from nagletrace_exporters.lines import chunks_of, split_lines
+from nagletrace_exporters.recording import Reading
+from nagletrace_exporters.records import BadRecord, Event, Report, Snapshot, Stall, Start, decode
 
-SCHEMA = json.loads((HERE.parent / "userspace" / "nagletrace.schema.json").read_text())
+SCHEMA = json.loads((HERE.parent / "userspace" / "output" / "nagletrace.schema.json").read_text())
 
 
 def encoded(lines: list[r.Record]) -> list[bytes]:
@@ -58,7 +57,7 @@ def test_records_come_typed_and_in_order() -> None:
 def test_a_truncated_recording_is_read_up_to_its_end() -> None:
     text = b"".join(encoded([r.start(), r.seen(), r.seen()]))[:-40]
     reading = Reading()
-    assert len(list(reading.records_from(lines_of(io.BytesIO(text))))) == 2
+    assert len(list(reading.records_from(split_lines(chunks_of(io.BytesIO(text)))))) == 2
     assert reading.truncated and reading.broken == 1
     assert reading.remarks() == ["1 of 3 lines could not be read (the first: line 3: not JSON); the recording ends in "
                                  "the middle of a line."]
@@ -67,11 +66,12 @@ def test_a_truncated_recording_is_read_up_to_its_end() -> None:
 @pytest.mark.parametrize("change", [
     {"duration_us": "40"}, {"duration_us": -1}, {"duration_us": 1e300}, {"duration_us": 1 << 80}, {"time": "now"},
     {"time": "2026-13-41T08:00:00.000000Z"}, {"hold": None}, {"hold": []}, {"side": "middle"}, {"comm": ["x"]},
-    {"excess_us": True}, {"stack": [1]}, {"stack": [{"ip": "0xzz"}]}, {"peer": 3}, {"local": None}, {"netns": {}},
+    {"excess_us": True}, {"stack": [1]}, {"stack": [{"ip": "0xzz"}]}, {"receiver": 3}, {"local": None}, {"netns": {}},
+    {"netns": None}, {"pending_ack": 3}, {"sender": None}, {"receiver": {}},
 ])
 def test_a_stall_of_another_shape_is_counted_and_left_out(change: r.Record) -> None:
     reading = Reading()
-    assert len(list(reading.records_from(encoded([{**r.seen(), **change}, r.seen()])))) == 1
+    assert len(list(reading.records_from(encoded([r.changed(r.seen(), **change), r.seen()])))) == 1
     assert reading.broken == 1 and reading.first_broken.startswith("line 1: ")
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_record_never_stops_the_reading() -> None:
 HOSTILE_KEYS = ("\x1b[31m\nred\x00", "\ud800", "\u202elanif", "<script>&]]>", "x" * 100_000)
 
 
-@pytest.mark.parametrize("key", HOSTILE_KEYS)
+@pytest.mark.parametrize("key", HOSTILE_KEYS, ids=lambda key: ascii(key[:20]))
 @pytest.mark.parametrize("output", ["html", "svg", "folded"])
 def test_what_is_wrong_with_a_hostile_key_is_one_printable_line(tmp_path: Path, key: str, output: str) -> None:
     bad = r.report(r.connection())
@@ -128,11 +128,12 @@ def test_a_file_of_any_name_is_read_and_named(tmp_path: Path, name: bytes, outpu
     assert done.returncode == 1 and done.stderr[:-1].isprintable(), done.stderr
 
 
-def test_a_line_without_end_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "MAX_LINE", 1000)
+def test_a_line_without_end_takes_bounded_memory() -> None:
     reading = Reading()
     text = b'{"type":"stall",' + b"x" * 50_000 + b"\n" + encoded([r.start()])[0]
-    assert [type(one) for one in reading.records_from(lines_of(io.BytesIO(text)))] == [Start]
+    lines = list(split_lines(chunks_of(io.BytesIO(text)), 1000))
+    assert [len(line) for line in lines[:1]] == [1000]
+    assert [type(one) for one in reading.records_from(lines)] == [Start]
     assert reading.broken == 1 and reading.lines == 2
 
 
@@ -190,9 +191,17 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "page"]
 
 
+def test_a_command_that_is_interrupted_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    assert run_command("nagletrace-x", interrupted) == 1
+    assert capsys.readouterr().err == "nagletrace-x: stopped; nothing was written\n"
+
+
 def test_a_reader_that_is_gone_is_one_line(tmp_path: Path) -> None:
     path = r.write(tmp_path / "x", r.mixed())
-    process = subprocess.Popen([sys.executable, "-m", "nagletrace_exporters.report", "-i", str(path)], cwd=HERE,
+    process = subprocess.Popen([sys.executable, "-m", "nagletrace_exporters.report.main", "-i", str(path)], cwd=HERE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout and process.stderr
     process.stdout.close()
@@ -203,7 +212,7 @@ def test_a_reader_that_is_gone_is_one_line(tmp_path: Path) -> None:
 def test_ctrl_c_does_not_cut_off_what_the_tracer_says_last(tmp_path: Path) -> None:
     """It reaches both ends of `nagletrace -o json | nagletrace-report`."""
     out = tmp_path / "page"
-    process = subprocess.Popen([sys.executable, "-m", "nagletrace_exporters.report", "-o", str(out)], cwd=HERE,
+    process = subprocess.Popen([sys.executable, "-m", "nagletrace_exporters.report.main", "-o", str(out)], cwd=HERE,
                                stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin and process.stderr
     process.stdin.write(b"".join(encoded([r.start(), r.seen()])))
@@ -299,10 +308,10 @@ def test_the_daemon_is_watched_stall_by_stall(tmp_path: Path) -> None:
 @pytest.mark.parametrize("streamed", [0, 3])
 def test_what_the_daemon_had_before_it_was_watched_is_not_in_the_figures(tmp_path: Path, streamed: int) -> None:
     """Its report is of its whole window, 300 stalls of two connections."""
-    window = r.report(r.connection(stalls=200, lost_us=9_000_000),
-                      r.connection(stalls=100, lost_us=4_000_000, comm="earlier", pid=9), closing=False)
-    snapshots = [daemon_snapshot(1, stalls=700, lost_us=31_000_000),
-                 daemon_snapshot(2, stalls=700 + streamed, lost_us=31_000_000 + streamed * 43_865)]
+    window = r.report(r.connection(stalls=200, excess_us=9_000_000),
+                      r.connection(stalls=100, excess_us=4_000_000, comm="earlier", pid=9), closing=False)
+    snapshots = [daemon_snapshot(1, stalls=700, excess_us=31_000_000),
+                 daemon_snapshot(2, stalls=700 + streamed, excess_us=31_000_000 + streamed * 43_865)]
     stalls = [r.seen(1_000_000 * n) for n in range(1, streamed + 1)]
     for name in ("report", "flame"):
         FakeStream(tmp_path / name, stalls, snapshots=snapshots, window=window)
@@ -335,8 +344,8 @@ def test_what_was_seen_of_a_daemon_that_ended_is_shown(tmp_path: Path, name: str
 
 
 def test_a_daemon_that_began_anew_while_it_was_watched_tells_what_it_counted_since(tmp_path: Path) -> None:
-    before = daemon_snapshot(9, stalls=700, lost_us=31_000_000, time=r.at(0))
-    after = daemon_snapshot(1, stalls=2, lost_us=80_000, started=r.at(28_000_000))
+    before = daemon_snapshot(9, stalls=700, excess_us=31_000_000, time=r.at(0))
+    after = daemon_snapshot(1, stalls=2, excess_us=80_000, started=r.at(28_000_000))
     FakeStream(tmp_path / "s", [], snapshots=[before, after])
     done = command("report", "--socket", tmp_path / "s", "--duration", "30s")
     assert done.returncode == 0, done.stderr
@@ -393,4 +402,4 @@ def test_an_answer_of_a_hostile_daemon_is_one_printable_line(tmp_path: Path, ans
 def test_a_series_of_another_shape_is_refused() -> None:
     for wrong in ({"series": [3]}, {"series": [{"buckets": 3}]}, {"series": [{"buckets": ["x"]}]}, {"series": 3}):
         with pytest.raises(BadRecord):
-            Snapshot.parse({**daemon_snapshot(), **wrong})
+            decode(Snapshot, {**daemon_snapshot(), **wrong})

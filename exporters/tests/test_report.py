@@ -17,10 +17,11 @@ import recordings as r
 from browser import dump, needs_chromium, run_script
 from pages import HERE, HOSTILE, check_html, command, make, text_of
 
-from nagletrace_exporters.charts import height_of, levels_between
-from nagletrace_exporters.flame_drawing import colour
-from nagletrace_exporters.records import MAX_NUMBER, Stall
-from nagletrace_exporters.summary import Durations, Groups, Points, Slices, Summary
+from nagletrace_exporters.flame.svg import colour
+from nagletrace_exporters.records import MAX_NUMBER, Stall, decode
+from nagletrace_exporters.report.charts import height_of, levels_between
+from nagletrace_exporters.report.durations import BOUNDS_US, Durations
+from nagletrace_exporters.report.summary import Groups, Points, Slices, Summary
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
@@ -37,8 +38,8 @@ def test_the_page_shows_the_figures_of_the_recording(tmp_path: Path) -> None:
     page = make("report", tmp_path, lines)
     check_html(page)
     text = text_of(page)
-    lost = sum(stall["excess_us"] for stall in stalls)
-    assert f"{len(stalls)} stalls in 23.00 s lost {lost / 1e6:.2f} s" in text
+    excess = sum(stall["excess_us"] for stall in stalls)
+    assert f"{len(stalls)} stalls in 23.00 s lost {excess / 1e6:.2f} s" in text
     assert [(row[0], row[1]) for row in rows(page, "durations") if row[1] != "0"] == [
         ("35 ms to 40 ms", "7"), ("40 ms to 45 ms", "19"), ("50 ms to 75 ms", "7"), ("200 ms to 250 ms", "4")]
     assert sum(int(row[1]) for row in rows(page, "timeline")) == len(stalls) == page.count('class="spot') - 3
@@ -54,7 +55,7 @@ def test_the_page_shows_the_figures_of_the_recording(tmp_path: Path) -> None:
 def test_the_page_says_what_is_measured_and_what_is_inferred(tmp_path: Path) -> None:
     text = text_of(make("report", tmp_path, r.mixed()))
     assert "Drawn from recorded events of both ends." in text
-    assert "The other end was not seen: that its ACK was put off, and when, is inferred" in text
+    assert "The other end was not seen: that its ACK was pending, and when, is inferred" in text
     assert "The sender was not seen: that it held that data for the ACK is inferred" in text
     assert "evidence seen" in text and "evidence inferred" in text
 
@@ -71,7 +72,7 @@ def test_without_a_stall_it_says_so_and_what_was_looked_at(tmp_path: Path, lines
 
 
 def test_a_recording_of_reports_only_is_summed_up_from_them(tmp_path: Path) -> None:
-    other = r.connection(pid=9, comm="other", stalls=1, lost_us=500_000)
+    other = r.connection(pid=9, comm="other", stalls=1, excess_us=500_000)
     lines = [r.start(), r.report(r.connection(), closing=False), r.report(r.connection(), other, closing=False)]
     page = make("report", tmp_path, lines)
     check_html(page)
@@ -82,8 +83,17 @@ def test_a_recording_of_reports_only_is_summed_up_from_them(tmp_path: Path) -> N
     assert rows(closed, "connections")[1][1:4] == ["131.0 ms", "3", "43.9 ms"], "the closing one is of all"
 
 
+def test_processes_stand_with_their_pod_or_container(tmp_path: Path) -> None:
+    uid, container = "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467", "6d1f0a2c9b8e" + 52 * "0"
+    page = make("report", tmp_path, [r.start(), *(r.seen(pod_uid=uid, container_id=container) for _ in range(3)),
+                                     r.seen(pid=55, comm="nginx", container_id=container)])
+    assert [row[0] for row in rows(page, "processes")] == [
+        "java[4242] in pod 3f2a91c4…", "nginx[55] in container 6d1f0a2c9b8e…"]
+    assert rows(page, "connections")[0][0].startswith("java[4242] in pod 3f2a91c4… (sender) ")
+
+
 def test_what_is_wrong_with_a_recording_is_on_the_page(tmp_path: Path) -> None:
-    path = r.write(tmp_path / "x", [r.seen(), r.report(r.connection(), stalls=9, lost={"ring_full": 8})])
+    path = r.write(tmp_path / "x", [r.seen(), r.report(r.connection(), stalls=9, dropped={"ring_full": 8})])
     path.write_bytes(b"no json\n" + path.read_bytes() + b'{"type":"stall",')
     text = text_of(command("report", "-i", path).stdout)
     for said in ("2 of 4 lines could not be read (the first: line 1: not JSON)", "ends in the middle of a line",
@@ -94,14 +104,15 @@ def test_what_is_wrong_with_a_recording_is_on_the_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_from_outside_cannot_break_out(tmp_path: Path, name: str) -> None:
     evil = {"comm": name, "cgroup": name, "local": name, "remote": name}
-    advice = r.connection(what=name, why=name, fix=name, **evil)
+    ack = {**r.seen()["receiver"]["pending_ack"], "reason": name, "release": name}
+    advice = r.connection(pattern_text=name, cause_text=name, fix=name, **evil)
     lines = [{**r.start(), "kernel": name, "version": name, "missing_hooks": [name]},
-             r.seen(pattern=name, peer={**r.seen()["peer"], "comm": name, "end": name, "why": name},
+             r.seen(pattern=name, receiver={**r.seen()["receiver"], "comm": name, "pending_ack": ack},
                     hold=r.hold(reason=name, release=name), **evil),
-             r.peer_holds(**evil), {**r.report(advice), "lost": {name: 1}}]
+             r.peer_holds(**evil), {**r.report(advice), "dropped": {name: 1}}]
     lines[-1]["totals"]["holds"] = {name: 3}
     for line in r.events():
-        lines.insert(1, {**line, "local": name, "remote": name, "comm": name, "end": name})
+        lines.insert(1, {**line, "local": name, "remote": name, "comm": name, "release": name})
     checker = check_html(make("report", tmp_path, lines))
     assert not set(checker.tags) & {"img", "b", "iframe", "object"}
 
@@ -126,11 +137,11 @@ def palettes_of(css: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(("style", "grounds", "inks"), [
-    ("report.css", ("paper", "shade"), ("ink", "soft", "link", "hold", "ack", "data")),
-    ("flame.css", ("paper",), ("ink", "soft"))])
+    ("report/templates/report.css", ("paper", "shade"), ("ink", "soft", "link", "hold", "ack", "data")),
+    ("flame/templates/flame.css", ("paper",), ("ink", "soft"))])
 def test_colours_have_enough_contrast(style: str, grounds: tuple[str, ...], inks: tuple[str, ...]) -> None:
     """WCAG AA: 4.5 to 1 for text, in light, dark and print."""
-    css = (HERE / "nagletrace_exporters" / "templates" / style).read_text()
+    css = (HERE / "nagletrace_exporters" / style).read_text()
     assert "opacity" not in css, "it takes contrast from the text"
     palettes = palettes_of(css)
     assert len(palettes) == 3
@@ -141,7 +152,7 @@ def test_colours_have_enough_contrast(style: str, grounds: tuple[str, ...], inks
 
 
 def test_names_in_frames_have_enough_contrast() -> None:
-    css = (HERE / "nagletrace_exporters" / "templates" / "flame.css").read_text()
+    css = (HERE / "nagletrace_exporters" / "flame" / "templates" / "flame.css").read_text()
     ink = re.findall(r"\.frame text \{ fill: (#[0-9a-f]{6})", css)[0]
     for name in ["all", *(f"f{n}" for n in range(500))]:
         hue, saturation, light = map(int, re.findall(r"\d+", colour(name)))
@@ -150,6 +161,13 @@ def test_names_in_frames_have_enough_contrast() -> None:
         assert contrast(ink, ground) >= 4.5, name
     fill, text = (re.findall(rf"\.frame\.match {what} \{{ fill: (#[0-9a-f]{{6}})", css)[0] for what in ("rect", "text"))
     assert contrast(fill, text) >= 4.5
+
+
+def test_the_bounds_are_the_daemons() -> None:
+    """Those of a recording's histogram; a snapshot brings its own."""
+    [bounds] = re.findall(r"nt_bucket_ns\[\w+\] = \{(.*?)\}",
+                          (HERE.parent / "userspace" / "summary" / "series.c").read_text(), re.DOTALL)
+    assert [us // 1000 for us in BOUNDS_US] == [int(ms) for ms in re.findall(r"(\d+) \* MS", bounds)]
 
 
 def test_percentiles_are_right_within_three_percent() -> None:
@@ -166,8 +184,8 @@ def test_memory_is_bounded_and_what_was_left_out_is_said() -> None:
     groups: Groups[int] = Groups(most=100)
     points, slices = Points(most=50), Slices()
     for n in range(5_000):
-        stall = Stall.parse(r.seen(60_000_000 * n, 40_000 + n))
-        groups.find(n, stall.process, None, stall).add(stall)
+        stall = decode(Stall, r.seen(60_000_000 * n, 40_000 + n))
+        groups.add(n, stall.process, None, stall)
         points.add(stall)
         slices.add(stall)
     assert len(groups.groups) <= 100
@@ -176,7 +194,7 @@ def test_memory_is_bounded_and_what_was_left_out_is_said() -> None:
     assert len(slices.slices) <= 24 and sum(s.stalls for s in slices.slices.values()) == 5_000
     summary = Summary(max_groups=10, max_points=20)
     for n in range(100):
-        summary.add(Stall.parse(r.seen(1_000_000 * n, pid=n + 1)))
+        summary.add(decode(Stall, r.seen(1_000_000 * n, pid=n + 1)))
     assert len(summary.by_process.groups) <= 10 and summary.by_process.folded_stalls >= 90
 
 
@@ -191,7 +209,7 @@ def test_a_large_recording_takes_bounded_memory(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
 
-    done = subprocess.run([sys.executable, "-m", "nagletrace_exporters.report", "-i", str(path)], cwd=HERE,
+    done = subprocess.run([sys.executable, "-m", "nagletrace_exporters.report.main", "-i", str(path)], cwd=HERE,
                           preexec_fn=limit, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "There were too many to tell apart" in done.stdout and len(done.stdout) < 500_000
@@ -217,7 +235,7 @@ def test_levels_enclose_all_durations(least: int, most: int) -> None:
 def test_the_longest_stall_that_can_be_told_fits_the_page(tmp_path: Path, rtt_us: int) -> None:
     evil = [make_of(duration_us=MAX_NUMBER, excess_us=MAX_NUMBER, min_rtt_us=rtt_us)
             for make_of in (r.seen, r.inferred, r.cork_ceiling, r.peer_holds)]
-    evil[-1]["pending_ack"]["us"] = MAX_NUMBER
+    evil[-1]["receiver"]["pending_ack"]["duration_us"] = MAX_NUMBER
     for lines in (evil, [*evil, r.seen()]):
         page = make("report", tmp_path, lines)
         check_html(page)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The commands' options in common, and their output.
+
+One line says what is wrong with an option, with exit code 2. A file is written whole or not at all: its readers never
+see half a report, and a failure leaves the old one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from . import __version__
+from .records import printable
+
+DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: One may watch the daemon for so long.
+LONGEST_S = 24 * 3600.0
+
+
+class Parser(argparse.ArgumentParser):
+    """Explains a wrong option on one line."""
+
+    def __init__(self, prog: str, description: str | None) -> None:
+        super().__init__(prog=prog, allow_abbrev=False, description=(description or "").split("\n")[0])
+        self.add_argument("--version", action="version", version=f"{prog} {__version__}")
+
+    def error(self, message: str) -> NoReturn:
+        one_line = " ".join(message.removeprefix("argument ").split())
+        print(f"{self.prog}: {one_line}; --help lists the options", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def duration(text: str) -> float:
+    """Returns seconds. The unit is mandatory, as it is for nagletrace."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s|m|h)", text)
+    if not match and re.fullmatch(r"[\d.]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: a duration needs a unit; for example 40ms, 5s or 2m")
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r}: not a duration; give for example 40ms, 5s or 2m")
+    seconds = float(match[1]) * DURATION_UNITS[match[2]]
+    if not 0 < seconds <= LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be more than zero and at most 24h; for example 30s")
+    return seconds
+
+
+def bounded_number(least: int, most: int, unit: str) -> type:
+    """Returns a type for argparse that takes whole numbers from least to most."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}: not a number of {unit}; give one from {least} to {most}")
+        return int(text)
+
+    return parse  # type: ignore[return-value]
+
+
+def add_source_options(options: Parser) -> None:
+    """Adds the options that choose a source of records; source.py reads it."""
+    source = options.add_mutually_exclusive_group()
+    source.add_argument("-i", "--input", metavar="FILE",
+                        help="read a recording of `nagletrace -o json`; - is stdin (the default)")
+    source.add_argument("--socket", metavar="PATH", help="ask the daemon at this socket")
+    options.add_argument("-d", "--duration", type=duration, metavar="DURATION",
+                         help="with --socket: watch the daemon for so long; without it, show what the daemon has")
+
+
+def add_output_option(options: Parser) -> None:
+    options.add_argument("-o", "--output-file", metavar="FILE", default="-",
+                         help="write this file, whole or not at all; - is stdout (the default)")
+
+
+class CommandError(Exception):
+    """Ends a command. The message says why, and what to do, on one line; `code` is the exit code."""
+
+    code = 1
+
+
+def run_command(name: str, run: Callable[[], None]) -> int:
+    """Runs what the command of this name does, and returns its exit code."""
+    try:
+        run()
+    except CommandError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print(f"{name}: stopped; nothing was written", file=sys.stderr)
+        return 1
+    return 0
+
+
+class OutputError(CommandError):
+    """Nothing was written."""
+
+
+def write_whole(target: str, parts: Iterable[str]) -> None:
+    """Writes the text to the file of that name, or to stdout for "-"."""
+    try:
+        if target == "-":
+            write_stdout(parts)
+        elif Path(target).exists() and not Path(target).is_file():
+            with Path(target).open("w", encoding="utf-8") as out:  # we can write a pipe or a device, but not replace it
+                out.writelines(parts)
+        else:
+            replace(Path(target).resolve(), parts)  # we resolve a link, so that it stays one and leads to the new text
+    except OSError as error:
+        raise OutputError(f"--output-file {printable(target)}: {error.strerror or error}; nothing was written; "
+                          "give a file in a directory that may be written") from error
+
+
+def write_stdout(parts: Iterable[str]) -> None:
+    try:
+        for part in parts:
+            sys.stdout.buffer.write(part.encode())
+        sys.stdout.buffer.flush()
+    except OSError:
+        # Python would try to write the rest of the buffer again at the end, and complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def replace(path: Path, parts: Iterable[str]) -> None:
+    """Writes a temporary file in the same directory, and renames it: within a file system that is all or nothing."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.writelines(parts)
+            out.flush()
+            os.fchmod(out.fileno(), mode_for(path))
+            os.fsync(out.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def mode_for(path: Path) -> int:
+    """Returns the mode of the present file, else the mode that a new one gets."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask

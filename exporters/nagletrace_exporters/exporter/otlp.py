@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-2.0
+"""--otlp.endpoint: hands the daemon's stalls and late ACKs on to an OTLP receiver, as log records.
+
+One thread follows the daemon's stream and fills a bounded queue, another empties it, so neither the daemon nor a scrape
+waits for the receiver. What is dropped is counted by reason. A record may arrive twice: after a request without an
+answer nobody knows whether the receiver took it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..client import DaemonError, stream
+from ..lines import parse_object
+from ..records import BadRecord, needed_number
+from .otlp_config import Endpoint, OtlpConfigFile
+from .otlp_http import Fate, Outcome, Receiver
+from .otlp_queue import Queue
+from .otlp_records import SEVERITY, log_record_of, resource_of
+
+log = logging.getLogger(__name__)
+
+#: A record of the stream has at most so many bytes and values; one with a stack of 127 frames has some 20 KB.
+LINE_BYTES, LINE_VALUES = 256 << 10, 4000
+#: A first retry comes after about this time, each further one after twice the time of the last.
+FIRST_PAUSE_S, MOST_PAUSE_S, MOST_DAEMON_PAUSE_S = 0.5, 30.0, 2.0
+#: When the exporter ends, it delivers for so long what waits: less than Kubernetes and systemd grant.
+FLUSH_S = 5.0
+
+#: Why a record is dropped: no room, the receiver refused its batch or rejected it alone, the daemon's line is no
+#: record, or the daemon did not hand it on since this program read too slowly.
+DROPPED = ("queue_full", "refused", "rejected", "malformed", "skipped")
+#: Why a request fails: how far it came.
+FAILURES = ("config", "connection", "tls", "timeout", "answer", "status")
+
+
+class Pauses:
+    """Says how long to wait after each failure in a row: twice as long as before, up to a bound, and never in step with
+    the exporters of other hosts."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._next = FIRST_PAUSE_S
+
+    def next(self, least_s: float = 0.0) -> float:
+        pause, self._next = self._next, min(2 * self._next, self._most_s)
+        return max(least_s, pause / 2) + random.uniform(0.0, pause / 2)  # noqa: S311
+
+    def reset(self) -> None:
+        self._next = FIRST_PAUSE_S
+
+
+class Troubles:
+    """Logs a trouble once, not at each attempt, and that it is over."""
+
+    def __init__(self, over: str) -> None:
+        self._over = over
+        self._told = ""
+
+    def tell(self, what: str) -> None:
+        if what != self._told:
+            log.warning("--otlp.endpoint: %s", what)
+        self._told = what
+
+    def end(self) -> None:
+        if self._told:
+            log.info("--otlp.endpoint: %s", self._over)
+        self._told = ""
+
+
+class Carrier(Collector):
+    """Owns both threads and the queue, and counts what they do."""
+
+    def __init__(self, socket: Path, endpoint: Endpoint, config: OtlpConfigFile, max_records: int,
+                 max_bytes: int) -> None:
+        self._socket = socket
+        self._queue = Queue(max_records, max_bytes)
+        self._receiver = Receiver(endpoint, config)
+        self._stop = threading.Event()
+        self._flush_until = math.inf
+        self._lock = threading.Lock()
+        self._delivered = 0
+        self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
+        self._failures: Counter[str] = Counter(dict.fromkeys(FAILURES, 0))
+        self._following = False
+        self._threads = [threading.Thread(target=work, name=name, daemon=True)
+                         for name, work in (("otlp-follow", self._follow), ("otlp-deliver", self._deliver))]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Follows no longer, and delivers what waits, for FLUSH_S at most."""
+        self._flush_until = time.monotonic() + FLUSH_S
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(max(0.0, self._flush_until - time.monotonic()))
+        records, _ = self._queue.size()
+        if records:
+            log.warning("--otlp.endpoint: %d records were not delivered before the end", records)
+
+    # ---- the daemon's side ----
+
+    def _follow(self) -> None:
+        pauses, troubles = Pauses(MOST_DAEMON_PAUSE_S), Troubles("the daemon streams again")
+        while not self._stop.is_set():
+            try:
+                resource = b""
+                for line in stream(self._socket, math.inf, self._stop, LINE_BYTES):
+                    resource = self._take(line, resource)
+                    if resource and not self._following:
+                        self._following = True
+                        pauses.reset()
+                        troubles.end()
+                why = "the daemon closed the stream"
+            except DaemonError as error:
+                why = str(error)
+            except Exception as error:  # whatever it is, the next stream may be right
+                why = repr(error)
+            self._following = False
+            if not self._stop.is_set():
+                troubles.tell(f"nothing to hand on: {why}")
+                self._stop.wait(pauses.next())
+        self._queue.close()
+
+    def _take(self, line: bytes, resource: bytes) -> bytes:
+        """Queues a record. Returns the resource of those that follow."""
+        try:
+            record: dict[str, Any] = parse_object(line, LINE_BYTES, LINE_VALUES)
+            kind = record.get("type")
+            if kind == "streaming":
+                return resource_of(record)
+            if kind == "skipped":
+                self._drop("skipped", needed_number(record, "stalls"))
+            elif kind in SEVERITY:
+                if not resource:
+                    raise BadRecord("a record before the stream's begin")
+                if not self._queue.put(resource, log_record_of(record, time.time_ns())):
+                    self._drop("queue_full", 1)
+            elif not isinstance(kind, str):
+                raise BadRecord("no object with a type")
+        except BadRecord as error:
+            self._drop("malformed", 1)
+            log.debug("--otlp.endpoint: the daemon's line is malformed: %s", error)
+        return resource
+
+    # ---- the receiver's side ----
+
+    def _deliver(self) -> None:
+        pauses, troubles = Pauses(MOST_PAUSE_S), Troubles("the receiver takes records again")
+        while time.monotonic() < self._flush_until:
+            batch = self._queue.first(1.0)
+            if batch is None:
+                if self._queue.closed:
+                    break
+                continue
+            try:
+                outcome = self._receiver.post(batch)
+            except Exception as error:  # whatever it is, the thread stays, and the batch too
+                outcome = Outcome(Fate.RETRY, "answer", repr(error))
+            self._count(outcome, batch.records)
+            if outcome.what:
+                troubles.tell(outcome.what)
+            else:
+                troubles.end()
+            if outcome.fate is Fate.RETRY:
+                self._pause(pauses.next(outcome.retry_after_s))
+            else:
+                self._queue.drop_first()
+                pauses.reset()
+        self._receiver.close()
+
+    def _pause(self, seconds: float) -> None:
+        """Waits; the exporter's end cuts it short once, for the last attempts."""
+        if self._stop.is_set():
+            time.sleep(max(0.0, min(seconds, self._flush_until - time.monotonic())))
+        else:
+            self._stop.wait(seconds)
+
+    # ---- what is counted ----
+
+    def _drop(self, reason: str, records: int) -> None:
+        with self._lock:
+            self._dropped[reason] += records
+
+    def _count(self, outcome: Outcome, records: int) -> None:
+        with self._lock:
+            if outcome.failure:
+                self._failures[outcome.failure] += 1
+            if outcome.fate is Fate.DELIVERED:
+                self._delivered += records - outcome.rejected
+                self._dropped["rejected"] += outcome.rejected
+            elif outcome.fate is Fate.REFUSED:
+                self._dropped["refused"] += records
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            delivered, dropped, failures = self._delivered, dict(self._dropped), dict(self._failures)
+        records, size = self._queue.size()
+        yield CounterMetricFamily("nagletrace_otlp_delivered_records",
+                                  "Records that the receiver of --otlp.endpoint took.", delivered)
+        for name, text, counts in (
+                ("nagletrace_otlp_dropped_records", "Records that the receiver of --otlp.endpoint will not get, by "
+                 "reason.", dropped),
+                ("nagletrace_otlp_failed_requests", "Requests to --otlp.endpoint that failed, by reason; all but "
+                 "refusals are tried again.", failures)):
+            family = CounterMetricFamily(name, text, labels=["reason"])
+            for reason, count in counts.items():
+                family.add_metric([reason], count)
+            yield family
+        for name, text, value in (
+                ("nagletrace_otlp_queued_records", "Records that wait for the receiver.", records),
+                ("nagletrace_otlp_queued_bytes", "What these records take, packed.", size),
+                ("nagletrace_otlp_following", "Whether the daemon streams to this exporter.", int(self._following))):
+            yield GaugeMetricFamily(name, text, value)

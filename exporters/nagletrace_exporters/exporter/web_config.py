@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0
+"""--web.config.file: TLS and basic auth, a strict subset of the exporter toolkit's file.
+
+The exporter reads it again when the file itself, or a file that it names, has changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+import ssl
+import threading
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import yaml
+
+from ..records import printable
+
+TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+CLIENT_AUTH = {
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+TLS_KEYS = ("cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version")
+BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
+#: Bounds of bcrypt's cost: a check takes 2^cost rounds. bcrypt allows no less than 4. At 14 a check takes a second, and
+#: only one runs at a time: beyond that, strangers could keep scrapers waiting.
+LEAST_COST, MOST_COST = 4, 14
+#: bcrypt ignores the rest of a longer password.
+PASSWORD_BYTES = 72
+
+
+class ConfigError(Exception):
+    """The file cannot be used; the message names the file, the key and the remedy on one line."""
+
+
+@dataclass
+class WebConfig:
+    """Holds the file's settings. Without TLS, `context` is None; without users, everybody may read."""
+
+    context: ssl.SSLContext | None = None
+    users: dict[str, bytes] = field(default_factory=dict)
+    #: the files that it was read from, with their times and inodes then
+    stamps: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
+    #: a quick hash of the password that was right last, by user
+    _known: dict[str, bytes] = field(default_factory=dict)
+
+    def knows(self, user: str, password: str) -> bool:
+        """Returns whether this password was right before. bcrypt is slow on purpose; this is fast."""
+        return hmac.compare_digest(self._known.get(user, b""), hashlib.sha256(password.encode()).digest())
+
+    def check(self, user: str, password: str) -> bool:
+        """Returns whether this is the user's password. It takes equally long for each user and for unknown ones.
+
+        Otherwise the time would reveal users. One step of cost doubles the time. So after a check of cost c we make
+        useless ones of cost c, c + 1, … up to the highest but one: together they take as long as one of the highest.
+        """
+        highest = max(map(cost_of, self.users.values()))
+        hashed = self.users.get(user, in_vain(highest))
+        # bcrypt refuses a NUL at once, and the time would tell.
+        secret = password.encode()[:PASSWORD_BYTES].replace(b"\0", b"")
+        right = bcrypt.checkpw(secret, hashed)
+        for cost in range(cost_of(hashed), highest):
+            bcrypt.checkpw(secret, in_vain(cost))
+        right = right and user in self.users and "\0" not in password
+        if right:
+            self._known[user] = hashlib.sha256(password.encode()).digest()
+        return right
+
+    def learn(self, other: WebConfig) -> None:
+        """Takes over known passwords from the previous configuration, for users that are the same in both."""
+        self._known = {user: quick for user, quick in other._known.items()
+                       if self.users.get(user) == other.users.get(user)}
+
+
+@cache
+def in_vain(cost: int) -> bytes:
+    """Returns a hash of this cost that no password has."""
+    return bcrypt.hashpw(os.urandom(16).hex().encode(), bcrypt.gensalt(LEAST_COST)).replace(
+        b"$%02d$" % LEAST_COST, b"$%02d$" % cost, 1)
+
+
+def cost_of(hashed: bytes) -> int:
+    return int(hashed[4:6])
+
+
+def credentials(authorization: str | None) -> tuple[str, str] | None:
+    """Returns user and password from a header of basic auth; None: it is no such header."""
+    kind, _, rest = (authorization or "").partition(" ")
+    if kind.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(rest, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return None
+    return (user, password) if colon else None
+
+
+class ConfigFile:
+    """Reads the file at first, and again whenever it has changed. Without a path there are no settings."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._config = load(path) if path else WebConfig()
+
+    @property
+    def has_tls(self) -> bool:
+        """Says what the last read of the file said."""
+        return self._config.context is not None
+
+    def current(self) -> WebConfig:
+        """Returns the settings. Raises ConfigError if the file has become unusable: then nobody may read."""
+        if not self.path:
+            return self._config
+        with self._lock:
+            if any(stamp(path) != was for path, was in self._config.stamps.items()):
+                config = load(self.path)
+                config.learn(self._config)
+                self._config = config
+            return self._config
+
+
+def stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+def load(path: Path) -> WebConfig:
+    before = stamp(path)
+    try:
+        parsed = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    parsed = mapping(path, "", parsed, ("tls_server_config", "basic_auth_users"))
+    config = WebConfig(stamps={path: before})
+    tls = mapping(path, "tls_server_config", parsed.get("tls_server_config"), TLS_KEYS)
+    if tls:
+        config.context = tls_context(path, tls, config)
+    for user, hashed in mapping(path, "basic_auth_users", parsed.get("basic_auth_users"), None).items():
+        parts = BCRYPT.fullmatch(hashed) if isinstance(hashed, str) else None
+        if not parts:
+            raise ConfigError(f"{path}: basic_auth_users: {printable(user)}: not a bcrypt hash; make one with "
+                              "`htpasswd -nBC 10`")
+        if not LEAST_COST <= int(parts[1]) <= MOST_COST:
+            raise ConfigError(f"{path}: basic_auth_users: {printable(user)}: a cost of {parts[1]}; give one from "
+                              f"{LEAST_COST} to {MOST_COST}, as `htpasswd -nBC 10` does")
+        config.users[user] = hashed.encode()
+    return config
+
+
+def mapping(path: Path, key: str, value: Any, allowed: tuple[str, ...] | None) -> dict[str, Any]:
+    where = f"{path}: {key}: " if key else f"{path}: "
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{where}not a mapping of names to values")
+    for name in value:
+        if allowed is not None and name not in allowed:
+            raise ConfigError(f"{where}{name}: not known; there are {', '.join(allowed)}")
+    return value
+
+
+def choose(path: Path, tls: dict[str, Any], key: str, default: str, choices: dict[str, Any]) -> Any:
+    value = tls.get(key, default)
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(f"{path}: tls_server_config: {key}: {value}: not known; give {', '.join(choices)}")
+    return choices[value]
+
+
+def tls_context(path: Path, tls: dict[str, Any], config: WebConfig) -> ssl.SSLContext:
+    files: dict[str, Path] = {}
+    for key in ("cert_file", "key_file", "client_ca_file"):
+        if key in tls:
+            if not isinstance(tls[key], str):
+                raise ConfigError(f"{path}: tls_server_config: {key}: not a path")
+            files[key] = path.parent / tls[key]  # like the toolkit, we start at the configuration's directory
+            config.stamps[files[key]] = stamp(files[key])
+    for key in ("cert_file", "key_file"):
+        if key not in files:
+            raise ConfigError(f"{path}: tls_server_config: {key}: missing; TLS needs a certificate and its key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = choose(path, tls, "min_version", "TLS12", TLS_VERSIONS)
+    verify = choose(path, tls, "client_auth_type", "NoClientCert", CLIENT_AUTH)
+    if verify != ssl.CERT_NONE and "client_ca_file" not in files:
+        raise ConfigError(f"{path}: tls_server_config: client_ca_file: missing; client_auth_type needs it")
+    try:
+        context.load_cert_chain(files["cert_file"], files["key_file"])
+        if "client_ca_file" in files:
+            context.load_verify_locations(files["client_ca_file"])
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{path}: tls_server_config: {error.strerror or error}: "
+                          f"look at {', '.join(map(str, files.values()))}") from error
+    context.verify_mode = verify
+    return context

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Lays the parts of a ladder out on a drawing, in which time runs down, to scale, between two life lines.
+
+The drawing is as wide as a telephone's screen, so that its text is readable there. templates/ladder.svg writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...units import round_numbers
+from .from_record import RECEIVER, SENDER, Ladder, Span
+
+WIDTH = 376
+#: From left to right stand the scale, the sender's marks, its life line, the receiver's life line, and its marks.
+SCALE_X, SENDER_X, RECEIVER_X = 42, 134, 294
+TOP, LENGTH = 58, 320
+BAR = 11
+LINE = 14
+#: A label that would have to stand further from its arrow stands in the table only.
+MAX_SHIFT = 22
+NAME = 20
+
+
+@dataclass(frozen=True)
+class Text:
+    x: float
+    y: float
+    anchor: str
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    kind: str
+    measured: bool
+    head: str
+
+
+@dataclass
+class Drawing:
+    """All parts, in the units of the drawing."""
+
+    width: int = WIDTH
+    height: int = TOP + LENGTH + 20
+    scale_x: int = SCALE_X
+    sender_x: int = SENDER_X
+    receiver_x: int = RECEIVER_X
+    bars: list[Bar] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    ticks: list[float] = field(default_factory=list)
+    scale: list[Text] = field(default_factory=list)
+    labels: list[Text] = field(default_factory=list)
+    #: arrows whose label found no room
+    unlabelled: int = 0
+
+
+class Scale:
+    """Maps time to the drawing. Both ends have room for the parts beside them."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        self.begin, finish = ladder.range()
+        self.length = max(1, finish - self.begin)
+
+    def y(self, at: int) -> float:
+        return round(TOP + 14 + (at - self.begin) / self.length * (LENGTH - 28), 2)
+
+    def ticks(self) -> list[int]:
+        """Returns some six round moments, among them the beginning (0)."""
+        step = next(step for step in round_numbers() if self.length / step <= 6)
+        first = -(-self.begin // step)
+        return [n * step for n in range(first, (self.begin + self.length) // step + 1)]
+
+
+class Labels:
+    """Places texts in one column so that none covers another."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[float, float]] = []
+
+    def place(self, wanted: float, height: float = LINE, shift: float = MAX_SHIFT) -> float | None:
+        """Returns the free place for the middle of a text that is nearest to the wanted one, or None."""
+        for distance in range(0, int(shift) + 1, 2):
+            for middle in (wanted - distance, wanted + distance):
+                top, bottom = middle - height / 2, middle + height / 2
+                if top > TOP - 12 and bottom < TOP + LENGTH + 18 and not any(
+                        top < other_bottom and bottom > other_top for other_top, other_bottom in self.taken):
+                    self.taken.append((top, bottom))
+                    return middle
+        return None
+
+
+def draw(ladder: Ladder) -> Drawing:
+    drawing, scale = Drawing(), Scale(ladder)
+    for tick in scale.ticks():
+        drawing.ticks.append(scale.y(tick))
+        drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", round_moment(tick)))
+    for end, x in ((SENDER, SENDER_X), (RECEIVER, RECEIVER_X)):
+        drawing.labels.append(Text(x, 16, "middle", end.capitalize(), "end"))
+        drawing.labels.append(Text(x, 32, "middle", short(name_of(ladder, end)), "name"))
+    labels = Labels()
+    draw_arrows(ladder, drawing, scale, labels)
+    draw_spans(ladder, drawing, scale, labels)
+    draw_marks(ladder, drawing, scale)
+    return drawing
+
+
+def name_of(ladder: Ladder, end: str) -> str:
+    if end == ladder.stall.side:
+        return ladder.stall.process.name()
+    return ladder.stall.peer.name() if ladder.stall.peer else ladder.stall.socket.remote
+
+
+def short(text: str) -> str:
+    return text if len(text) <= NAME else text[:NAME - 1] + "…"
+
+
+def round_moment(us: int) -> str:
+    """Writes a moment of the scale, which is round."""
+    sign, us = "−" if us < 0 else "", abs(us)
+    if us < 1_000_000:
+        return "0" if not us else f"{sign}{us} us" if us < 1000 else f"{sign}{us / 1000:g} ms"
+    return f"{sign}{us / 1_000_000:g} s"
+
+
+def draw_arrows(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) -> None:
+    for arrow in ladder.arrows:
+        x1, x2 = (SENDER_X, RECEIVER_X) if arrow.origin == SENDER else (RECEIVER_X, SENDER_X)
+        y1, y2 = scale.y(arrow.depart), scale.y(arrow.arrive)
+        back = -8 if x2 > x1 else 8
+        head = f"{x2},{y2} {x2 + back},{y2 - 4} {x2 + back},{y2 + 4}"
+        drawing.lines.append(Line(x1, y1, x2, y2, arrow.kind, arrow.measured, head))
+    for arrow in ladder.arrows:
+        # Labels stand above the line until the hold ends and below it from then on. So they part where an ACK arrives
+        # and releases data.
+        middle = (scale.y(arrow.depart) + scale.y(arrow.arrive)) / 2
+        after = arrow.kind == "held" or (arrow.kind == "data" and arrow.depart >= ladder.stall.duration_us > 0)
+        place = labels.place(middle + (11 if after else -10))
+        if place is None:
+            drawing.unlabelled += 1
+            continue
+        drawing.labels.append(Text((SENDER_X + RECEIVER_X) / 2, place + 4, "middle", arrow.label, arrow.kind))
+
+
+def draw_spans(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) -> None:
+    """Draws each bar outside of its life line, and its text inside, where there is room."""
+    for span in ladder.spans:
+        y, height = scale.y(span.begin), max(2.0, round(scale.y(span.finish) - scale.y(span.begin), 2))
+        x = SENDER_X - BAR - 3 if span.end == SENDER else RECEIVER_X + 3
+        drawing.bars.append(Bar(x, y, BAR, height, span.kind, span.basis != "inferred"))
+    for span in ladder.spans:
+        place_span(span, drawing, scale, labels)
+
+
+def place_span(span: Span, drawing: Drawing, scale: Scale, labels: Labels) -> None:
+    y, height = scale.y(span.begin), scale.y(span.finish) - scale.y(span.begin)
+    share = 1 / 3 if span.end == SENDER else 2 / 3
+    tall = len(span.lines) * LINE + 2
+    middle = labels.place(y + height * share, tall, max(height / 2, MAX_SHIFT))
+    if middle is None:
+        drawing.unlabelled += 1
+        return
+    x, anchor = (SENDER_X + 6, "start") if span.end == SENDER else (RECEIVER_X - 6, "end")
+    for number, line in enumerate(span.lines):
+        drawing.labels.append(Text(x, round(middle - tall / 2 + (number + 1) * LINE - 2, 2), anchor, line, span.kind))
+
+
+def draw_marks(ladder: Ladder, drawing: Drawing, scale: Scale) -> None:
+    """Writes what the applications and the timer do, in small texts outside of the bars."""
+    columns = {SENDER: (SENDER_X - BAR - 7, "end", Labels()), RECEIVER: (RECEIVER_X + BAR + 7, "start", Labels())}
+    for mark in ladder.marks:
+        x, anchor, column = columns[mark.end]
+        place = column.place(scale.y(mark.at), 12, 14)
+        if place is None:
+            drawing.unlabelled += 1
+        else:
+            drawing.labels.append(Text(x, place + 4, anchor, mark.label, "mark"))

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Formats durations and times for pages and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import count
+
+from .records import EPOCH
+
+
+def milliseconds(us: int) -> str:
+    """Formats a duration as the tracer does, with three significant figures."""
+    if us < 1000:
+        return f"{us} us"
+    if us < 1_000_000:
+        return f"{us / 1000:.{2 if us < 10_000 else 1}f} ms"
+    return f"{us / 1_000_000:,.2f} s"
+
+
+def milliseconds_short(us: int) -> str:
+    return f"{us} us" if us < 1000 else bound(us)
+
+
+def milliseconds_signed(us: int) -> str:
+    return "0" if not us else f"−{milliseconds(-us)}" if us < 0 else milliseconds(us)
+
+
+def bound(us: int) -> str:
+    return f"{us / 1000:g} ms" if us < 1_000_000 else f"{us / 1_000_000:g} s"
+
+
+def duration(us: int) -> str:
+    for unit, name in ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s")):
+        if us >= unit and us % unit == 0:
+            return f"{us // unit} {name}"
+    return f"{us // 1000} ms"
+
+
+def clock(time_us: int, with_date: bool) -> str:
+    """Formats a time in UTC, or as "?": a hostile recording may have times that no calendar has."""
+    try:
+        when = EPOCH + timedelta(microseconds=time_us)
+    except OverflowError:
+        return "?"
+    return when.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S") + f".{time_us // 1000 % 1000:03d}"
+
+
+def round_numbers() -> Iterator[int]:
+    """Yields 1, 2, 5, 10, 20, 50 and so on without end, since a hostile recording may have any duration."""
+    return (step * 10**power for power in count() for step in (1, 2, 5))

@@ -1,0 +1,680 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Clients that want to keep others from scraping, fill its memory, or learn its users: what SECURITY.md promises."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import http.client
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import bcrypt
+import pytest
+from fake_daemon import FakeDaemon, series, snapshot
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory
+
+from nagletrace_exporters.exporter import web_slots
+from nagletrace_exporters.exporter.logs import MOST_LINES, PERIOD_S
+from nagletrace_exporters.exporter.pages import PLAIN, Answer, Scrapes, Wanted
+from nagletrace_exporters.exporter.web import ACCEPT_AT_ONCE, BYTES_AT_ONCE, Page, Server, Turns
+from nagletrace_exporters.exporter.web_config import ConfigFile
+from nagletrace_exporters.exporter.web_slots import LARGE_BYTES, MAX_CONNECTIONS, Connection, Refusals, Slots, State
+
+#: SECURITY.md: of memory, and of waiting.
+MOST_BYTES = 64 << 20
+MOST_S = 1.0
+#: What a spin of the scraper takes on a quiet machine with two CPUs, beside an attacker who keeps one of them busy.
+SPIN_S = 0.2
+#: How long an attack lasts here.
+ATTACK_S = 2.5
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeDaemon]:
+    """With as many label sets as the daemon keeps by default: a scrape of 2.7 MB."""
+    made = snapshot(*(series(f"process-{i}", [41.0, 44.0]) for i in range(1000)))
+    with FakeDaemon(tmp_path_factory.mktemp("daemon") / "s", made) as fake:
+        yield fake
+
+
+@pytest.fixture(autouse=True)
+def _descriptors() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, before[1]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Client:
+    """One hostile connection, which says `words` and reads `rate` bytes a second; reopened when it is closed."""
+
+    def __init__(self, address: tuple[str, int], words: bytes, rate: int, drip: bytes, source: str) -> None:
+        self.address, self.words, self.rate, self.drip, self.source = address, words, rate, drip, source
+        self.unsent = b""
+        self.sock: socket.socket | None = None
+        self.opened = 0
+
+    def step(self, dripping: bool) -> None:
+        try:
+            if self.sock is None:
+                self.sock = socket.socket()
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                self.sock.settimeout(0.2)
+                if self.source:
+                    self.sock.bind((self.source, 0))
+                self.sock.connect(self.address)
+                self.sock.setblocking(False)
+                self.unsent = self.words
+                self.opened += 1
+            if dripping:
+                self.unsent += self.drip
+            if self.unsent:
+                with contextlib.suppress(BlockingIOError):
+                    self.unsent = self.unsent[self.sock.send(self.unsent):]
+            with contextlib.suppress(BlockingIOError):
+                # one that reads nothing still notices its end, by MSG_PEEK
+                if not self.sock.recv(self.rate // 10 or 1, 0 if self.rate else socket.MSG_PEEK):
+                    self.close()
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        if self.sock:
+            self.sock.close()
+        self.sock = None
+
+
+@contextlib.contextmanager
+def attack(port: int, count: int, words: bytes, rate: int = 0, drip: bytes = b"", source: str = ""
+           ) -> Iterator[list[Client]]:
+    """So many connections at once, each reopened as soon as it is closed, for as long as the block lasts."""
+    clients = [Client(("127.0.0.1", port), words, rate, drip, source) for _ in range(count)]
+    over = threading.Event()
+
+    def play() -> None:
+        drip_at = time.monotonic()
+        while not over.is_set():
+            dripping = time.monotonic() > drip_at
+            if dripping:
+                drip_at = time.monotonic() + 1
+            for client in clients:
+                client.step(dripping)
+                if over.is_set():
+                    break
+            over.wait(0.02)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        yield clients
+    finally:
+        over.set()
+        thread.join()
+        for client in clients:
+            client.close()
+
+
+def wait_for_opened(clients: list[Client], count: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while sum(client.opened for client in clients) < count:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+#: A scraper in a process of its own, since the attackers keep this one busy. Prints how long each scrape took, and how
+#: long a fixed piece of work before it and after it, which nobody delays but those who want the same CPUs.
+SCRAPER = """
+import gzip, http.client, json, ssl, sys, time
+port, seconds, headers, ca = json.loads(sys.argv[1])
+def spin():
+    began, number = time.monotonic(), 0
+    for i in range(1_500_000):
+        number += i * i % 7
+    return time.monotonic() - began
+end, took, spins = time.monotonic() + seconds, [], [spin()]
+while len(took) < 3 or time.monotonic() < end:
+    began = time.monotonic()
+    connection = (http.client.HTTPSConnection("127.0.0.1", port, timeout=20,
+                  context=ssl.create_default_context(cafile=ca)) if ca
+                  else http.client.HTTPConnection("127.0.0.1", port, timeout=20))
+    connection.request("GET", "/metrics", headers=headers)
+    response = connection.getresponse()
+    body = response.read()
+    took.append(time.monotonic() - began)
+    if response.headers["Content-Encoding"] == "gzip":
+        body = gzip.decompress(body)
+    assert response.status == 200 and b"nagletrace_up 1.0\\n" in body, (response.status, body[:200])
+    connection.close()
+    spins.append(spin())
+print(json.dumps([took, spins]))
+"""
+
+
+@dataclass
+class Scraped:
+    """How long scrapes took, and how long the work between them."""
+
+    took: list[float]
+    spins: list[float]
+
+    def __str__(self) -> str:
+        return (f"{len(self.took)} scrapes, median {statistics.median(self.took):.3f} s, "
+                f"longest {max(self.took):.3f} s; spins {min(self.spins):.3f} to {max(self.spins):.3f} s")
+
+    def in_time(self) -> bool:
+        """Whether each took a second at most. Where the machine is slower or busier, both take as much longer."""
+        return all(took <= MOST_S * max(1.0, (before + after) / 2 / SPIN_S)
+                   for took, before, after in zip(self.took, self.spins, self.spins[1:], strict=False))
+
+
+def scrapes(exporter: Exporter, seconds: float, headers: dict[str, str] | None = None, ca: Path | None = None
+            ) -> Scraped:
+    """At least three, one after the other; each has to succeed."""
+    what = json.dumps([exporter.ports[0], seconds, headers or {}, str(ca) if ca else None])
+    done = subprocess.run([sys.executable, "-c", SCRAPER, what], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    scraped = Scraped(*json.loads(done.stdout))
+    print(scraped)
+    return scraped
+
+
+def started(daemon: FakeDaemon, *arguments: str) -> Exporter:
+    return Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0", *arguments)
+
+
+def limit(name: str) -> int:
+    """Of the exporter's unit."""
+    unit = (HERE.parent / "packaging" / "systemd" / "nagletrace-exporter.service").read_text()
+    found = re.search(rf"^{name}=(\d+)(M?)$", unit, re.MULTILINE)
+    assert found
+    return int(found[1]) << (20 if found[2] else 0)
+
+
+class Watch:
+    """The most tasks, descriptors and memory of its sockets that a process has while the block lasts."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self.pid = exporter.process.pid
+        self.port = exporter.ports[0]
+        self.tasks = self.descriptors = self.sockets = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        while not self._over.wait(0.3):
+            self.tasks = max(self.tasks, len(list(Path(f"/proc/{self.pid}/task").iterdir())))
+            self.descriptors = max(self.descriptors, len(list(Path(f"/proc/{self.pid}/fd").iterdir())))
+            # those too that it has not accepted yet
+            told = subprocess.run(["ss", "-tnmH", "sport", f"= :{self.port}"], capture_output=True, text=True,
+                                  check=True).stdout
+            self.sockets = max(self.sockets, sum(int(number) for memory in re.findall(r"skmem:(\(.*?\))", told)
+                                                 for number in re.findall(r"\b[rtwf](\d+)", memory)))
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+PIPELINED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200
+LONG_HEAD = b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"x" * 65_000) for i in range(98))
+ATTACKS = {
+    "of one byte": (b"G", 0, b""),
+    "dripping": (b"GET /metrics HTTP/1.1\r\n", 0, b"X: y\r\n"),
+    "pipelining and reading 500 B/s": (PIPELINED, 500, b""),
+    "pipelining and reading nothing": (PIPELINED, 0, b""),
+    "asking again and again": (PIPELINED, 1 << 24, PIPELINED),
+    "with 98 headers of 64 KB": (LONG_HEAD, 0, b""),
+    "that are served and stay": (b"GET /-/healthy HTTP/1.1\r\n\r\n", 4096, b""),
+}
+
+
+#: The others are played less often, for each takes seconds.
+QUICK = ("of one byte", "pipelining and reading 500 B/s", "with 98 headers of 64 KB")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+                                  for name in ATTACKS])
+def test_a_scrape_waits_at_most_a_second_beside_80_clients(daemon: FakeDaemon, name: str) -> None:
+    """They come from the same address as the scrape, which so cannot be told from them by it."""
+    words, rate, drip = ATTACKS[name]
+    with started(daemon) as exporter:
+        with attack(exporter.ports[0], 80, words, rate, drip):
+            took = scrapes(exporter, ATTACK_S)
+        memory = most_memory(exporter.process)
+        print(f"{name}: {memory >> 20} MiB")
+        assert took.in_time()
+        assert memory <= MOST_BYTES
+
+
+@pytest.mark.slow
+def test_2000_clients_of_all_kinds_cost_it_64_mib_and_every_scrape_succeeds(daemon: FakeDaemon) -> None:
+    """They reopen what is closed as fast as they can, which is as fast as the CPU lets them: no scrape fails for it."""
+    with started(daemon) as exporter, contextlib.ExitStack() as attacks:
+        clients: list[Client] = []
+        for words, rate, drip in ATTACKS.values():
+            clients += attacks.enter_context(attack(exporter.ports[0], 2000 // len(ATTACKS) + 1, words, rate, drip))
+        wait_for_opened(clients, 2000)
+        with Watch(exporter) as most:
+            took = scrapes(exporter, ATTACK_S, headers={"Accept-Encoding": "gzip"})  # as Prometheus asks
+        memory = most_memory(exporter.process)
+        print(f"{memory >> 20} MiB; opened {sum(client.opened for client in clients)}")
+        assert took.in_time()
+        assert memory <= MOST_BYTES
+        print(f"{most.tasks} tasks, {most.descriptors} descriptors, {most.sockets >> 10} KiB in sockets")
+        assert memory + most.sockets <= limit("MemoryMax")
+        assert most.tasks <= limit("TasksMax") // 2 and most.descriptors <= limit("LimitNOFILE") // 2
+
+
+def test_a_client_keeps_its_connection_beside_another_address_that_wants_all(daemon: FakeDaemon) -> None:
+    words = b"GET /-/healthy HTTP/1.1\r\n\r\n" * 9
+    with started(daemon) as exporter, attack(exporter.ports[0], 2 * MAX_CONNECTIONS, words, 4096, b"",
+                                             "127.0.0.2") as clients:
+        kept = http.client.HTTPConnection("127.0.0.1", exporter.ports[0], timeout=PATIENCE)
+        kept.connect()
+        sock = kept.sock
+        for _ in range(4):
+            kept.request("GET", "/-/healthy")
+            assert kept.getresponse().read() == b"OK\n"
+            wait_for_opened(clients, sum(client.opened for client in clients) + MAX_CONNECTIONS)
+        assert kept.sock is sock, "it was closed in between"
+        kept.close()
+
+
+@pytest.mark.slow
+def test_a_client_without_a_whole_request_is_sent_away_after_15_s(daemon: FakeDaemon) -> None:
+    """Also when nobody needs its slot, and however often a byte of it comes."""
+    with started(daemon) as exporter, socket.create_connection(("127.0.0.1", exporter.ports[0])) as silent, \
+            socket.create_connection(("127.0.0.1", exporter.ports[0])) as dripping:
+        began = time.monotonic()
+        dripping.settimeout(1)
+        while time.monotonic() < began + 20:
+            try:
+                dripping.sendall(b"X")
+                if dripping.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        assert 14 < time.monotonic() - began < 19
+        silent.settimeout(PATIENCE)
+        with contextlib.suppress(ConnectionResetError):
+            assert silent.recv(1) == b""
+        assert b'nagletrace_exporter_refused_clients_total{reason="slow_request"} 2.0\n' in exporter.get().body
+    assert sum("slow_request" in line for line in exporter.log) == 1
+
+
+def test_the_refused_are_counted_by_reason_and_told_at_a_bounded_rate(daemon: FakeDaemon, tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prom: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
+    right = authorization("prom", "secret")
+    began = time.monotonic()
+    with started(daemon, "--web.config.file", str(config), "--log.level", "debug") as exporter:
+        for number in range(300):
+            with socket.create_connection(("127.0.0.1", exporter.ports[0]), timeout=PATIENCE) as client:
+                if number % 3 == 0:
+                    client.sendall(b"GET /\x1b[31mred\x9b HTTP/1.1\r\n\r\n")
+                    assert client.recv(99).startswith(b"HTTP/1.1 401 ")
+                elif number % 3 == 1:
+                    client.sendall(b"\x1b]0;title\x07 non sense\r\n\r\n")
+                    assert client.recv(99).startswith(b"HTTP/1.1 400 ")
+                else:
+                    client.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 17_000)
+                    assert client.recv(99).startswith(b"HTTP/1.1 431 ")
+        assert exporter.get(headers=right, method="PUT").status == 501
+        body = exporter.get(headers=right).body
+        for reason, count in (("unauthorized", 100), ("bad_request", 101), ("head_too_large", 100), ("tls", 0)):
+            assert b'nagletrace_exporter_refused_clients_total{reason="%s"} %d.0\n' % (reason.encode(), count) in body
+    most = MOST_LINES * (1 + (time.monotonic() - began) // PERIOD_S)
+    assert 10 < len(exporter.log) < most + 30 and "\\x1b[31mred\\x9b" in "".join(exporter.log)
+    for line in exporter.log:
+        assert line.isprintable() and line.startswith("nagletrace-exporter: "), line
+    assert sum("clients refused" in line for line in exporter.log) == 1
+
+
+def cost_of_wrong(exporter: Exporter, user: str, times: int) -> float:
+    """CPU time of one wrong password, in ms: what its answer takes on a machine that has nothing else to do."""
+    before = cpu_ns(exporter.process)
+    for number in range(times):
+        assert exporter.get("/-/healthy", headers=authorization(user, f"wrong{number}")).status == 401
+    return (cpu_ns(exporter.process) - before) / times / 1e6
+
+
+def test_the_time_of_a_wrong_password_tells_no_users(daemon: FakeDaemon, tmp_path: Path) -> None:
+    """Users of different costs, one who is told by the right password, and nobody: all take as long.
+
+    A core slows down by more than what is asked for while another machine shares it. So all take turns, and the
+    cheapest turn of each is compared."""
+    config = tmp_path / "web.yml"
+    costs = {"cheap": 5, "middle": 8, "dear": 10}
+    config.write_text("basic_auth_users:\n" + "".join(
+        f"  {user}: {bcrypt.hashpw(b'secret', bcrypt.gensalt(cost)).decode()}\n" for user, cost in costs.items()))
+    with started(daemon, "--web.config.file", str(config)) as exporter:
+        assert exporter.get(headers=authorization("middle", "secret")).status == 200
+        users = (*costs, "nobody", "")
+        turns = [[cost_of_wrong(exporter, user, 1) for user in users] for _ in range(7)]
+        took = dict(zip(users, (min(turn[i] for turn in turns) for i in range(len(users))), strict=True))
+        print(took)
+        assert max(took.values()) < 1.25 * min(took.values())
+        assert exporter.get(headers=authorization("cheap", "secret\0")).status == 401
+
+
+@pytest.mark.slow
+def test_wrong_passwords_keep_no_scraper_waiting(daemon: FakeDaemon, tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prom: {bcrypt.hashpw(b'secret', bcrypt.gensalt(10)).decode()}\n")
+    header = authorization("prom", "wrong")["Authorization"].encode()
+    with started(daemon, "--web.config.file", str(config)) as exporter:
+        assert exporter.get(headers=authorization("prom", "secret")).status == 200
+        request = b"GET /metrics HTTP/1.1\r\nAuthorization: " + header + b"\r\n\r\n"
+        with attack(exporter.ports[0], 80, request * 20, 1 << 20, request * 20):
+            took = scrapes(exporter, ATTACK_S, headers=authorization("prom", "secret"))
+        body = exporter.get(headers=authorization("prom", "secret")).body.decode()
+        assert 'refused_clients_total{reason="busy"} 0.0' not in body, "they came faster than they were checked"
+        assert took.in_time() and most_memory(exporter.process) <= MOST_BYTES
+
+
+def shaken(port: int, context: ssl.SSLContext, clients: list[ssl.SSLSocket]) -> None:
+    with contextlib.suppress(OSError):
+        clients.append(context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["silent", "shaken hands", "nonsense"])
+def test_hostile_clients_of_tls(daemon: FakeDaemon, tmp_path: Path, kind: str) -> None:
+    certificate, _ = make_certificate(tmp_path, "server")
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n")
+    careless = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    careless.check_hostname, careless.verify_mode = False, ssl.CERT_NONE
+    with started(daemon, "--web.config.file", str(config)) as exporter:
+        clients: list[ssl.SSLSocket] = []
+        if kind == "shaken hands":
+            for _ in range(100):
+                shaken(exporter.ports[0], careless, clients)
+            took = scrapes(exporter, ATTACK_S / 2, ca=certificate)
+        else:
+            words = b"\x16\x03\x01\x02\x00\x01" if kind == "silent" else b"\x16\x03\x01\x00\x05xxxxxx" * 9
+            with attack(exporter.ports[0], 80, words):
+                took = scrapes(exporter, ATTACK_S, ca=certificate)
+        for client in clients:
+            client.close()
+        memory = most_memory(exporter.process)
+        print(f"{kind}: {memory >> 20} MiB")
+        assert took.in_time() and memory <= MOST_BYTES
+
+
+SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
+
+
+async def served(server: Server, client: asyncio.Future[bytes]) -> bytes:
+    """What the client has got when it is done; then the server ends."""
+    ended = asyncio.create_task(server.run(lambda: None))
+    try:
+        return await asyncio.wait_for(client, PATIENCE)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await ended
+        gc.unfreeze()
+
+
+@pytest.mark.skipif(SOMAXCONN < 3001, reason=f"net.core.somaxconn is {SOMAXCONN}, and 3,001 connections are queued")
+def test_a_scrape_waits_for_those_only_who_came_before_it() -> None:
+    """Two thousand clients of its address did, each with all that it wants to say, and some come after it.
+
+    All are in the kernel's queue before the first is accepted. Those who asked for as little as the scrape are answered
+    before it, those who asked for more or for nothing do not delay it, and of those behind it only as many as are
+    accepted while it reads."""
+    answered: list[str] = []
+    counts: Counter[str] = Counter()
+    made = {"metrics": b"x" * 100_000, "small": b"x", "large": b"x" * 2_700_000, "late": b"x"}
+
+    def page(name: str) -> Page:
+        async def make(_wanted: Wanted, _age_s: float) -> Answer:
+            answered.append(name)
+            return Answer(made[name], PLAIN)
+        return make
+
+    refusals = Refusals()
+    server = Server([("127.0.0.1", 0)], {f"/{name}": page(name) for name in made}, ConfigFile(None), refusals)
+    with contextlib.ExitStack() as clients:
+        def client(words: bytes) -> socket.socket:
+            address = server.listeners[0].getsockname()
+            one = clients.enter_context(socket.create_connection(address, timeout=PATIENCE))
+            one.sendall(words)
+            return one
+
+        for _ in range(500):
+            for words in (b"", b"G", b"GET /small HTTP/1.1\r\n\r\n", b"GET /large HTTP/1.1\r\n\r\n"):
+                client(words)
+        scraper = client(b"GET /metrics HTTP/1.0\r\n\r\n")
+        for _ in range(1000):
+            client(b"GET /late HTTP/1.1\r\n\r\n")
+        scraper.setblocking(False)
+
+        async def take() -> bytes:
+            loop, got = asyncio.get_running_loop(), b""
+            while part := await loop.sock_recv(scraper, 1 << 16):
+                got += part
+            counts.update(answered)
+            return got
+
+        async def play() -> bytes:
+            return await served(server, asyncio.ensure_future(take()))
+
+        got = asyncio.run(play())
+    assert got.startswith(b"HTTP/1.1 200 ") and got.endswith(made["metrics"])
+    print(counts, refusals.counts)
+    assert "late" not in answered[:answered.index("metrics")] and counts["small"] == counts["large"] == 500
+    assert counts["late"] <= 10 * ACCEPT_AT_ONCE
+    assert refusals.counts["evicted"] >= 2000 - MAX_CONNECTIONS
+
+
+def test_a_client_without_a_request_gets_no_task() -> None:
+    """It costs a socket and what it sent, and neither a task nor a stream."""
+    refusals = Refusals()
+    server = Server([("127.0.0.1", 0)], {}, ConfigFile(None), refusals)
+    with contextlib.ExitStack() as clients:
+        for words in (b"", b"G", b"GET / HTTP/1.1\r\nX: y\r\n") * 200:
+            clients.enter_context(socket.create_connection(server.listeners[0].getsockname())).sendall(words)
+
+        async def play() -> int:
+            made: list[object] = []
+            loop = asyncio.get_running_loop()
+            create = loop.create_task
+
+            async def wait() -> bytes:
+                while refusals.counts["evicted"] < 600 - MAX_CONNECTIONS:
+                    await asyncio.sleep(0.01)
+                return b""
+
+            waiting = asyncio.ensure_future(wait())
+            loop.create_task = lambda task, **more: made.append(task) or create(task, **more)  # type: ignore
+            await served(server, waiting)
+            return len(made)
+
+        assert asyncio.run(play()) <= 3, "its own"
+
+
+def a_client(host: str = "127.0.0.1", **more: Any) -> Connection:
+    return Connection(socket.socket(), host, **more)
+
+
+def test_who_asked_least_and_has_least_left_sends_first() -> None:
+    """Whoever asked first, among those who asked before the event loop looked."""
+    order: list[tuple[int, int]] = []
+    wanted = [(1, 5), *[(0, BYTES_AT_ONCE)] * 200, (0, 100), (0, BYTES_AT_ONCE + 1), (0, 99)]
+
+    async def ask(turns: Turns, requests: int, left: int) -> None:
+        await turns.turn(a_client(requests=requests, left=left))
+        order.append((requests, left))
+
+    async def play() -> None:
+        turns = Turns()
+        await asyncio.gather(*(ask(turns, *one) for one in wanted))
+
+    asyncio.run(play())
+    assert order == sorted(wanted)
+
+
+def test_one_address_with_too_many_answers_gives_up_the_largest() -> None:
+    """While all its clients make progress. The newest waits if none has more left than a scrape takes."""
+    async def play() -> None:
+        slots = Slots(Refusals(), lambda: None)
+        slots.most = 9
+        ours = [a_client(left=LARGE_BYTES + (i == 4) * 8) for i in range(9)]
+        for one in ours:
+            slots.add(one)
+        for state, gone in ((State.PAGE, None), (State.ANSWER, ours[4])):
+            for one in ours:
+                slots.progress(one, state)
+                one.since += PATIENCE  # it made progress just now
+            newest = a_client(since=time.monotonic() + PATIENCE)
+            slots.add(newest)
+            assert [one for one in ours if one.gone] == ([gone] if gone else [])
+            assert slots.full is (gone is None)
+            slots.end(newest)
+        newest = a_client(since=time.monotonic() + PATIENCE)
+        slots.most = 8
+        slots.add(newest)
+        assert slots.full, "nobody has more left than LARGE_BYTES"
+
+    asyncio.run(play())
+
+
+def test_who_may_still_take_an_answer_keeps_its_slot_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than who has asked for nothing yet, and than who has had more time to take one."""
+    monkeypatch.setattr(web_slots, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+
+    async def play() -> None:
+        slots = Slots(Refusals(), lambda: None)
+        silent = a_client(since=999.98)
+        older, newer = (a_client(since=since, requests=1, state=State.NEXT) for since in (999.96, 999.97))
+        slots.most = 3
+        for one in (older, newer, silent):
+            slots.add(one)
+        for gone in ({silent}, {silent, older}, {silent, older, newer}):
+            slots.add(a_client(since=1000.0))
+            assert {one for one in (silent, older, newer) if one.gone} == gone
+        slots.add(a_client(since=1000.0))
+        assert slots.full, "nobody has waited long enough"
+
+    asyncio.run(play())
+
+
+class Broken(Collector):
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        raise RuntimeError("a fault")
+        yield
+
+
+def test_after_a_scrape_that_could_not_be_made_the_next_one_is_tried() -> None:
+    registry = CollectorRegistry()
+    registry.register(Broken())
+
+    async def ask() -> None:
+        scrapes = Scrapes(registry)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="a fault"):
+                await scrapes.answer(Wanted(False, False), 0.0)
+
+    asyncio.run(ask())
+
+
+class Counted(Collector):
+    """Counts how often it was asked."""
+
+    asked = 0
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        self.asked += 1
+        yield Metric("asked", "How often.", "gauge")
+
+
+class Gated(Counted):
+    """Answers the first time at once, and then only when it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.may.set()
+
+    def collect(self) -> Iterator[Metric]:
+        assert self.may.wait(PATIENCE)
+        return super().collect()
+
+
+def test_a_crowd_does_not_wait_for_the_round_that_renews_an_answer() -> None:
+    """And who finds none, or one that is too old, joins a round that has begun since."""
+    registry, gated = CollectorRegistry(), Gated()
+    registry.register(gated)
+    wanted = Wanted(False, False)
+
+    async def ask() -> None:
+        scrapes = Scrapes(registry)
+        first = await scrapes.answer(wanted, 60.0)
+        gated.may.clear()
+        scrapes._made[wanted] = time.monotonic() - 45.0, first
+        for _ in range(50):
+            assert await scrapes.answer(wanted, 60.0) is first
+        waiting = [asyncio.ensure_future(scrapes.answer(wanted, 30.0)) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert not any(one.done() for one in waiting)
+        gated.may.set()
+        renewed = await asyncio.gather(*waiting)
+        assert renewed[0] is not first and renewed.count(renewed[0]) == 50 and gated.asked == 2
+        scrapes._made[wanted] = time.monotonic() - 31.0, first
+        assert await scrapes.answer(wanted, 60.0) is first
+        end = time.monotonic() + PATIENCE
+        while await scrapes.answer(wanted, 60.0) is first:
+            assert time.monotonic() < end, "nobody waits for it, and it is renewed all the same"
+            await asyncio.sleep(0.01)
+        assert gated.asked == 3
+
+    asyncio.run(ask())
+
+
+def test_in_a_crowd_each_shape_of_an_answer_is_made_once_in_a_while() -> None:
+    registry, counted = CollectorRegistry(), Counted()
+    registry.register(counted)
+
+    async def ask() -> None:
+        scrapes = Scrapes(registry)
+        for _ in range(50):
+            for wanted in (Wanted(False, False), Wanted(True, False), Wanted(False, True), Wanted(True, True)):
+                await scrapes.answer(wanted, 60.0)
+        assert counted.asked == 4
+        await scrapes.answer(Wanted(False, False), 0.0)
+        assert counted.asked == 5, "without a crowd it is made after it was asked for"
+
+    asyncio.run(ask())

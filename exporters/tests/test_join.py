@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: GPL-2.0
+"""nagletrace-join on recordings as two hosts would have made them. DuckDB is in the environment of tests/tools.py."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import recordings
+from recordings import Record, at
+
+HERE = Path(__file__).parent.parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+from tools import tools  # noqa: E402
+
+from nagletrace_exporters.recording import Reading  # noqa: E402
+
+SCHEMA = json.loads((HERE.parent / "userspace" / "output" / "nagletrace.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+#: The addresses as each host sees them: a router between translates both.
+CLIENT, VIP, ROUTER, SERVER = "10.1.0.1:51234", "203.0.113.1:80", "10.2.0.254:4242", "10.2.0.1:8000"
+SECOND = 1_000_000
+#: A recording begins and ends so long before and after what is in it.
+ROOM = 10 * SECOND
+
+
+def name_of(ack: int) -> str:
+    return f"{ack + 0xfedc000000000000:016x}"
+
+
+class Host:
+    """Records what one host tells, in order of time."""
+
+    def __init__(self, name: str, ahead_us: int = 0, late_acks: str | None = "all", key: str = "0" * 16) -> None:
+        self.name, self.ahead_us, self.number = name, ahead_us, 0
+        self.records: list[Record] = []
+        more = {"late_acks": late_acks} if late_acks else {}
+        self.start = {**recordings.start(), "time": at(ahead_us - ROOM), "host": name, "boot_id": name * 2,
+                      "ack_key": key, **more}
+
+    def tell(self, us: int, record: Record) -> Record:
+        self.number += 1
+        self.records.append({**record, "time": at(us + self.ahead_us), "host": self.name, "boot_id": self.name * 2,
+                             "number": self.number})
+        return self.records[-1]
+
+    def sends(self, us: int, ack_id: int, kind: str = "stall", duration_us: int = 40_300, **of: Any) -> Record:
+        """Infers a stall (or has a hold) of which it sees the sender."""
+        end = {"address": CLIENT, "netns": 1, "pid": 7, "tid": 7, "comm": "java", "options": recordings.options(),
+               "hold": recordings.hold(mss=1448)}
+        stall = {"cause": "nagle_delayed_ack", "evidence": "inferred", "excess_us": duration_us - 300}
+        return self.tell(us, {"type": kind, "side": "sender", "pattern": "write_write_read", "duration_us": duration_us,
+                              "min_rtt_us": 300, "family": 4, "ack_id": name_of(ack_id), "sender": end,
+                              "receiver": {"address": VIP}, **(stall if kind == "stall" else {}), **of})
+
+    def delays(self, us: int, ack_id: int, kind: str = "late_ack", pending_us: int = 40_000, **of: Any) -> Record:
+        """Has a late ACK, or infers a stall, of which it sees the receiver."""
+        end = {"address": SERVER, "netns": 2, "pid": 8, "comm": "nginx", "options": recordings.options(),
+               "pending_ack": {"duration_us": pending_us, "reason": "pingpong", "release": of.pop("release", "timer"),
+                               "limit_us": 200_000, "bytes": 6}}
+        stall = {"cause": "nagle_delayed_ack", "side": "receiver", "evidence": "inferred", "pattern": "peer_holds",
+                 "duration_us": pending_us, "excess_us": pending_us}
+        return self.tell(us, {"type": kind, "family": 4, "ack_id": name_of(ack_id), "sender": {"address": ROUTER},
+                              "receiver": end, **(stall if kind == "stall" else {}), **of})
+
+    def lines(self, us: int, dropped: int = 0, unseen: int | None = 0, closing: bool = True) -> list[Record]:
+        report = {**recordings.report(span_us=us + self.ahead_us + ROOM), "number": self.number}
+        report["dropped"] = {**report["dropped"], "ring_full": dropped}
+        report |= {} if unseen is None else {"unseen": unseen}
+        return [self.start, *self.records, *([report] if closing else [])]
+
+
+class Joined:
+    """What it said of the recordings; with --output json each record."""
+
+    def __init__(self, tmp_path: Path, *files: list[Record] | bytes, options: tuple[str, ...] = ()) -> None:
+        names = []
+        for number, content in enumerate(files):
+            path = tmp_path / f"{number}.jsonl"
+            if isinstance(content, bytes):
+                path.write_bytes(content)
+            else:
+                path.write_text("".join(json.dumps(record) + "\n" for record in content))
+            names.append(str(path))
+        self.done = join(*names, *options)
+        self.records: list[Record] = []
+        if "json" in options and not self.done.returncode:
+            self.records = [json.loads(line) for line in self.done.stdout.splitlines()]
+            for record in self.records:
+                wrong = jsonschema.exceptions.best_match(VALIDATOR.iter_errors(record))
+                assert wrong is None, f"{wrong.message}: {record}"
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        return Counter("contradicted" if record.get("contradicted") else record["evidence"] for record in self.records)
+
+
+JSON = ("--output", "json")
+
+
+def join(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(tools() / "python3"), "-m", "nagletrace_exporters.join.main", *arguments], cwd=HERE,
+                          capture_output=True, text=True, timeout=120)
+
+
+def verdicts(tmp_path: Path, *files: list[Record], options: tuple[str, ...] = ()) -> Counter[str]:
+    joined = Joined(tmp_path, *files, options=(*JSON, *options))
+    assert joined.done.returncode == 0, joined.done.stderr
+    return joined.verdicts
+
+
+def both_hosts(stalls: int = 10, ahead_us: int = 0) -> tuple[Host, Host]:
+    """A stall each 100 ms; web1 holds, db1 delays the ACK."""
+    web, db = Host("web1", ahead_us), Host("db1")
+    for number in range(stalls):
+        db.delays(100_000 * number - 150, number)
+        web.sends(100_000 * number, number)
+    return web, db
+
+
+def test_a_stall_has_both_ends_in_the_end_whatever_their_addresses(tmp_path: Path) -> None:
+    web, db = both_hosts()
+    joined = Joined(tmp_path, web.lines(SECOND), db.lines(SECOND), options=JSON)
+    assert joined.verdicts == {"seen": 10}, joined.done.stderr
+    first = joined.records[0]
+    assert first["time"] == at(0) and first["side"] == "sender" and first["pattern"] == "write_write_read"
+    assert {first["sender"]["host"], first["host"]} == {"web1"} and first["receiver"]["host"] == "db1"
+    assert (first["sender"]["comm"], first["receiver"]["comm"]) == ("java", "nginx")
+    assert (first["sender"]["address"], first["receiver"]["address"]) == (CLIENT, SERVER)
+    assert first["receiver"]["pending_ack"]["reason"] == "pingpong" and first["sender"]["hold"]["bytes"] == 7
+    assert first["ack_after_hold_us"] == 40_300 - 150 - 40_000
+    # and nagletrace-report, -flame read it
+    reading = Reading()
+    assert len(list(reading.records_from(joined.done.stdout.encode().splitlines(True)))) == 10 and not reading.remarks()
+
+
+def test_the_report_names_both_processes_and_the_clocks(tmp_path: Path) -> None:
+    web, db = both_hosts(ahead_us=-500_000)
+    joined = Joined(tmp_path, web.lines(SECOND), db.lines(SECOND))
+    assert joined.done.returncode == 0 and not joined.done.stderr
+    text = " ".join(joined.done.stdout.split())
+    for words in ("10 stalls on 2 hosts cost 400.0 ms", "seen 10 at both ends", "java[7] on web1 → nginx[8] on db1",
+                  "p50 40.3 ms", "write_write_read: 6 B sent, 7 B held", "nginx[8] delays that ACK by 40.0 ms",
+                  "interactive mode; the kernel's limit there is 200.0 ms", "evidence seen at both ends"):
+        assert words in text, words
+    assert "db1 is 500.0 ms ahead of web1 (10 ACKs)" in text
+
+
+@pytest.mark.parametrize("ahead_us", [500_000, pytest.param(-1_900_000, marks=pytest.mark.slow)])
+def test_clocks_that_are_apart_join_within_the_window(ahead_us: int, tmp_path: Path) -> None:
+    web, db = both_hosts(ahead_us=ahead_us)
+    assert verdicts(tmp_path, web.lines(SECOND), db.lines(SECOND)) == {"seen": 10}
+
+
+def test_the_window_is_an_option(tmp_path: Path) -> None:
+    web, db = both_hosts(ahead_us=3 * SECOND)
+    files = web.lines(SECOND), db.lines(SECOND)
+    assert verdicts(tmp_path, *files)["seen"] == 0
+    assert verdicts(tmp_path, *files, options=("--window", "5s")) == {"seen": 10}
+
+
+def test_a_stall_that_both_hosts_infer_is_one(tmp_path: Path) -> None:
+    web, db = both_hosts()
+    for number in range(10):
+        db.delays(100_000 * number + 200, number, kind="stall")
+    assert verdicts(tmp_path, web.lines(SECOND), db.lines(SECOND)) == {"seen": 10}
+
+
+def test_without_late_acks_two_inferences_meet(tmp_path: Path) -> None:
+    web, db = Host("web1", late_acks=None), Host("db1", late_acks=None)
+    web.sends(0, 1)
+    db.delays(200, 1, kind="stall")
+    db.delays(SECOND, 2, kind="stall")
+    assert verdicts(tmp_path, web.lines(SECOND), db.lines(SECOND)) == {"seen": 1, "inferred": 1}
+
+
+def test_what_another_file_or_a_restarted_daemon_has_again_is_told_once(tmp_path: Path) -> None:
+    web, db = both_hosts()
+    again = [{**web.start, "time": at(450_000)}, *({**record, "number": number} for number, record
+                                                   in enumerate(web.records[3:], 1))]
+    assert verdicts(tmp_path, web.lines(SECOND) + again, db.lines(SECOND), web.lines(SECOND), again) == {"seen": 10}
+
+
+# ---- what the other host contradicts ----
+
+
+def slow_path(web: Host, db: Host) -> tuple[Host, Host]:
+    """One more of the same connection, for which db1 has no late ACK."""
+    web.sends(5 * SECOND, 99)
+    web.sends(8 * SECOND, 100)
+    db.delays(8 * SECOND, 100)
+    return web, db
+
+
+def test_a_stall_whose_receiver_was_traced_and_sent_no_late_ack_is_none(tmp_path: Path) -> None:
+    web, db = slow_path(*both_hosts(ahead_us=700_000))
+    joined = Joined(tmp_path, web.lines(9 * SECOND), db.lines(9 * SECOND), options=JSON)
+    assert joined.verdicts == {"seen": 11, "contradicted": 1}
+    [dismissed] = [record for record in joined.records if record["type"] == "hold"]
+    assert dismissed["ack_id"] == name_of(99) and "evidence" not in dismissed
+    text = Joined(tmp_path, web.lines(9 * SECOND), db.lines(9 * SECOND)).done.stdout
+    assert "1 that one end inferred and the other host contradicts" in text
+
+
+def test_an_address_that_one_host_alone_has_tells_whose_end_it_is(tmp_path: Path) -> None:
+    web, db = Host("web1"), Host("db1")
+    web.sends(5 * SECOND, 99, receiver={"address": "10.2.0.1:9999"})
+    db.delays(2 * SECOND, 1)
+    files = [web.lines(9 * SECOND), db.lines(9 * SECOND)]
+    assert verdicts(tmp_path, *files) == {"contradicted": 1}
+    other = Host("db2")
+    other.delays(2 * SECOND, 2)
+    assert verdicts(tmp_path, *files, other.lines(9 * SECOND)) == {"inferred": 1}
+
+
+@pytest.mark.parametrize("why", ["gap", *(pytest.param(why, marks=pytest.mark.slow) for why in (
+    "dropped", "unseen", "no audit", "filtered", "no late ACKs", "not yet", "over", "no report", "restarted"))])
+def test_a_recording_that_may_lack_the_late_ack_contradicts_nothing(why: str, tmp_path: Path) -> None:
+    web, db = slow_path(*both_hosts())
+    lines = db.lines(9 * SECOND, dropped=int(why == "dropped"), unseen={"unseen": 1, "no audit": None}.get(why, 0),
+                     closing=why != "no report")
+    if why == "gap":  # it had the number 11, which a log has lost; the next line tells
+        db.records[-1]["number"] = 12
+        lines[-1]["number"] = 12
+    elif why == "filtered":
+        lines[0]["late_acks"] = "some"
+    elif why == "no late ACKs":
+        del lines[0]["late_acks"]
+    elif why == "not yet":
+        lines = [{**lines[0], "time": at(4_500_000)}, *lines[11:]]
+        lines[1]["number"] = lines[2]["number"] = 1
+        lines.insert(0, lines.pop(0))
+        web.records = [record for record in web.records if record["time"] >= at(5 * SECOND)]
+    elif why == "over":
+        lines[-1]["time"] = at(5_500_000)
+        del lines[-2]
+        lines[-1]["number"] = 10
+    elif why == "restarted":
+        lines[-2]["number"] = lines[-1]["number"] = 1
+        lines.insert(-2, {**lines[0], "time": at(7 * SECOND)})
+    assert verdicts(tmp_path, web.lines(9 * SECOND), lines)["contradicted"] == 0
+
+
+def test_an_ack_that_was_not_late_by_the_rules_of_one_host_makes_no_stall(tmp_path: Path) -> None:
+    web, db = Host("web1"), Host("db1")
+    web.sends(0, 1)
+    db.delays(0, 1, pending_us=12_000, release="read")  # 28 of the 40 ms are the network's
+    web.sends(SECOND, 2, kind="hold", duration_us=200)
+    db.delays(SECOND, 2)  # written while the ACK was on its way
+    web.sends(2 * SECOND, 3, kind="hold", duration_us=20_000)
+    db.delays(2 * SECOND, 3)  # the sender knew too little to infer this one
+    joined = Joined(tmp_path, web.lines(3 * SECOND), db.lines(3 * SECOND), options=JSON)
+    assert joined.verdicts == {"contradicted": 1, "seen": 1}
+    assert joined.records[-1]["ack_id"] == name_of(3) and joined.records[-1]["excess_us"] == 19_700
+
+
+def test_with_one_record_in_ten_removed_nothing_false_is_told(tmp_path: Path) -> None:
+    web, db = both_hosts(stalls=100)
+    for lost in (web, db):
+        kept = {host.name: [line for line in host.lines(10 * SECOND)
+                            if host is not lost or line["type"] == "report" or line.get("number", 0) % 10 != 7]
+                for host in (web, db)}
+        joined = Joined(tmp_path, kept["web1"], kept["db1"], options=JSON)
+        wanted = {"seen": 90} if lost is web else {"seen": 90, "inferred": 10}
+        assert joined.verdicts == wanted, joined.done.stderr
+
+
+@pytest.mark.parametrize("why", ["", "no holds", *(pytest.param(why, marks=pytest.mark.slow)
+                                                   for why in ("gap", "over", "in time"))])
+def test_a_stall_whose_sender_told_all_its_holds_and_not_this_one_is_none(why: str, tmp_path: Path) -> None:
+    """The receiver's host infers it, since data came by chance just after its late ACK."""
+    web, db = both_hosts(ahead_us=-700_000)
+    web.start["holds"] = "all"
+    db.delays(5 * SECOND, 99, kind="stall")
+    web.sends(5_100_000, 100)
+    db.delays(5_100_000, 100)
+    lines = web.lines(9 * SECOND)
+    if why == "no holds":
+        db.start["holds"] = web.start.pop("holds")
+    elif why == "gap":
+        lines[-2]["number"] += 1
+        lines[-1]["number"] += 1
+    elif why in ("over", "in time"):  # a second after the stall it is 5.3 s by web1's clock
+        lines[-1]["time"] = at(5_200_000 if why == "over" else 5_400_000)
+    wanted = "contradicted" if why in ("", "in time") else "inferred"
+    assert verdicts(tmp_path, lines, db.lines(9 * SECOND)) == {"seen": 11, wanted: 1}
+
+
+@pytest.mark.parametrize("why", ["", pytest.param("dropped", marks=pytest.mark.slow)])
+def test_an_address_that_one_host_alone_has_tells_whose_holds_to_ask_for(why: str, tmp_path: Path) -> None:
+    web, db = Host("web1"), Host("db1")
+    web.start["holds"] = "all"
+    web.sends(2 * SECOND, 1)
+    db.delays(5 * SECOND, 99, kind="stall", sender={"address": "10.1.0.1:9999"})
+    files = [web.lines(9 * SECOND), db.lines(9 * SECOND)]
+    if why == "dropped":
+        files[0][-1]["dropped"]["hold_map_full"] = 1
+    assert verdicts(tmp_path, *files) == ({"inferred": 2} if why else {"inferred": 1, "contradicted": 1})
+
+
+# ---- what is wrong with the input ----
+
+
+def test_different_keys_are_told(tmp_path: Path) -> None:
+    web, db = Host("web1", key="1" * 16), Host("db1")
+    web.sends(0, 1)
+    db.delays(0, 2)
+    done = Joined(tmp_path, web.lines(SECOND), db.lines(SECOND)).done
+    assert "give all hosts the same --fleet-key" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_recordings_without_late_acks_are_told(tmp_path: Path) -> None:
+    web, db = Host("web1", late_acks=None), Host("db1")
+    web.sends(0, 1)
+    done = Joined(tmp_path, web.lines(SECOND), db.lines(SECOND)).done
+    assert "1 of the recordings have no late ACKs; give nagletrace --late-acks." in done.stderr
+
+
+def test_recordings_of_a_nagletrace_that_names_no_ack_are_told(tmp_path: Path) -> None:
+    web, db = both_hosts(stalls=1)
+    for record in web.records + db.records:
+        del record["ack_id"]
+    told = "no record names its ACK; record with a nagletrace that has --fleet-key."
+    assert told in Joined(tmp_path, web.lines(SECOND), db.lines(SECOND)).done.stderr
+    # of hosts on which nothing stalls there is nothing to say
+    done = Joined(tmp_path, Host("web1").lines(SECOND), Host("db1").lines(SECOND)).done
+    assert done.stdout.startswith("nagletrace-join: 0 stalls on 2 hosts") and not done.stderr
+
+
+NAME = "\x1b[2J\n<b>" + "x" * 5000
+
+
+def test_hostile_lines_break_nothing(tmp_path: Path) -> None:
+    web, db = both_hosts()
+    bad = [b"\xff\xfe\n", b"[1]\n", b"{\n", b"null\n", b'{"type":7}\n', b'{"type":"stall","sender":7}\n', b'"x"\n',
+           json.dumps({**web.records[0], "number": 10**30, "duration_us": -1}).encode() + b"\n",
+           json.dumps({**web.records[1], "host": NAME, "sender": {**web.records[1]["sender"], "comm": NAME}}).encode()
+           + b"\n", json.dumps({**web.records[2], "time": "yesterday", "ack_id": "'; DROP"}).encode() + b"\n"]
+    good = "".join(json.dumps(record) + "\n" for record in web.lines(SECOND)).encode()
+    joined = Joined(tmp_path, b"".join(bad) + good, db.lines(SECOND))
+    assert joined.done.returncode == 0 and "lines could not be read" in joined.done.stderr
+    assert "at both ends" in joined.done.stdout and "\x1b" not in joined.done.stdout and "<b>x" in joined.done.stdout
+
+
+@pytest.mark.parametrize(("content", "told"), [(b"hello\nworld\n", "not a recording"), (b"\0" * 5000, "0.jsonl: ")],
+                         ids=["text", "zeros"])
+def test_another_file_is_refused_in_one_line(content: bytes, told: str, tmp_path: Path) -> None:
+    done = Joined(tmp_path, content).done
+    assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1 and not done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (("/no/such/file",), "No such file"), (("/",), "a directory"), (("-", "-"), "named twice"),
+    (("x", "--window", "5"), "needs a unit"), (("x", "--memory", "lots"), "512MB"), ((), "required: FILE")])
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(arguments: tuple[str, ...], told: str) -> None:
+    done = join(*arguments)
+    assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_recording_may_come_by_a_pipe_or_be_compressed(tmp_path: Path) -> None:
+    web, db = both_hosts()
+    text = "".join(json.dumps(record) + "\n" for record in web.lines(SECOND))
+    (tmp_path / "db.jsonl.gz").write_bytes(gzip.compress("".join(
+        json.dumps(record) + "\n" for record in db.lines(SECOND)).encode()))
+    done = subprocess.run([str(tools() / "python3"), "-m", "nagletrace_exporters.join.main", "-",
+                           str(tmp_path / "db.jsonl.gz")], cwd=HERE, input=text, capture_output=True, text=True,
+                          timeout=120)
+    assert "10 at both ends" in " ".join(done.stdout.split()), done.stderr
+
+
+def test_a_name_is_no_pattern(tmp_path: Path) -> None:
+    web, db = both_hosts()
+    for name, host in (("[ab]*.jsonl", web), ("a.jsonl", db)):
+        (tmp_path / name).write_text("".join(json.dumps(record) + "\n" for record in host.lines(SECOND)))
+    done = join(str(tmp_path / "[ab]*.jsonl"))
+    assert "10 from one end" in done.stdout, done.stderr
+
+
+def test_without_duckdb_one_line_says_how_to_get_it() -> None:
+    script = ("import sys; sys.modules['duckdb'] = None; sys.argv = ['nagletrace-join', '/dev/null']; "
+              "from nagletrace_exporters.join.main import main; sys.exit(main())")
+    done = subprocess.run([sys.executable, "-c", script], cwd=HERE, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("nagletrace-join: DuckDB")
+    assert "pip install 'nagletrace-exporters[join]'" in done.stderr
