@@ -26,12 +26,18 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat  # noqa: E4
 SELECTOR = 'job=~"$job", instance=~"$instance"'
 BY_PROCESS = f'{SELECTOR}, comm=~"$comm"'
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
-HEIGHT = 8
+#: Of all panels but the numbers at the top, so that no row has a hole; with room for ten rows of a legend.
+HEIGHT = 10
 
 
 def rate(metric: str, by: str = "", selector: str = SELECTOR) -> str:
     """A counter's increase per second, summed up by these labels."""
     return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{{{selector}}}[$__rate_interval]))"
+
+
+#: The sum comes first: what the exporters' own pods are called must not be taken for it.
+BY_POD = (f"{rate('nagletrace_stall_excess_seconds_total', 'comm, container_id', BY_PROCESS)} * on (container_id) "
+          "group_left (namespace, pod, container) container_id:kube_pod_container:names")
 
 
 def query(expr: str, legend: str = "", instant: bool = False) -> prometheus.Dataquery:
@@ -45,7 +51,7 @@ def lines(title: str, description: str, unit: str, *queries: prometheus.Dataquer
              .height(HEIGHT).span(span).min(0).line_width(1).fill_opacity(30 if stacked else 8)
              .show_points(common.VisibilityMode.NEVER)
              .legend(build.VizLegendOptions().show_legend(True).display_mode(common.LegendDisplayMode.TABLE)
-                     .placement(common.LegendPlacement.BOTTOM).calcs(["mean", "max"]))
+                     .placement(common.LegendPlacement.RIGHT).calcs(["mean", "max"]).sort_by("Mean").sort_desc(True))
              .tooltip(build.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
                       .sort(common.SortOrder.DESCENDING)))
     if stacked:
@@ -76,12 +82,12 @@ def overview() -> list[Any]:
     return [
         number("Stalls per second", "All hosts and processes chosen: time lost for nothing, whichever the cause.",
                "cps", rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)"),
-        number("Lost time per second", "What stalls lasted beyond the smallest round trip. Several connections can "
-               "lose time at once, so it may exceed one second.", "s",
+        number("Lost time", "What stalls lasted beyond the smallest round trip, as a share of the time that passed. "
+               "Several connections can lose time at once, so it may exceed 100 %.", "percentunit",
                rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", 0.25),
         number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})"),
-        number("Records lost per second", "Stalls by process are too low while this is not zero; totals stay right.",
-               "cps", rate("nagletrace_lost_records_total", selector=f'{SELECTOR}, where!="stack"'), 0.001),
+        number("Records dropped per second", "Stalls by process are too low while this is not zero; totals stay right.",
+               "cps", rate("nagletrace_dropped_records_total", selector=f'{SELECTOR}, where!~"stack|owners"'), 0.001),
     ]
 
 
@@ -89,7 +95,7 @@ def heat_map() -> heatmap.Panel:
     return (heatmap.Panel().title("How long stalls last")
             .description("Stalls by duration. Those that a delayed-ACK timer ended lie in the row up to 45 ms, those "
                          "of a forgotten cork in the row up to 250 ms; the panel beside it has both as lines.")
-            .unit("s").datasource(DATASOURCE).height(HEIGHT + 2).span(12).calculate(False)
+            .unit("s").datasource(DATASOURCE).height(HEIGHT).span(12).calculate(False)
             .color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Oranges").steps(32))
             .y_axis(heatmap.YAxisConfig().unit("s"))
             .cell_values(heatmap.CellValues().unit("short")).filter_values(heatmap.FilterValueRange().le(1e-9))
@@ -99,21 +105,22 @@ def heat_map() -> heatmap.Panel:
 
 
 def quantile(q: float) -> prometheus.Dataquery:
+    """Exemplars of an exporter with --metrics.exemplars are dots: each is a stall, with its connection."""
     return query(f"histogram_quantile({q}, {rate('nagletrace_stall_seconds_bucket', 'le', BY_PROCESS)})",
-                 f"p{q * 100:.0f}")
+                 f"p{q * 100:.0f}").exemplar(True)
 
 
 def offenders() -> table.Panel:
-    lost = (f"topk(20, sum by (instance, comm, cause) (increase(nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}"
-            "[$__range])) > 0)")
+    excess = (f"topk(20, sum by (instance, comm, cause) "
+              f"(increase(nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}[$__range])) > 0)")
     hidden = [model.DynamicConfigValue(id_val="custom.hidden", value=True)]
     return (table.Panel().title("Top offenders")
             .description("Who lost most time in the range shown. `nagletrace report` on the host names the connection, "
                          "the write and the fix.")
-            .unit("s").datasource(DATASOURCE).height(HEIGHT + 2).span(12)
-            .with_target(query(lost, instant=True))
+            .unit("s").datasource(DATASOURCE).height(HEIGHT).span(12)
+            .with_target(query(excess, instant=True))
             .override_by_name("Time", hidden)
-            .override_by_name("Value", [model.DynamicConfigValue(id_val="displayName", value="lost")]))
+            .override_by_name("Value", [model.DynamicConfigValue(id_val="displayName", value="excess")]))
 
 
 def panels() -> list[tuple[str, list[Any]]]:
@@ -125,47 +132,55 @@ def panels() -> list[tuple[str, list[Any]]]:
                   "and the other the ACK (nagle_delayed_ack), or since a cork was not ended (cork_ceiling).", "cps",
                   query(rate("nagletrace_stalls_total", "comm, cause", BY_PROCESS), "{{comm}} {{cause}}"),
                   stacked=True),
-            lines("Lost time per second by process", "What a fix would save.", "s",
+            lines("Lost time by process", "What a fix would save, as a share of the time that passed. Where the "
+                  "fleet's stalls are in ClickHouse, lost-time.sql of dashboards/clickhouse/queries names both hosts, "
+                  "processes and pods.", "percentunit",
                   query(rate("nagletrace_stall_excess_seconds_total", "comm", BY_PROCESS), "{{comm}}"), stacked=True),
             heat_map(),
             marks(lines("Durations, with the timers at 40 and 200 ms", "Half, nine of ten and 99 of 100 stalls are "
                         "shorter. Dashed: the delayed-ACK timer, and the smallest retransmission timeout, which ends "
-                        "corks.", "s", quantile(0.5), quantile(0.9), quantile(0.99))),
+                        "corks. Dots, where exporters run with --metrics.exemplars, are single stalls: each names its "
+                        "process, its connection and the bytes that waited.", "s",
+                        quantile(0.5), quantile(0.9), quantile(0.99))),
             offenders(),
+            lines("Lost time by pod", "In Kubernetes, where the daemons run with --by-cgroup and this Prometheus "
+                  "scrapes kube-state-metrics too (recording.yml has the names of containers).", "percentunit",
+                  query(BY_POD, "{{namespace}}/{{pod}} {{container}}: {{comm}}"), stacked=True),
             lines("Stalls per second by evidence", "seen: both ends are on the host. inferred: one end is, and nothing "
                   "else explains the wait.", "cps",
-                  query(rate("nagletrace_stalls_total", "evidence, side", BY_PROCESS), "{{evidence}}, {{side}}")),
+                  query(rate("nagletrace_stalls_total", "evidence, side", BY_PROCESS), "{{evidence}}, {{side}}"),
+                  span=24),
         ]),
         ("What holds segments and ACKs", [
             lines("Holds per second by reason", "Times that an unsent tail waited. Only those of nagle, cork and "
                   "msg_more can be stalls.", "cps",
                   query(rate("nagletrace_holds_total", "reason"), "{{reason}}")),
-            lines("Held time per second by reason", "Several connections at once add up.", "s",
+            lines("Held time by reason", "As a share of the time that passed; several connections at once add up.",
+                  "percentunit",
                   query(rate("nagletrace_hold_seconds_total", "reason"), "{{reason}}")),
-            lines("Delayed ACKs per second by how they ended", "piggyback is what delaying is for; timer is what a "
-                  "sender may have waited for.", "cps",
-                  query(rate("nagletrace_delayed_acks_total", "end"), "{{end}}"),
+            lines("Delayed ACKs per second by release", "piggyback is what delaying is for; timer is what a sender may "
+                  "have waited for.", "cps",
+                  query(rate("nagletrace_delayed_acks_total", "release"), "{{release}}"),
                   stacked=True),
             lines("Writes per second", "To the sockets watched: with these the holds can be compared.", "cps",
-                  query(rate("nagletrace_sends_total", "instance"), "{{instance}}")),
+                  query(rate("nagletrace_writes_total", "instance"), "{{instance}}")),
         ]),
         ("The tracer itself", [
             lines("CPU of the tracer", "Of the daemon, and of its programs in the kernel where that keeps statistics "
                   "(kernel.bpf_stats_enabled). 1 is a whole CPU.", "percentunit",
-                  query(rate("nagletrace_tracer_cpu_seconds_total", "instance, part"), "{{instance}} {{part}}"),
-                  span=8),
+                  query(rate("nagletrace_tracer_cpu_seconds_total", "instance, part"), "{{instance}} {{part}}")),
             lines("Memory of the daemon, at most", "The most that it ever had.", "bytes",
-                  query(f"nagletrace_tracer_resident_memory_max_bytes{{{SELECTOR}}}", "{{instance}}"), span=8),
-            lines("Records lost per second", "By where; none is lost silently.", "cps",
-                  query(rate("nagletrace_lost_records_total", "instance, where"), "{{instance}} {{where}}"), span=8),
+                  query(f"nagletrace_tracer_resident_memory_max_bytes{{{SELECTOR}}}", "{{instance}}")),
+            lines("Records dropped per second", "By where; each record that finds no room is counted.", "cps",
+                  query(rate("nagletrace_dropped_records_total", "instance, where"), "{{instance}} {{where}}")),
             lines("Daemons that answer", "0: nobody watches that host.", "short",
-                  query(f"nagletrace_up{{{SELECTOR}}}", "{{instance}}"), span=8),
+                  query(f"nagletrace_up{{{SELECTOR}}}", "{{instance}}")),
             lines("Time a scrape takes", "Until the daemon answered.", "s",
-                  query(f"nagletrace_scrape_duration_seconds{{{SELECTOR}}}", "{{instance}}"), span=8),
+                  query(f"nagletrace_scrape_duration_seconds{{{SELECTOR}}}", "{{instance}}")),
             lines("Hooks in use, and missing", "Which family of hooks each daemon uses, and how many of them its "
                   "kernel lacks.", "short",
-                  query(f"nagletrace_hooks_missing{{{SELECTOR}}} * on (job, instance) group_left (hooks) "
-                        f"nagletrace_hooks_info{{{SELECTOR}}}", "{{instance}} {{hooks}}: missing"), span=8),
+                  query(f"nagletrace_missing_hooks{{{SELECTOR}}} * on (job, instance) group_left (hooks) "
+                        f"nagletrace_hooks_info{{{SELECTOR}}}", "{{instance}} {{hooks}}: missing")),
         ]),
     ]
 

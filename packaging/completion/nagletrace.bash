@@ -1,6 +1,55 @@
 # SPDX-License-Identifier: GPL-2.0
-# bash completion for nagletrace; tests/live/test_manual.py compares it with the program.
+# bash completion for nagletrace. `make options` writes what it knows of the options from their table.
 # shellcheck shell=bash
+
+# options: begin
+_nagletrace_commands=(check daemon report top fix sample)
+# of each option: its name, its letter, what completes its value, its commands
+_nagletrace_options='
+--pid -p pids trace top fix sample
+--name -n names trace daemon top fix sample
+--cgroup -c cgroups trace daemon top fix sample
+--netns -- namespaces trace daemon top fix sample
+--port -P any trace daemon top fix sample
+--localport -L any trace daemon top fix sample
+--remoteport -D any trace daemon top fix sample
+--ipv4 -4 none trace daemon top fix sample
+--ipv6 -6 none trace daemon top fix sample
+--min -m any trace daemon top fix
+--interval -i any trace top sample
+--count -- any trace sample
+--duration -d any trace top sample
+--all-holds -a none trace sample
+--stacks -U none trace daemon top fix
+--timeline -- none trace
+--late-acks -- none trace
+--fleet-key -- files trace daemon
+--output -o text|json trace check report fix sample
+--json -j none trace check report fix sample
+--wide -w none trace report fix sample
+--hooks -- auto|function|kprobe|tracepoint trace check daemon top fix
+--btf -- files trace check daemon top fix sample
+--max-overhead -- any trace daemon
+--progress -- none trace
+--quiet -q none trace daemon fix sample
+--verbose -v none trace check daemon fix sample
+--help -h none trace check daemon report top fix sample
+--version -- none trace check daemon report top fix sample
+--json-schema -- none trace check daemon report top fix sample
+--nodelay -- none fix
+--quickack -- none fix
+--for -- any fix
+--yes -y none fix
+--all -- none fix
+--socket -- files daemon report top
+--follow -f none report
+--group -- groups daemon
+--window -- any daemon
+--by-cgroup -- none daemon
+--max-series -- any daemon
+--max-connections -- any daemon
+'
+# options: end
 
 # Offers the lines of stdin that begin with $cur, as they are: compgen -W would expand $() in a process's name.
 _nagletrace_offer() {
@@ -41,68 +90,60 @@ _nagletrace_cgroups() {
 	done
 }
 
+# Sets name, letter, value and commands to those of the option that is spelled so.
+_nagletrace_find() {
+	[[ $1 == -[^-] || $1 == --?* ]] || return 1
+	while read -r name letter value commands; do
+		[[ $1 != "$name" && $1 != "$letter" ]] || return 0
+	done <<<"$_nagletrace_options"
+	return 1
+}
+
 _nagletrace_takes_value() {
-	case $1 in
-	= | -[pncPLDmido]) ;;
-	--pid | --name | --cgroup | --netns | --port | --localport | --remoteport | --min | --interval | --count) ;;
-	--duration | --output | --hooks | --btf | --max-overhead) ;;
-	--socket | --group | --window | --max-series | --max-connections | --for) ;;
-	*) return 1 ;;
-	esac
+	local name letter value commands
+	[[ $1 == = ]] || { _nagletrace_find "$1" && [[ $value != none ]]; }
 }
 
 _nagletrace_value() {
-	case $1 in
-	-p | --pid) _nagletrace_pids ;;
-	-n | --name) _nagletrace_names ;;
-	-c | --cgroup) _nagletrace_cgroups ;;
-	--netns)
+	local name letter value commands words
+	_nagletrace_find "$1"
+	case $value in
+	pids) _nagletrace_pids ;;
+	names) _nagletrace_names ;;
+	cgroups) _nagletrace_cgroups ;;
+	namespaces)
 		if [[ $cur == /* ]]; then
 			_nagletrace_files
 		else
 			_nagletrace_pids
 		fi
 		;;
-	-o | --output) _nagletrace_words text json ;;
-	--hooks) _nagletrace_words auto function kprobe tracepoint ;;
-	--btf | --socket) _nagletrace_files ;;
-	--group) _nagletrace_offer < <(compgen -g -- "$cur") ;;
+	files) _nagletrace_files ;;
+	groups) _nagletrace_offer < <(compgen -g -- "$cur") ;;
+	*\|*)
+		IFS='|' read -ra words <<<"$value"
+		_nagletrace_words "${words[@]}"
+		;;
 	esac
 }
 
-# The command that stands before the cursor; nothing: a trace.
+# The command that stands before the cursor, or else "trace".
 _nagletrace_command() {
-	local i
+	local i command=trace
 	for ((i = 1; i < COMP_CWORD; i++)); do
-		case ${COMP_WORDS[i]} in
-		check | daemon | report | top | fix)
-			_nagletrace_takes_value "${COMP_WORDS[i - 1]}" || printf %s "${COMP_WORDS[i]}"
-			;;
-		esac
+		if [[ " ${_nagletrace_commands[*]} " == *" ${COMP_WORDS[i]} "* ]]; then
+			_nagletrace_takes_value "${COMP_WORDS[i - 1]}" || command=${COMP_WORDS[i]}
+		fi
 	done
+	printf %s "$command"
 }
 
-_nagletrace_options() {
-	local choose=(--name --cgroup --netns --port --localport --remoteport --ipv4 --ipv6 --min --stacks)
-	local hooks=(--hooks --btf) options=(--help --version --json-schema)
-	case $1 in
-	"")
-		options+=("${choose[@]}" "${hooks[@]}" --pid --interval --count --duration --all-holds --timeline)
-		options+=(--output --json --wide --max-overhead --progress --quiet --verbose)
-		;;
-	check) options+=("${hooks[@]}" --output --json --verbose) ;;
-	daemon)
-		options+=("${choose[@]}" "${hooks[@]}" --max-overhead --quiet --verbose)
-		options+=(--socket --group --window --by-cgroup --max-series --max-connections)
-		;;
-	report) options+=(--output --json --wide --socket --follow) ;;
-	top) options+=("${choose[@]}" "${hooks[@]}" --pid --interval --duration --socket) ;;
-	fix)
-		options+=("${choose[@]}" "${hooks[@]}" --pid --output --json --wide --quiet --verbose)
-		options+=(--nodelay --quickack --for --yes --all)
-		;;
-	esac
-	_nagletrace_words "${options[@]}"
+# Those that go with the command.
+_nagletrace_names_of_options() {
+	local name letter value commands
+	while read -r name letter value commands; do
+		[[ " $commands " != *" $1 "* ]] || printf '%s\n' "$name"
+	done <<<"$_nagletrace_options"
 }
 
 _nagletrace() {
@@ -117,10 +158,10 @@ _nagletrace() {
 	command=$(_nagletrace_command)
 	if _nagletrace_takes_value "$option"; then
 		_nagletrace_value "$option"
-	elif [[ $cur == -* || $command ]]; then
-		_nagletrace_options "$command"
+	elif [[ $cur == -* || $command != trace ]]; then
+		_nagletrace_offer < <(_nagletrace_names_of_options "$command")
 	else
-		_nagletrace_words check daemon report top fix
+		_nagletrace_words "${_nagletrace_commands[@]}"
 	fi
 }
 
