@@ -58,7 +58,7 @@ def run_whole(command: list[str], timeout: float, cwd: Path | None = None
         output, errors = process.communicate(timeout=timeout)
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()  # ends when the last of them has let go of the pipes
+        process.communicate()  # ends when the last of them has closed the pipes
         raise
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Installs the Debian packages named, where they are missing; without apt says which are wanted.
+# Installs the Debian packages named, where they are missing; without apt, or with DEPS=say, says which are wanted.
 set -eu
 
 [ "${DEPS:-}" != have ] || exit 0
@@ -11,6 +11,11 @@ for package; do
 done
 [ -n "$missing" ] || exit 0
 
+if [ "${DEPS:-}" = say ]; then
+	echo "nagletrace: not installed, and wanted:$missing" >&2
+	echo "nagletrace: install them (apt-get install), or run make again with DEPS=have if you have what gives the same" >&2
+	exit 1
+fi
 if ! command -v apt-get >/dev/null; then
 	echo "nagletrace: this system has no apt; wanted are (as Debian calls them):" "$@" >&2
 	echo "nagletrace: install what gives the same, then run make again with DEPS=have" >&2

@@ -17,13 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent
 MARKDOWN = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 MARKDOWN += sorted((ROOT / "docs").rglob("*.md"))
 MARKDOWN += sorted((ROOT / "packaging").rglob("*.md"))
+MARKDOWN += sorted((ROOT / "dashboards").rglob("*.md"))
 MANUAL = sorted((ROOT / "docs" / "man").glob("*.[18]"))
 
 #: What is written otherwise in a manual page; mandoc's names of characters.
 ROFF = {"→": r"\(->", "·": r"\(pc", "←": r"\(<-"}
 #: A command in the text, between backquotes, begins with one of these.
-WORDS = ("nagletrace", "nagletrace-exporter", "nagletrace-report", "nagletrace-flame", "make", "sudo", "systemctl",
-         "journalctl", "ip", "sysctl", "nstat", "ss", "echo", "curl", "promtool")
+WORDS = ("nagletrace", "nagletrace-exporter", "nagletrace-report", "nagletrace-flame", "nagletrace-join", "make",
+         "clickhouse", "sudo", "systemctl", "journalctl", "ip", "sysctl", "nstat", "ss", "echo", "curl", "promtool")
 
 
 @dataclass(frozen=True)

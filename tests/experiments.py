@@ -83,7 +83,7 @@ def said(run: Run) -> str:
     beside = f"holds: {holds or 'none'}; delayed ACKs: {acks or 'none'}"
     if not run.records:
         return f"no stall ({beside})"
-    kinds = Counter((r["cause"], r["evidence"], r.get("hold", {}).get("release", "-")) for r in run.records)
+    kinds = Counter((r["cause"], r["evidence"], r["sender"].get("hold", {}).get("release", "-")) for r in run.records)
     median = statistics.median(r["duration_us"] for r in run.records)
     told = "; ".join(f"{count} {cause}, {evidence}, release {release}"
                      for (cause, evidence, release), count in kinds.items())
@@ -123,22 +123,23 @@ def chunks() -> Iterator[str]:
 PAGE = """\
 # The experiments that the project grew from
 
-Written by `make experiments` on {kernel}; every figure but the published ones is of that run. `nagle-lab` plays both
-ends over a veth pair (MTU 1500, MSS 1448), tcpdump captures, and nagletrace traces. *Stalls on the wire* are counted
-by tests/witness, which shares no code with the tracer: a small segment that left right after an ACK that the receiver
-had put off for 30 ms or more. A delayed-ACK timer of 40 ms rounds up to the next jiffy: 44 ms at HZ=250.
+`make experiments` wrote this page on {kernel}; every figure but the published ones is of that run.
+`nagle-lab` plays both ends over a veth pair (MTU 1500, MSS 1448), tcpdump captures, and nagletrace traces.
+`tests/witness`, which shares no code with the tracer, counts the *stalls on the wire*: a small segment that left right
+after an ACK that the receiver had delayed for 30 ms or more. A delayed-ACK timer of 40 ms rounds up to the next jiffy:
+44 ms at HZ=250.
 
 ## Stalls and their fixes
 
 {experiments}
 
-`echo` was published as slow because of Nagle's algorithm. It is not: one write a round leaves nothing in flight that
-could hold another back. `length-data` stalls for every N below one MSS on Linux, not below 3000.
+The publication blames Nagle's algorithm for the slow `echo`. That is wrong: one write a round leaves nothing in flight
+that could hold another back. `length-data` stalls for every N below one MSS on Linux, not below 3000.
 
 ## 1024 bytes in K writes each way, ten rounds
 
-Published: NODELAY is fast but at K = 1000 sends about 15 times the bytes; CORK is slowest; NODELAY with MSG_MORE is
-best at both.
+The publication found that NODELAY is fast but at K = 1000 sends about 15 times the bytes, that CORK is slowest, and
+that NODELAY with MSG_MORE is best at both.
 
 {chunks}
 """

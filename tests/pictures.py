@@ -37,7 +37,7 @@ def record(path: Path) -> None:
 
 
 def command(name: str, *arguments: str | Path) -> None:
-    subprocess.run(["/usr/bin/python3", "-m", f"nagletrace_exporters.{name}", *map(str, arguments)],
+    subprocess.run(["/usr/bin/python3", "-m", f"nagletrace_exporters.{name}.main", *map(str, arguments)],
                    cwd=ROOT / "exporters", check=True)
 
 

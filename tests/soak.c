@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "series.h"
-#include "window.h"
+#include "summary/series.h"
+#include "summary/window.h"
 
 #define STALLS      10000000u
 #define SPAN_NS     (4 * 3600 * 1000000000ULL)
@@ -37,6 +37,7 @@ static uint32_t dice(uint32_t sides)
 static void roll(struct nt_stall *stall, uint32_t tenth)
 {
 	uint32_t connection = dice(CONNECTIONS), name = connection % NAMES + tenth * NAMES;
+	struct nt_process *process;
 
 	memset(stall, 0, sizeof(*stall));
 	stall->is_stall = true;
@@ -46,8 +47,9 @@ static void roll(struct nt_stall *stall, uint32_t tenth)
 	memcpy(stall->record.sender.tuple.local_addr, &connection, sizeof(connection));
 	stall->record.sender.tuple.local_port = (__u16)connection;
 	stall->record.receiver.tuple = stall->record.sender.tuple;
-	stall->self.tgid = (pid_t)(1000 + name);
-	snprintf(stall->self.comm, sizeof(stall->self.comm), "process-%u", name);
+	process = stall->side == NT_SIDE_SENDER ? &stall->sender : &stall->receiver;
+	process->tgid = (pid_t)(1000 + name);
+	snprintf(process->comm, sizeof(process->comm), "process-%u", name);
 	stall->duration_ns = 1000000 + dice(300000000);
 	stall->excess_ns = stall->duration_ns - 50000;
 }

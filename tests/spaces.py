@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import resource
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,15 @@ FIRST_PORT = 7000
 MANY = ("server", "stall", "blocked")
 
 Counts = dict[str, Any]
+
+CLONE_NEWNET = 0x40000000  # linux/sched.h
+
+
+def enter_network(path: Path) -> None:
+    """Moves this thread, and what it starts, to the network namespace that a file names, /proc/PID/ns/net."""
+    with path.open() as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
 
 
 class Namespace:
@@ -35,6 +46,17 @@ class Namespace:
     def __exit__(self, *_: object) -> None:
         self.holder.kill()
         self.holder.wait()
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """What the block's thread opens and starts is in this namespace."""
+        ours = Path("/proc/thread-self/ns/net").open()
+        enter_network(Path(f"/proc/{self.holder.pid}/ns/net"))
+        try:
+            yield
+        finally:
+            with ours:
+                enter_network(Path(f"/proc/self/fd/{ours.fileno()}"))
 
     def enter(self, *command: object) -> list[str]:
         return ["nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
@@ -62,13 +84,17 @@ def fdinfo(pid: int, key: str) -> dict[str, dict[str, str]]:
 
 
 def load(space: Namespace, mode: str, seconds: float, connections: int | None = None,
-         preexec: Callable[[], None] | None = None) -> Counts:
-    """What build/bench/load counted; as many of them as their descriptors ask for, which begin together."""
+         preexec: Callable[[], None] | None = None, warm_up: float = 0, patience: float = 60.0) -> Counts:
+    """What build/bench/load counted; as many of them as their descriptors ask for, which begin together.
+
+    Raises subprocess.TimeoutExpired if it takes `patience` s longer than ten times its own.
+    """
     counts = shares(connections) if connections else [None]
     processes = []
     try:
         for i, count in enumerate(counts):
-            command = space.enter(LOAD, mode, seconds, *([count, FIRST_PORT + i] if count else []))
+            more = [count or 0, FIRST_PORT + i, warm_up] if count or warm_up else []
+            command = space.enter(LOAD, mode, seconds, *more)
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                               stderr=subprocess.PIPE, preexec_fn=preexec))
         if connections != 1 and mode in MANY:
@@ -78,7 +104,7 @@ def load(space: Namespace, mode: str, seconds: float, connections: int | None = 
                 assert process.stdin
                 process.stdin.write("\n")
                 process.stdin.flush()
-        told = [process.communicate(timeout=seconds * 10 + 60) for process in processes]
+        told = [process.communicate(timeout=seconds * 10 + patience) for process in processes]
         if any(process.returncode for process in processes):
             raise RuntimeError("".join(errors for _, errors in told))
     finally:

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Python tools of the tests, in a virtual environment in the cache: tests/requirements.txt says which.
+"""Python tools of the tests, in virtual environments in the cache: tests/requirements.txt says which, and
+tests/clickhouse/requirements.txt those of its part, which are big.
 
-`tools.py` makes it, or brings it up to date, and prints where it is.
+`tools.py` makes the first, or brings it up to date, and prints where it is.
 """
 
 from __future__ import annotations
@@ -13,24 +14,38 @@ import subprocess
 import sys
 from pathlib import Path
 
-from debian import cache, locked
+from debian import Unavailable, cache, locked
 
-WANTED = Path(__file__).parent / "requirements.txt"
+TESTS = Path(__file__).parent
+WANTED = TESTS / "requirements.txt"
+ENGINE = TESTS / "clickhouse" / "requirements.txt"
 
 
-def tools() -> Path:
+def environment(name: str, wanted: Path, *options: str) -> Path:
     """The directory of the environment's programs; made when it is first wanted, and when what is wanted changes."""
-    place = cache() / "python-tools"
+    place = cache() / name
     stamp = place / "installed"
-    wanted = hashlib.sha256(WANTED.read_bytes()).hexdigest()
-    with locked(cache() / "python-tools.lock"):
-        if not stamp.exists() or stamp.read_text() != wanted:
+    digest = hashlib.sha256(wanted.read_bytes()).hexdigest()
+    with locked(cache() / f"{name}.lock"):
+        if not stamp.exists() or stamp.read_text() != digest:
             shutil.rmtree(place, ignore_errors=True)
             subprocess.run(["/usr/bin/python3", "-m", "venv", str(place)], check=True)
-            subprocess.run([place / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-r", WANTED],
-                           check=True)
-            stamp.write_text(wanted)
+            subprocess.run([place / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *options,
+                            "-r", wanted], check=True)
+            stamp.write_text(digest)
     return place / "bin"
+
+
+def tools(requirements: Path = WANTED, name: str = "python-tools") -> Path:
+    return environment(name, requirements)
+
+
+def clickhouse() -> Path:
+    """ClickHouse's engine as a library, 534 MB, without what it uses for data frames. Raises Unavailable."""
+    try:
+        return environment("clickhouse", ENGINE, "--no-deps")
+    except subprocess.CalledProcessError as error:
+        raise Unavailable(f"chdb cannot be had: pip ended with {error.returncode}") from error
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class Played:
     def stalls(self, number: int) -> list[Record]:
         """Those of that lab's connections."""
         ends = [{c["client"], c["server"]} for c in self.lab(number, "ready")["connections"]]
-        return [r for r in self.records("stall") if {r["local"], r["remote"]} in ends]
+        return [r for r in self.records("stall") if {r["sender"]["address"], r["receiver"]["address"]} in ends]
 
 
 def nagletrace() -> Path:

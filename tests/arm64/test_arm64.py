@@ -12,10 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from emulated import Case, Played, Record, Unavailable, play
+from ends import far_end, own_end
 
 #: Name of the kernel, and the families that play, the first of which it takes; fentry is there from 6.4, and what the
 #: tracepoint family is made for from 6.3.
-PLAYED = {"6.12": ("function", "kprobe", "tracepoint"), "6.1": ("kprobe",)}
+PLAYED = {"6.12": ("tracepoint", "function", "kprobe"), "6.1": ("kprobe",)}
 FAMILIES = [(kernel, family) for kernel, families in PLAYED.items() for family in families]
 ROUNDS = 6
 LABS = (f"write-write-read --rounds {ROUNDS} --interval 10ms", f"write-write-read --rounds {ROUNDS} --nodelay",
@@ -82,21 +83,21 @@ def test_every_stall_is_found_with_its_process_cause_and_duration(traced: Played
     assert_in_rounds(stalls, traced.lab(lab, "result")["rounds"])
     for stall in stalls:
         assert (stall["cause"], stall["side"], stall["evidence"]) == ("nagle_delayed_ack", "sender", "seen")
-        assert (stall["pid"], stall["comm"]) == (ready["client"]["pid"], "lab-client")
-        assert (stall["peer"]["pid"], stall["peer"]["comm"]) == (ready["server"]["pid"], "lab-server")
-        assert (stall["hold"]["reason"], stall["hold"]["release"]) == ("nagle", "ack")
-        assert (stall["hold"]["in_flight_bytes"], stall["hold"]["bytes"]) == (first, second)
-        assert stall["peer"]["end"] == "timer" and stall["options"]["nodelay"] is False
+        assert (own_end(stall)["pid"], own_end(stall)["comm"]) == (ready["client"]["pid"], "lab-client")
+        assert (far_end(stall)["pid"], far_end(stall)["comm"]) == (ready["server"]["pid"], "lab-server")
+        assert (stall["sender"]["hold"]["reason"], stall["sender"]["hold"]["release"]) == ("nagle", "ack")
+        assert (stall["sender"]["hold"]["in_flight_bytes"], stall["sender"]["hold"]["bytes"]) == (first, second)
+        assert stall["receiver"]["pending_ack"]["release"] == "timer" and own_end(stall)["options"]["nodelay"] is False
         assert stall["pattern"] == "write_write_read"
 
 
 def test_the_call_stack_of_the_held_write_is_named(traced: Played) -> None:
     """By registers and stack as arm64 keeps them."""
     for stall in traced.stalls(WRITES):
-        symbols = [frame.get("symbol") for frame in stall["stack"]]
+        symbols = [frame.get("symbol") for frame in stall["sender"]["stack"]]
         at = symbols.index("send_call")
         assert symbols[at:at + 4] == ["send_call", "send_all", "message_send", "client_round"]
-        assert "main" in symbols and {frame.get("module") for frame in stall["stack"]} == {"/bin/nagle-lab"}
+        assert "main" in symbols and {frame.get("module") for frame in stall["sender"]["stack"]} == {"/bin/nagle-lab"}
 
 
 @pytest.mark.parametrize("lab", [NODELAY, ECHO], ids=["nodelay", "echo"])
@@ -107,11 +108,12 @@ def test_where_nothing_stalls_nothing_is_reported(traced: Played, lab: int) -> N
 def test_a_forgotten_cork_ends_at_its_ceiling(traced: Played) -> None:
     stalls = traced.stalls(CORK)
     assert [stall["cause"] for stall in stalls] == ["cork_ceiling"] * len(stalls) and stalls
-    assert all(stall["duration_us"] > 150_000 and stall["hold"]["reason"] == "cork" for stall in stalls)
+    assert all(stall["duration_us"] > 150_000 and stall["sender"]["hold"]["reason"] == "cork" for stall in stalls)
 
 
 def test_where_each_end_stalls_the_other_both_are_reported(traced: Played) -> None:
-    of_client = {stall["pid"] == traced.lab(BOTH_ENDS, "ready")["client"]["pid"] for stall in traced.stalls(BOTH_ENDS)}
+    client = traced.lab(BOTH_ENDS, "ready")["client"]["pid"]
+    of_client = {own_end(stall)["pid"] == client for stall in traced.stalls(BOTH_ENDS)}
     assert of_client == {True, False}
 
 
@@ -119,7 +121,7 @@ def test_nothing_is_lost_and_nothing_is_complained_of(traced: Played) -> None:
     [closing] = [report for report in traced.records("report") if report["closing"]]
     assert closing["stalls"] == len(traced.records("stall"))
     # a program that was skipped over another is made up for by the next event
-    assert not {place: n for place, n in closing["lost"].items() if n and place != "recursion"}
+    assert not {place: n for place, n in closing["dropped"].items() if n and place != "recursion"}
     # among others, that system calls are refused: by seccomp, which knows each architecture's own numbers
     lines = traced.files["errors"].splitlines()
     assert len(lines) == 2 and lines[0].endswith(" hooks") and lines[1] == "nagletrace: ready", lines

@@ -266,14 +266,23 @@ def measure_memory(space: Namespace, connections: int) -> dict[str, Any]:
 
 # ---- the page ----
 
+#: What encloses the part of it that instructions.py writes.
+COUNTED = "<!-- written by make bench-instructions -->", "<!-- end of what make bench-instructions writes -->"
+
+
+def counted_part(text: str) -> str:
+    """That part of the page, with its marks; empty if there is none."""
+    begin, end = map(text.find, COUNTED)
+    return text[begin:end + len(COUNTED[1]) + 1] if 0 <= begin < end else ""
+
 
 def page(results: dict[str, Any]) -> str:
     lines = [(ROOT / "tests" / "bench" / "performance.head.md").read_text().rstrip(), "",
              f"Kernel {results['kernel']}, {results['hooks']} hooks, {results['cpus']} CPUs, "
              f"{results['cycles']} cycles of {results['seconds']} s.", "",
              "## What it costs the load", "",
-             "Time that an operation takes more than bare: median, and quartiles in brackets. Both ends of the load "
-             "are on one CPU, so that all of the cost is in the time; the tracer is on another.", "",
+             "Extra time that an operation takes over bare: the median, with quartiles in brackets. Both ends of the "
+             "load are on one CPU, so that all of the cost is in the time; the tracer is on another.", "",
              "| | " + " | ".join(LOADS) + " |", "|---|" + "---|" * len(LOADS)]
     rates = results["loads"]["rates"]
     bare = [statistics.median(r[0] for runs in rates[mode].values() for r in runs) for mode in LOADS]
@@ -284,7 +293,7 @@ def page(results: dict[str, Any]) -> str:
     lines += [f"\nNot run here: {name} ({why})." for name, why in results["loads"]["missing"].items()]
     for measured in results["programs"]:
         lines += ["", f"## What a run of a program costs: {measured['kernel']}, {measured['hooks']} hooks", "",
-                  "By the kernel's statistics, which add some 20 ns to each run themselves.", "",
+                  "The kernel's statistics measured this; they add some 20 ns to each run themselves.", "",
                   "| program | runs a ping-pong | ns | ns while 100 connections stall |", "|---|---|---|---|"]
         pingpong, stall = measured["loads"]["pingpong"], measured["loads"]["stall"]
         most = max((p["runs"] for p in pingpong["ours"].values()), default=1) or 1
@@ -306,7 +315,8 @@ def page(results: dict[str, Any]) -> str:
               f"requests on them: the maps took {memory['idle_bytes'] / 1e6:.1f} MB before and "
               f"{memory['most_bytes'] / 1e6:.1f} MB at most, {each:.0f} bytes a socket; the process "
               f"{memory['resident_mb']:.1f} MB before and {memory['most_resident_mb']:.1f} MB at most."]
-    return "\n".join(lines) + "\n"
+    stored = ROOT / "docs" / "performance.md"
+    return "\n".join(lines) + "\n\n" + (counted_part(stored.read_text()) if stored.exists() else "")
 
 
 def per_run(cost: dict[str, int]) -> str:

@@ -33,5 +33,4 @@ int empty_kretprobe(void *ctx)
 	return 0;
 }
 
-char LICENSE[] SEC("license")
-= "GPL";
+char LICENSE[] SEC("license") = "GPL";

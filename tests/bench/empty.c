@@ -11,8 +11,8 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include "bench/empty.skel.h"
-#include "hooks.h"
-#include "options.h"
+#include "capture/hooks.h"
+#include "cmd/options.h"
 
 static const char *const families[] = {
 	[NT_HOOKS_FUNCTION] = "function",

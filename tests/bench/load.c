@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The load of the benchmarks, over loopback:
- *   load pingpong|server|bulk|in-step|churn|stall|blocked SECONDS [CONNECTIONS [PORT]]
+ *   load pingpong|server|bulk|in-step|churn|stall|blocked SECONDS [CONNECTIONS [PORT [WARM-UP]]]
  * A server and a client, each a process; both run where the caller's affinity lets them. `in-step`
  * is bulk by a single process, which reads what it wrote before it writes again. Prints as
  * JSON how many operations (round trips, requests, bytes, connections) there were, how long they
  * took, and how many replies took as long as a delayed ACK. With more than one connection it says
  * "connected" on stderr when all stand, and begins when a line comes on stdin. `blocked` then
- * writes on each what does not fit its reader's window, and leaves it so for the time given.
+ * writes on each what does not fit its reader's window, and leaves it so for the time given. With
+ * WARM-UP, in seconds, the load runs for so long before it counts: what only begins costs more.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -257,14 +258,13 @@ static void ask(const struct mode *mode, int fd)
 static int connected[DESCRIPTORS];
 
 /* So many connections; returns when the word to begin came. */
-static uint64_t connect_all(int connections)
+static void connect_all(int connections)
 {
 	for (int i = 0; i < connections; i++)
 		connected[i] = connect_there(i);
 	fprintf(stderr, "connected\n");
 	while (getchar() != '\n' && !feof(stdin))
 		;
-	return now_ns();
 }
 
 static uint64_t run_many(const struct mode *mode, int connections, uint64_t until)
@@ -296,6 +296,7 @@ static uint64_t run_many(const struct mode *mode, int connections, uint64_t unti
 				ask(mode, fd);
 		}
 	}
+	close(epoll);
 	return replies;
 }
 
@@ -315,6 +316,22 @@ static uint64_t run_blocked(int connections, uint64_t span_ns)
 	return (uint64_t)connections;
 }
 
+/* Runs for the time given. Returns how many operations that were. */
+static uint64_t run(const struct mode *mode, int connections, int listener, uint64_t span_ns)
+{
+	uint64_t until = now_ns() + span_ns;
+
+	if (!strcmp(mode->name, "blocked"))
+		return run_blocked(connections, span_ns);
+	if (!strcmp(mode->name, "in-step"))
+		return run_in_step(listener, until);
+	if (!mode->reply)
+		return run_bulk(until);
+	if (mode->reconnect)
+		return run_churn(mode, until);
+	return connections == 1 ? run_one(mode, until) : run_many(mode, connections, until);
+}
+
 static void allow_descriptors(void)
 {
 	struct rlimit limit;
@@ -327,10 +344,9 @@ static void allow_descriptors(void)
 int main(int argc, char **argv)
 {
 	const struct mode *mode = NULL;
-	uint64_t began, operations, until, span_ns;
+	uint64_t began, operations;
 	int connections, listener;
-	bool blocked, in_step;
-	double seconds;
+	double seconds, warm_up;
 	pid_t server = -1;
 
 	for (size_t i = 0; argc >= 3 && i < sizeof(modes) / sizeof(modes[0]); i++)
@@ -339,11 +355,12 @@ int main(int argc, char **argv)
 	if (!mode) {
 		fprintf(stderr,
 			"usage: load pingpong|server|bulk|in-step|churn|stall|blocked SECONDS "
-			"[CONNECTIONS [PORT]]\n");
+			"[CONNECTIONS [PORT [WARM-UP]]]\n");
 		return 2;
 	}
 	seconds = atof(argv[2]);
-	connections = argc > 3 ? atoi(argv[3]) : mode->connections;
+	warm_up = argc > 5 ? atof(argv[5]) : 0;
+	connections = argc > 3 && strcmp(argv[3], "0") ? atoi(argv[3]) : mode->connections;
 	allow_descriptors();
 	if (connections < 1 || connections > DESCRIPTORS - 100) {
 		fprintf(stderr, "load: %s connections: give 1 to %d\n", argv[3], DESCRIPTORS - 100);
@@ -351,32 +368,22 @@ int main(int argc, char **argv)
 	}
 	if (argc > 4)
 		port = (in_port_t)atoi(argv[4]);
-	blocked = !strcmp(mode->name, "blocked");
-	in_step = !strcmp(mode->name, "in-step");
-	listener = listen_here(blocked);
-	if (!in_step) {
+	listener = listen_here(!strcmp(mode->name, "blocked"));
+	if (strcmp(mode->name, "in-step")) {
 		server = fork();
 		if (server < 0)
 			die("cannot fork");
 		if (!server)
-			serve(mode, listener, blocked);
+			serve(mode, listener, !strcmp(mode->name, "blocked"));
 		close(listener);
 	}
-	began = connections > 1 ? connect_all(connections) : now_ns();
-	span_ns = (uint64_t)(seconds * 1e9);
-	until = began + span_ns;
-	if (blocked)
-		operations = run_blocked(connections, span_ns);
-	else if (in_step)
-		operations = run_in_step(listener, until);
-	else if (!mode->reply)
-		operations = run_bulk(until);
-	else if (mode->reconnect)
-		operations = run_churn(mode, until);
-	else if (connections == 1)
-		operations = run_one(mode, until);
-	else
-		operations = run_many(mode, connections, until);
+	if (connections > 1)
+		connect_all(connections);
+	if (warm_up > 0)
+		run(mode, connections, listener, (uint64_t)(warm_up * 1e9));
+	stalled = 0;
+	began = now_ns();
+	operations = run(mode, connections, listener, (uint64_t)(seconds * 1e9));
 	printf("{\"mode\":\"%s\",\"connections\":%d,\"operations\":%llu,\"stalled\":%llu,"
 	       "\"seconds\":%.6f}\n",
 	       mode->name, connections, (unsigned long long)operations, (unsigned long long)stalled,

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,6 +29,18 @@ static inline void fuzz_check_message(const char *message)
 	FUZZ_CHECK(*message);
 	for (const char *c = message; *c; c++)
 		FUZZ_CHECK((unsigned char)*c >= 0x20 && *c != 0x7f);
+}
+
+/* The input as a string, to be freed; NULL if it is longer than most. */
+static inline char *fuzz_string(const uint8_t *data, size_t size, size_t most)
+{
+	char *text = size <= most ? malloc(size + 1) : NULL;
+
+	if (!text)
+		return NULL;
+	memcpy(text, data, size);
+	text[size] = '\0';
+	return text;
 }
 
 #endif /* NT_FUZZ_H */

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/request.c userspace/text.c
+// links: userspace/protocol/request.c userspace/base/text.c
 /* A line from a reader of the daemon's socket: a request within its bounds, or one line of why not.
  */
 #include <errno.h>
 #include <string.h>
 #include "fuzz.h"
-#include "request.h"
+#include "protocol/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct nt_request request = {};
-	char err[NT_REQUEST_TEXT] = "", *line;
+	char err[NT_REQUEST_TEXT] = "";
+	/* as the server has it, with a NUL that does not count */
+	char *line = fuzz_string(data, size, NT_REQUEST_MAX);
 	int result;
 
-	if (size > NT_REQUEST_MAX)
-		return 0;
-	line = malloc(size + 1); /* as the server has it, with a NUL that does not count */
 	if (!line)
 		return 0;
-	memcpy(line, data, size);
-	line[size] = '\0';
 	result = nt_request_parse(line, size, &request, err, sizeof(err));
 	FUZZ_CHECK(!result || result == -EINVAL);
 	if (result) {

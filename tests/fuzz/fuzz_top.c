@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/top_feed.c userspace/top_model.c userspace/top_data.c userspace/top_rates.c
-// links: userspace/text_ladder.c userspace/text.c
+// links: userspace/top/feed.c userspace/top/model.c userspace/top/data.c userspace/top/rates.c
+// links: userspace/top/ladder.c userspace/base/text.c
+// links: userspace/protocol/answers.c userspace/protocol/json_scan.c userspace/base/numbers.c
 /* What a daemon, or what else serves its socket, tells `nagletrace top`: lines of whatever there
  * is. */
 #include <string.h>
+#include "protocol/answers.h"
 #include "fuzz.h"
-#include "text_ladder.h"
-#include "top_feed.h"
-#include "top_model.h"
+#include "top/ladder.h"
+#include "top/feed.h"
+#include "top/model.h"
 
 #define MAX_BYTES 65536
 
@@ -56,18 +58,12 @@ static void check_model(struct nt_top_model *model)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *copy, *rest, *line, err[200];
+	char *copy = fuzz_string(data, size, MAX_BYTES), *rest = copy, *line, err[NT_ANSWER_ERR];
 	struct nt_top_model model;
 	uint64_t now_ns = 0;
 
-	if (size > MAX_BYTES)
-		return 0;
-	copy = malloc(size + 1);
 	if (!copy)
 		return 0;
-	memcpy(copy, data, size);
-	copy[size] = '\0';
-	rest = copy;
 	nt_top_model_init(&model, 1000000000);
 	while ((line = strsep(&rest, "\n"))) {
 		err[0] = '\0';

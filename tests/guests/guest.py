@@ -88,6 +88,8 @@ class Machine:
 
     cpus: int = 2
     memory: str = "2G"
+    #: its clock moves one ns an instruction, so that what is done in a second does not depend on this machine
+    counted: bool = False
 
 
 @dataclass
@@ -197,11 +199,12 @@ def vng_command(kernel: Kernel, machine: Machine, run: Run, script: Path) -> lis
     if host_has_tsc():
         # the kernel mistrusts an emulated TSC and takes the HPET, at 700 ns a reading and not 50
         append.append("tsc=reliable")
+    counted = " -icount shift=0,sleep=off" if machine.counted else ""
     options = ["--disable-kvm", "--force-9p", "--verbose", "--user", "root",
                "--cpus", str(machine.cpus), "--memory", machine.memory,
                # one host thread for all CPUs: with a thread each, one may run what another has just patched (the
                # kernel's jump labels, which tracepoints switch) as it was, and dies of a stale int3
-               "--qemu-opts=-accel tcg,thread=single",
+               f"--qemu-opts=-accel tcg,thread=single{counted}",
                "--cwd", str(ROOT), "--rwdir", str(run.results)]
     for word in append:
         options += ["--append", word]
@@ -352,6 +355,8 @@ def parser() -> argparse.ArgumentParser:
                      help="for boot and command together; 900")
     own.add_argument("--cpus", type=int, default=Machine.cpus, metavar="N", help="2")
     own.add_argument("--memory", default=Machine.memory, metavar="SIZE", help="2G")
+    own.add_argument("--counted", action="store_true",
+                     help="a clock that moves one ns an instruction; give --cpus 1")
     own.add_argument("command", nargs="+", metavar="COMMAND", help="after --")
     return own
 
@@ -360,7 +365,7 @@ def main() -> int:
     arguments = parser().parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
-    machine = Machine(arguments.cpus, arguments.memory)
+    machine = Machine(arguments.cpus, arguments.memory, arguments.counted)
     try:
         return run_in_guest(arguments.kernel, arguments.command, arguments.results,
                             arguments.timeout, machine)

@@ -25,12 +25,16 @@ REPLACED_S = 24 * 3600.0
 #: The package of each architecture that names the kernel of its suite. The cloud kernel is a third as large, and has
 #: what the arm64 guests want.
 META = {"amd64": "linux-image-amd64", "arm64": "linux-image-cloud-arm64"}
+#: Likewise, of a kernel built with PREEMPT_RT.
+META_RT = {"amd64": "linux-image-rt-amd64", "arm64": "linux-image-rt-arm64"}
 
-#: Short name → the suites to look in; the newest version among them is taken.
+#: Short name → the suites to look in; the newest version among them is taken. …-rt is built with PREEMPT_RT.
 KERNELS: dict[str, tuple[str, ...]] = {
     "5.10": ("bullseye", "bullseye-security"),
     "6.1": ("bookworm", "bookworm-security"),
+    "6.1-rt": ("bookworm", "bookworm-security"),
     "6.12": ("trixie", "trixie-security"),
+    "6.12-rt": ("trixie", "trixie-security"),
     "7": ("sid",),
 }
 
@@ -86,6 +90,7 @@ class Store:
         self.kernel = kernel
         self.architecture = architecture
         self.name = kernel if architecture == "amd64" else f"{architecture}-{kernel}"
+        self.meta = (META_RT if kernel.endswith("-rt") else META)[architecture]
         self.directory = cache() / "kernels"
         self.directory.mkdir(exist_ok=True)
         self._pointer = self.directory / f"{self.name}.json"
@@ -131,7 +136,7 @@ class Store:
                                          ignore_cleanup_errors=True) as temporary:
             apt = PrivateApt(Path(temporary) / "apt", KERNELS[self.kernel], self.architecture)
             apt.run(180, "apt-get", "update", "-q")
-            package, version, packages = image_packages(apt, META[self.architecture])
+            package, version, packages = image_packages(apt, self.meta)
             place = self.directory / f"{package}_{version}"
             if not find_image(place / "root"):
                 print(f"guest: fetching {package} {version}", file=sys.stderr, flush=True)

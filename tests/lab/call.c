@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The system calls that carry the bytes: one call at a time, logged with its time and result. */
+/* Makes the system calls that carry the bytes, one at a time, and logs the time and result of each.
+ */
 #include <fcntl.h>
 #include <liburing.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 #include "lab.h"
 
-/* What the calls other than write need: the payload as a file, a pipe, a ring. */
+/* The calls other than write need the payload as a file, a pipe, or a ring. */
 struct lab_caller {
 	int file;
 	int pipe[2];
@@ -87,7 +88,7 @@ size_t iov_bytes(const struct iovec *iov, int nr)
 	return bytes;
 }
 
-/* All of the pipe goes out before this returns, so that nothing stays behind for the next call. */
+/* Sends all of the pipe before it returns, so that nothing stays behind for the next call. */
 static ssize_t splice_out(struct lab_conn *c, off_t at, size_t bytes)
 {
 	struct lab_caller *caller = c->caller;
@@ -104,7 +105,8 @@ static ssize_t splice_out(struct lab_conn *c, off_t at, size_t bytes)
 	return filled;
 }
 
-/* The kernel tells on the error queue when it has done with the pages; ours never change. */
+/* Empties the error queue, where the kernel tells that it has done with pages. Ours never change.
+ */
 static ssize_t send_zerocopy(const struct lab_conn *c, const struct iovec *iov)
 {
 	char control[128];
@@ -116,7 +118,7 @@ static ssize_t send_zerocopy(const struct lab_conn *c, const struct iovec *iov)
 	return send(c->fd, iov->iov_base, iov->iov_len, MSG_ZEROCOPY);
 }
 
-/* By a worker thread of the ring, not in the caller's context. */
+/* A worker thread of the ring makes the call, not the caller. */
 static ssize_t send_by_ring(struct lab_conn *c, const struct iovec *iov)
 {
 	struct io_uring *ring = &c->caller->ring;
@@ -169,7 +171,7 @@ static ssize_t send_once(struct lab_conn *c, const struct lab_send *s)
 	}
 }
 
-/* Of a non-blocking socket; without --epoll nothing says EAGAIN. */
+/* Waits for a non-blocking socket; without --epoll no call returns EAGAIN. */
 static void await(struct lab_conn *c, uint32_t events)
 {
 	struct epoll_event want = {.events = events};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The two child processes: starting them, hearing them, and learning how they ended. */
+/* Starts the two child processes, hears them, and learns how they ended. */
 #include <json-c/json.h>
 #include <poll.h>
 #include <stdio.h>
@@ -170,7 +170,7 @@ int child_await_exits(struct lab_run *run)
 
 void child_end_all(struct lab_run *run)
 {
-	/* All before any is waited for, so that none complains about a peer that is gone. */
+	/* We end all before we wait for any, so that none complains about a peer that is gone. */
 	for (size_t i = 0; i < LAB_SIDES; i++) {
 		if (run->child[i].pid > 0)
 			kill(run->child[i].pid, SIGKILL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The client: connects, and plays the rounds whose latency is the experiment. */
+/* The client connects, and plays the rounds whose latency is the experiment. */
 #include <unistd.h>
 
 #include "lab.h"
@@ -54,7 +54,7 @@ static int client_open(struct lab_end *end, uint16_t port)
 	return err;
 }
 
-/* The other congestion control, and autocorking the other way round. */
+/* Switches to the other congestion control, and autocorking from on to off or back. */
 static int change(struct lab_conn *c)
 {
 	bool odd = c->round % 2;
@@ -97,7 +97,7 @@ static int round_before(struct lab_conn *c)
 	return err;
 }
 
-/* What happens between the last write and the reply. */
+/* Does what the scenario has between the last write and the reply. */
 static int round_between(struct lab_conn *c, struct lab_round *r)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
@@ -118,7 +118,7 @@ static int round_after(struct lab_conn *c)
 {
 	if (!c->end->plan->opt.reconnect)
 		return 0;
-	/* The last one stays, for what is told of it in the end. */
+	/* The last connection stays, because the report at the end reads it. */
 	return c->round == c->end->plan->opt.rounds ? 0 : conn_close(c);
 }
 
@@ -143,6 +143,5 @@ const struct lab_side_ops client_ops = {
 	.name = "client",
 	.network = client_network,
 	.open = client_open,
-	.names = net_names,
 	.round = client_round,
 };

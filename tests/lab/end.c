@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "lab.h"
-#include "late_peer.h"
 
 int end_be_child(pid_t parent, const char *name)
 {
@@ -239,8 +238,6 @@ int end_run(const struct lab_plan *plan, enum lab_side side, int channel)
 	end->plan = plan;
 	end->side = side;
 	end->ops = side == LAB_CLIENT ? &client_ops : &server_ops;
-	if (side == LAB_SERVER && plan->opt.peer_delack_ns)
-		end->ops = &late_server_ops;
 	end->channel = channel;
 	end->listener = end->passage = -1;
 	end->nr_conns = (uint32_t)plan->opt.connections;
@@ -254,7 +251,6 @@ int end_run(const struct lab_plan *plan, enum lab_side side, int channel)
 	err = run_steps(end);
 	for (uint32_t i = 0; i < end->nr_conns; i++)
 		conn_release(&end->conn[i]);
-	late_peer_free(end->late);
 	free(end);
 	return err;
 }

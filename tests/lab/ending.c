@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* How the client's last round ends while data is held: close, shutdown, reset, or its death. */
+/* Ends the client's last round while data is held: by close, shutdown, reset, or its death. */
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "lab.h"
 
-/* False once the reply has begun: then nothing is held any more. */
+/* Returns false once the reply has begun, since nothing is held any more then. */
 bool still_held(const struct lab_conn *c)
 {
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -37,7 +37,7 @@ static int end_by_shutdown(struct lab_conn *c)
 	return err;
 }
 
-/* A child that holds the socket too: made before the last round, since a fork may take long. */
+/* Makes a child that holds the socket too, before the last round, since a fork may take long. */
 int ending_prepare(struct lab_conn *c)
 {
 	if (c->end->plan->opt.ending != ENDING_KILL || c->round != c->end->plan->opt.rounds)

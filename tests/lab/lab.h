@@ -10,7 +10,6 @@
  * message.c, writers.c          sending and reading one message; its writes by several threads
  * call.c                        the system calls that carry the bytes
  * socket.c, net.c, shape.c      sockets and their options; namespaces; delay, loss and rate
- * late_peer.c, late_server.c    a server whose TCP is in user space and acknowledges late
  * measure.c, report.c           what is measured; how it is said
  */
 #ifndef NAGLE_LAB_H
@@ -77,7 +76,7 @@ enum lab_cork {
 	CORK_ROUND,
 };
 
-/* What the client does 10 ms after the last write of the last round. */
+/* The client does this 10 ms after the last write of the last round. */
 enum lab_ending {
 	ENDING_NONE = 0,
 	ENDING_CLOSE,
@@ -92,7 +91,7 @@ enum lab_handover {
 	HANDOVER_PASS_FD,
 };
 
-/* bytes + segments * MSS, or what --size says. */
+/* A part has bytes + segments * MSS, or what --size says. */
 struct lab_part {
 	uint32_t bytes;
 	uint32_t segments;
@@ -107,7 +106,7 @@ struct lab_message {
 struct lab_scenario {
 	const char *name;
 	const char *about;
-	/* Options that come with the name, as on a command line. */
+	/* These options come with the name, as on a command line. */
 	const char *with;
 	uint64_t rounds;
 	uint64_t interval_ns;
@@ -129,7 +128,7 @@ struct lab_options {
 		seed;
 	uint64_t interval_ns, pause_ns, delay_reply_ns, linger_ns, timeout_ns, play_s;
 	uint64_t answer_after, read_bytes, read_pause_ns, read_delay_ns, rcvbuf, sndbuf, pace;
-	uint64_t rtt_ns, jitter_ns, loss, rate, rto_min_ns, peer_delack_ns;
+	uint64_t rtt_ns, jitter_ns, loss, rate, rto_min_ns;
 	uint64_t client_cpu, server_cpu;
 	uint64_t family, over_veth, how, by, handover, ending;
 	const char *cc;
@@ -138,10 +137,10 @@ struct lab_options {
 	bool quickack, quickack_off, quickack_route;
 	bool no_reply, one_part, agreed_length, cork, epoll, keepalive, reconnect, changing;
 	bool ktls, fast_open, mptcp;
-	bool v4_mapped, own_netns, late_connect, wait, events;
+	bool v4_mapped, any_address, own_netns, late_connect, wait, events;
 };
 
-/* What is played: the scenario with the options laid over it; fixed once both ends are forked. */
+/* The scenario with the options laid over it. It does not change once both ends are forked. */
 struct lab_plan {
 	const struct lab_scenario *scenario;
 	struct lab_options opt;
@@ -173,7 +172,7 @@ struct lab_sizes {
 	uint32_t part[LAB_MAX_WRITES];
 };
 
-/* What one round consists of; both ends come to the same. */
+/* One round consists of this; both ends come to the same. */
 struct lab_turn {
 	struct lab_sizes message[LAB_SIDES];
 	enum lab_how how;
@@ -194,10 +193,10 @@ struct lab_event {
 	int32_t option;
 	int32_t value;
 	uint16_t port;    /* the client's, where each round has its own */
-	const char *text; /* the value, where it is none of numbers */
+	const char *text; /* the value, if it is no number */
 	int64_t bytes;
 	int64_t result;
-	/* Bytes that this direction of the connection had carried before. */
+	/* This direction of the connection had carried so many bytes before. */
 	uint64_t offset;
 	uint64_t start_ns;
 	uint64_t end_ns;
@@ -247,7 +246,7 @@ struct lab_conn {
 	int epoll;
 	uint64_t sent;
 	uint64_t received;
-	/* The letters of any message are the first ones of this. */
+	/* Each message takes its letters from the begin of this. */
 	char *payload;
 	char *inbox;
 	size_t room;
@@ -264,13 +263,11 @@ struct lab_counters {
 struct lab_end;
 struct json_object;
 
-/* What differs between the two ends. */
+/* The two ends differ in this. */
 struct lab_side_ops {
 	const char *name;
 	int (*network)(struct lab_end *end, int peer_pid);
 	int (*open)(struct lab_end *end, uint16_t port);
-	/* Addresses of a connection as the kernel, or who else knows, tells them. */
-	int (*names)(struct lab_conn *c, char *local, char *peer, size_t size);
 	int (*round)(struct lab_conn *c);
 };
 
@@ -281,10 +278,10 @@ struct lab_end {
 	int channel;
 	int listener;
 	uint16_t port;
-	/* Of the process that passes descriptors and of the one that gets them. */
+	/* The process that passes descriptors and the one that gets them hold one end of it each.
+	 */
 	int passage;
 	bool is_worker;
-	struct late_peer *late;
 	uint64_t until_ns;
 	pid_t pids[LAB_MAX_PIDS];
 	uint32_t nr_pids;
@@ -293,7 +290,7 @@ struct lab_end {
 	struct lab_conn conn[LAB_MAX_CONNECTIONS];
 };
 
-/* What the parent tells an end; an end answers each with one line of JSON. */
+/* The parent gives an end these orders; the end answers each with one line of JSON. */
 enum lab_order_kind {
 	ORDER_NETWORK = 1,
 	ORDER_CONNECT,
@@ -308,7 +305,7 @@ struct lab_order {
 	uint32_t mss;
 };
 
-/* options.c: 0, 1 when --help or --list was served, or -EINVAL after a line on stderr. */
+/* options.c: returns 0, 1 after --help or --list, or -EINVAL after a line on stderr. */
 int options_parse(int argc, char **argv, struct lab_plan *plan);
 
 /* scenarios.c */
@@ -321,10 +318,9 @@ void turn_first(struct lab_conn *c, uint32_t mss);
 void turn_next(struct lab_conn *c);
 size_t turn_room(const struct lab_conn *c);
 
-/* end.c, client.c, server.c, late_server.c, handover.c */
+/* end.c, client.c, server.c, handover.c */
 extern const struct lab_side_ops client_ops;
 extern const struct lab_side_ops server_ops;
-extern const struct lab_side_ops late_server_ops;
 int end_run(const struct lab_plan *plan, enum lab_side side, int channel);
 void conns_order(struct lab_end *end);
 int end_be_child(pid_t parent, const char *name);
@@ -332,7 +328,7 @@ int end_add_pid(struct lab_end *end, pid_t pid);
 int handover_prepare(struct lab_end *end);
 int handover_do(struct lab_end *end);
 
-/* ending.c: how the client's last round ends while data is held. */
+/* ending.c: ends the client's last round while data is held. */
 bool still_held(const struct lab_conn *c);
 int ending_prepare(struct lab_conn *c);
 int ending_do(struct lab_conn *c, struct lab_round *r);
@@ -343,7 +339,7 @@ void conn_release(struct lab_conn *c);
 int message_send(struct lab_conn *c, enum lab_side from);
 int message_read(struct lab_conn *c, enum lab_side from);
 
-/* socket.c: errors of conn_* are the caller's to tell; the others have told them. */
+/* socket.c: callers of conn_* report its errors; the other functions report theirs. */
 int conn_setsockopt(struct lab_conn *c, int option, int value);
 int conn_setsockopt_cc(struct lab_conn *c, const char *name);
 int conn_options(struct lab_conn *c, bool nodelay);
@@ -353,14 +349,14 @@ int socket_before_listen(int fd, const struct lab_options *opt);
 int socket_before_connect(struct lab_conn *c);
 int socket_ktls(int fd);
 
-/* call.c: one system call, logged: what it returned, or -errno; -EAGAIN is waited for. */
+/* call.c: makes and logs one system call, waits on EAGAIN, and returns its result or -errno. */
 int caller_start(struct lab_conn *c);
 void caller_stop(struct lab_conn *c);
 size_t iov_bytes(const struct iovec *iov, int nr);
 ssize_t send_call(struct lab_conn *c, const struct lab_send *s);
 ssize_t read_call(struct lab_conn *c, void *buf, size_t bytes);
 
-/* writers.c: the writes of one connection made by several threads in turn. */
+/* writers.c: several threads make the writes of one connection in turn. */
 int writers_start(struct lab_conn *c);
 void writers_stop(struct lab_conn *c);
 ssize_t writers_call(struct lab_conn *c, const struct lab_send *s);
@@ -379,8 +375,6 @@ int net_connect(struct lab_conn *c, uint16_t port);
 int net_ip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int net_sysctl(const char *name, const char *value);
 int net_names(struct lab_conn *c, char *local, char *peer, size_t size);
-const char *net_veth_address(enum lab_side side, uint64_t family);
-const char *net_veth_mac(enum lab_side side);
 uint16_t net_port(int fd, bool peer);
 
 /* shape.c */
@@ -397,7 +391,7 @@ int conn_take_info(struct lab_conn *c);
 uint64_t log_start(const struct lab_log *log);
 void log_add(struct lab_conn *c, const struct lab_event *e);
 
-/* report.c: every line an end says to the parent. */
+/* report.c: says every line of an end to the parent. */
 int say_up(struct lab_end *end);
 int say_connected(struct lab_end *end);
 int say_step(struct lab_end *end, const char *step);

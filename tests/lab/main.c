@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The parent's context, its signals and its exit code. */
+/* Holds the parent's context, takes its signals, and returns its exit code. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,12 +18,12 @@ int fail(int err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	/* One write: both ends may fail at once. */
+	/* One write keeps the line whole: both ends may fail at once. */
 	dprintf(STDERR_FILENO, "nagle-lab: %s\n", line);
 	return err;
 }
 
-/* Signals are taken in the loop, so that none can leave a child behind. */
+/* We take signals in the loop, so that none can leave a child behind. */
 static int prepare(struct lab_run *run, sigset_t *mask)
 {
 	uint64_t ns = run->plan.opt.timeout_ns;
@@ -31,7 +31,7 @@ static int prepare(struct lab_run *run, sigset_t *mask)
 	sigset_t set;
 
 	signal(SIGPIPE, SIG_IGN);
-	/* Orphaned workers come back here, to be waited for. */
+	/* Orphaned workers come back to us, and we wait for them. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);

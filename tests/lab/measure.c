@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The clock, the kernel's counters, tcp_info and the log of what the application did. */
+/* Reads the clock, the kernel's counters and tcp_info, and logs what the application did. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ const char *counters_name(uint32_t i)
 	return counter_table[i].name;
 }
 
-/* Both files are pairs of lines: the names, then the values in the same order. */
+/* Both files have pairs of lines: the names, then the values in the same order. */
 static int find_column(const char *names, const char *values, const char *column, uint64_t *out)
 {
 	size_t len = strlen(column);
@@ -109,7 +109,7 @@ uint64_t log_start(const struct lab_log *log)
 	return log->on ? now_ns() : 0;
 }
 
-/* A missing event is worse than a missing run: without memory, end. */
+/* A missing event is worse than a missing run, so we end if there is no memory. */
 static void log_grow(struct lab_log *log)
 {
 	uint32_t room = log->room ? 2 * log->room : 64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Sending and reading one message of a round, in its parts. */
+/* Sends and reads one message of a round, in its parts. */
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -140,7 +140,7 @@ int message_send(struct lab_conn *c, enum lab_side from)
 	}
 }
 
-/* -ENODATA: the peer closed before the message was complete; c->over when it had not begun. */
+/* Returns -ENODATA if the peer closed within the message, or before it: then sets c->over. */
 int message_read(struct lab_conn *c, enum lab_side from)
 {
 	const struct lab_options *opt = &c->end->plan->opt;

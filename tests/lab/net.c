@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Namespaces, the veth pair, addresses and sockets. Nothing here gets a name on the host. */
+/* Makes namespaces, the veth pair, addresses and sockets. Nothing here gets a name on the host. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -18,7 +18,7 @@
 
 #include "lab.h"
 
-/* The documentation prefixes: no route of the host can be meant by them. */
+/* These are the documentation prefixes, so no route of the host can mean them. */
 static const struct {
 	const char *link;
 	const char *mac;
@@ -128,7 +128,7 @@ int net_veth_create(int peer_pid)
 		veth[LAB_SERVER].mac, peer_pid);
 }
 
-/* Of the middle, one to each end. */
+/* The middle has these interfaces, one to each end. */
 static const char *const port[LAB_SIDES] = {"to-client", "to-server"};
 
 int net_veth_to_middle(enum lab_side side, int middle_pid)
@@ -171,7 +171,7 @@ int net_veth_running(enum lab_side side)
 		   : 0;
 }
 
-/* The route to the other end gets this too, in the words of ip-route. */
+/* Gives the route to the other end these metrics too, in the words of ip-route. */
 static int veth_route(enum lab_side side, uint64_t family, const char *metrics)
 {
 	const char *link = veth[side].link;
@@ -196,7 +196,7 @@ static int veth_metrics(const struct lab_options *opt, enum lab_side side)
 	return veth_route(side, opt->family, metrics);
 }
 
-/* Of this namespace, which the lab made: scenarios.c. */
+/* Sets a value of this namespace, which the lab made: scenarios.c. */
 int net_sysctl(const char *name, const char *value)
 {
 	char path[128];
@@ -221,35 +221,24 @@ static int veth_addresses(enum lab_side side)
 
 int net_veth_up(const struct lab_plan *plan, enum lab_side side)
 {
-	bool kernel = side == LAB_CLIENT || !plan->opt.peer_delack_ns;
 	const char *link = veth[side].link;
-	int err = kernel ? veth_addresses(side) : 0;
+	int err = veth_addresses(side);
 
 	if (!err)
 		err = net_ip("ip link set %s mtu 1500 up", link);
-	/* No ARP and no neighbour discovery: the first round trip is as short as the others. */
+	/* Without ARP and neighbour discovery the first round trip is as short as the others. */
 	if (!err)
 		err = net_ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip4,
 			     veth[!side].mac, link);
 	if (!err)
 		err = net_ip("ip neigh replace %s lladdr %s dev %s", veth[!side].ip6,
 			     veth[!side].mac, link);
-	if (!err && kernel)
+	if (!err)
 		err = veth_metrics(&plan->opt, side);
 	if (!err && plan->opt.fast_open)
 		/* for clients and servers, without cookies */
 		err = net_sysctl("net/ipv4/tcp_fastopen", "519");
 	return err ? err : shape_link(&plan->opt, link);
-}
-
-const char *net_veth_address(enum lab_side side, uint64_t family)
-{
-	return family == 6 ? veth[side].ip6 : veth[side].ip4;
-}
-
-const char *net_veth_mac(enum lab_side side)
-{
-	return veth[side].mac;
 }
 
 static const char *server_address(const struct lab_options *opt)
@@ -291,6 +280,8 @@ int net_listen(struct lab_end *end)
 	if (fd < 0)
 		return fd;
 	end->listener = fd;
+	if (opt->any_address && at.ss_family == AF_INET)
+		((struct sockaddr_in *)&at)->sin_addr.s_addr = htonl(INADDR_ANY);
 	err = socket_before_listen(fd, opt);
 	if (err)
 		return err;
@@ -348,7 +339,7 @@ int net_connect(struct lab_conn *c, uint16_t port)
 	return 0;
 }
 
-/* 0 when there is none yet. */
+/* Returns 0 if there is no port yet. */
 uint16_t net_port(int fd, bool peer)
 {
 	struct sockaddr_in6 at = {};

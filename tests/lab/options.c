@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* One table of options: the parser and --help both come from it. */
+/* The parser and --help both come from one table of options. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,14 +111,13 @@ static const struct option_row rows[] = {
 	FLAG("v4-mapped", v4_mapped, "IPv4 on AF_INET6 sockets"),
 	{"over", 0, OPT_OVER, AT(over_veth), 0, 0, "loopback|veth",
 	 "loopback (default) or veth between two fresh namespaces"},
+	FLAG("any-address", any_address, "the server listens on every IPv4 address"),
 	FLAG("own-netns", own_netns, "loopback in a fresh network namespace"),
 	DURATION("rtt", rtt_ns, 10 * LAB_SEC, "netem: so much round trip, half of it each way"),
 	DURATION("jitter", jitter_ns, LAB_SEC, "netem: each way varies by so much"),
 	NUMBER("loss", loss, 1, 500, "netem: so many of 1000 packets are lost, each way"),
 	NUMBER("rate", rate, 8, 10000000, "tbf: kbit a second each way"),
 	DURATION("rto-min", rto_min_ns, LAB_SEC, "'rto_min' on both ends' route"),
-	DURATION("peer-delack", peer_delack_ns, LAB_SEC,
-		 "the server is a TCP in user space that puts every ACK off for so long"),
 	NUMBER("port", port, 1, 65535, "port the server listens on (default: any free one)"),
 	NUMBER("client-port", client_port, 1, 65535, "port the client binds (default: any free one)"),
 	NUMBER("client-cpu", client_cpu, 0, 4095, "pin the client to CPU N"),
@@ -364,7 +363,7 @@ static int check_cpu(const char *name, uint64_t cpu)
 	return 0;
 }
 
-/* The options that come with a scenario's name, split at spaces. */
+/* Splits the options that come with a scenario's name at spaces. */
 static int parse_with(const char *with, struct lab_options *opt)
 {
 	char text[256], *argv[32] = {"nagle-lab"};
@@ -378,7 +377,7 @@ static int parse_with(const char *with, struct lab_options *opt)
 	return parse_rows(argc, argv, opt);
 }
 
-/* The operands stand last once getopt_long has been through. */
+/* getopt_long has moved the operands to the end. */
 static int find_scenario(int argc, char **argv, struct lab_plan *plan)
 {
 	if (optind == argc)
@@ -419,7 +418,7 @@ int options_parse(int argc, char **argv, struct lab_plan *plan)
 	if (err)
 		return err;
 	if (plan->scenario->with) {
-		/* What the user says comes second and wins. */
+		/* The user's options come second and win. */
 		*opt = unset;
 		err = parse_with(plan->scenario->with, opt);
 		optind = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What an end says to the parent: one line of JSON for each order, the results at the end. */
+/* An end answers each order of the parent with one line of JSON, and gives its results at the end.
+ */
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static int add_connection(struct lab_conn *c, struct json_object *list)
 {
 	struct json_object *pair;
 	char local[64], peer[64];
-	int err = c->end->ops->names(c, local, peer, sizeof(local));
+	int err = net_names(c, local, peer, sizeof(local));
 
 	if (!err)
 		err = conn_take_info(c);
@@ -138,7 +139,7 @@ int say_connected(struct lab_end *end)
 	struct json_object *list = json_object_new_array();
 	int err = 0;
 
-	/* With --reconnect there is none yet; the events tell their ports. */
+	/* With --reconnect there is no connection yet; the events tell their ports. */
 	for (uint32_t i = 0; i < end->nr_conns && !err && !end->plan->opt.reconnect; i++)
 		err = add_connection(&end->conn[i], list);
 	json_object_object_add(o, "connections", list);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The table of scenarios, and what the options change in one. To add a scenario, add a row. */
+/* Has the table of scenarios, and lays the options over one. To add a scenario, add a row. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@
 
 /* clang-format off */
 static const struct lab_scenario scenarios[] = {
-	/* Experiments that were published: docs/experiments.md. */
+	/* These experiments were published: docs/experiments.md. */
 	{"echo", "2 bytes, the server thinks 10 ms and echoes them; 50 ms apart",
 	 .rounds = 10, .interval_ns = 50 * LAB_MSEC, .delay_reply_ns = 10 * LAB_MSEC,
 	 .request = {1, {BYTES(2)}}, .reply = {1, {BYTES(2)}}},
@@ -53,7 +53,7 @@ static const struct lab_scenario scenarios[] = {
 	 .rounds = 5, .cork = CORK_FORGOTTEN,
 	 .request = {1, {BYTES(100)}}, .reply = {1, {BYTES(100)}}},
 
-	/* What must not be called a stall: section B. */
+	/* Section B: nobody may call these stalls. */
 	{"bulk", "writes of --size bytes without a reply; back to back", STREAM},
 	{"slow-reader", "bulk to a server that sleeps 5 ms before it reads 16 KiB",
 	 STREAM, .with = "--rcvbuf 65536 --read-bytes 16384 --read-pause 5ms --rounds 20"},
@@ -79,7 +79,7 @@ static const struct lab_scenario scenarios[] = {
 	{"zero-window-probe", "the server reads nothing for 1 s; its window is closed and probed",
 	 STREAM, .with = "--rcvbuf 4096 --read-delay 1s --rounds 4"},
 
-	/* Ways of life: section C. Sockets are open before the go unless it says otherwise. */
+	/* Section C: ways of life. Sockets are open before the go unless a row says otherwise. */
 	{"late-connect", "write-write-read on sockets made after the go",
 	 WRITE_WRITE_READ, .with = "--late-connect"},
 	{"threads", "write-write-read, three threads writing in turn",
@@ -219,34 +219,12 @@ static int check_network(const struct lab_options *o)
 		 "--quickack-route and --rto-min exclude each other: give one of them"},
 		{o->v4_mapped && o->family == 6,
 		 "--v4-mapped with -6: mapped addresses carry IPv4; leave -6 out"},
-		{o->v4_mapped && o->peer_delack_ns,
-		 "--peer-delack with --v4-mapped: the peer is no socket; leave one out"},
 		{o->reconnect && o->play_s,
 		 "--seconds with --reconnect: the server cannot know how many come; leave one out"},
 		{o->client_port && (o->connections > 1 || o->reconnect),
 		 "--client-port is for one connection: leave --connections and --reconnect out"},
 		{o->rounds * o->connections > LAB_MAX_TOTAL_ROUNDS,
 		 "--rounds times --connections is above 200000: lower one of them"},
-	};
-
-	return check_rules(rules, ARRAY_SIZE(rules));
-}
-
-/* The peer in user space knows one connection and none of the sockets' options. */
-static int check_peer(const struct lab_options *o)
-{
-	const struct rule rules[] = {
-		{o->peer_delack_ns && !o->over_veth,
-		 "--peer-delack has its own link: add --over veth"},
-		{o->peer_delack_ns && o->loss,
-		 "--peer-delack sends nothing twice: leave --loss out"},
-		{o->peer_delack_ns && o->connections > 1,
-		 "--peer-delack plays one connection: leave --connections out"},
-		{o->peer_delack_ns &&
-			 (o->quickack || o->quickack_off || o->epoll || o->rcvbuf || o->ktls ||
-			  o->mptcp || o->reconnect || o->own_netns || o->quickack_route ||
-			  o->rto_min_ns || o->read_bytes || o->answer_after),
-		 "--peer-delack: the server is no socket and takes no option of one"},
 	};
 
 	return check_rules(rules, ARRAY_SIZE(rules));
@@ -323,8 +301,6 @@ static int check(const struct lab_plan *plan)
 
 	if (!err)
 		err = check_play(plan);
-	if (!err)
-		err = check_peer(&plan->opt);
 	return err;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The server: accepts, reads each request to its end, thinks and replies. */
+/* The server accepts, reads each request to its end, thinks and replies. */
 #include <string.h>
 #include <unistd.h>
 
@@ -112,6 +112,5 @@ const struct lab_side_ops server_ops = {
 	.name = "server",
 	.network = server_network,
 	.open = server_open,
-	.names = net_names,
 	.round = server_round,
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Delay, loss and rate of what one end of the veth sends: netem and tbf. */
+/* Sets delay, loss and rate of what one end of the veth sends, by netem and tbf. */
 #include "lab.h"
 
 static int add_rate(const struct lab_options *opt, const char *link)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Sockets and the options set on them. */
+/* Makes sockets and sets their options. */
 #include <linux/tls.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static int set_int(int fd, int level, int option, uint64_t value)
 	return setsockopt(fd, level, option, &v, sizeof(v)) ? -errno : 0;
 }
 
-/* One key for both directions and both ends: nobody is to be kept out. */
+/* One key serves both directions and both ends: it need not keep anybody out. */
 int socket_ktls(int fd)
 {
 	struct tls12_crypto_info_aes_gcm_128 info = {
@@ -91,7 +91,7 @@ static int set_keepalive(int fd)
 	return err ? err : set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
 }
 
-/* What a connected socket of either end gets. */
+/* Sets the options of a connected socket of either end. */
 int conn_options(struct lab_conn *c, bool nodelay)
 {
 	const struct lab_options *opt = &c->end->plan->opt;
@@ -134,7 +134,7 @@ static int set_cc(int fd, const char *cc)
 		    cc, strerror(errno));
 }
 
-/* What accepted sockets inherit, and what is told in the SYN-ACK. */
+/* Sets what accepted sockets inherit, and what the SYN-ACK tells. */
 int socket_before_listen(int fd, const struct lab_options *opt)
 {
 	int err = set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);

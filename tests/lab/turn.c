@@ -59,7 +59,7 @@ static uint64_t throw_dice(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* From low to high, both included. */
+/* Returns a number from low to high, both included. */
 static uint64_t between(uint64_t *dice, uint64_t low, uint64_t high)
 {
 	return low + throw_dice(dice) % (high - low + 1);
@@ -84,7 +84,8 @@ static void roll_message(uint64_t *dice, struct lab_sizes *sizes, uint64_t parts
 		add_write(sizes, roll_bytes(dice));
 }
 
-/* Mostly nothing, else a moment, else long enough to meet a delayed ACK somewhere in its time. */
+/* Returns mostly nothing, else a moment, else enough to meet a delayed ACK somewhere in its time.
+ */
 static uint64_t roll_wait(uint64_t *dice)
 {
 	if (percent(dice, 65))
@@ -109,7 +110,7 @@ static enum lab_cork roll_cork(uint64_t *dice)
 	return percent(dice, 1) ? CORK_FORGOTTEN : CORK_NONE;
 }
 
-/* What the next round consists of; c->round says which it is. */
+/* Chooses what the next round consists of; c->round says which it is. */
 void turn_next(struct lab_conn *c)
 {
 	const struct lab_plan *plan = c->end->plan;
@@ -133,7 +134,7 @@ void turn_next(struct lab_conn *c)
 	t->quickack = percent(&dice, 10);
 }
 
-/* The most bytes that any message of this connection has. */
+/* Returns the most bytes that any message of this connection has. */
 size_t turn_room(const struct lab_conn *c)
 {
 	const struct lab_sizes *m = c->turn.message;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The writes of one connection made by several threads in turn: one call at a time, handed on. */
+/* Several threads make the writes of one connection in turn: each hands the next call on. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>

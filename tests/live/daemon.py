@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`nagletrace daemon` as the tests drive it, and a reader of its socket that shares no code with ours."""
+"""Runs `nagletrace daemon` for the tests, and reads its socket with code that shares nothing with ours."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,12 +17,14 @@ from harness import NAGLETRACE, PATIENCE, Lines, Record, Tracer, assert_valid
 
 
 class Reader:
-    """A connection to the daemon; each answer is checked against the schema."""
+    """Connects to the daemon, and checks each answer against the schema."""
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(PATIENCE)
+        # With settimeout(), connect() would fail at once if the backlog is full.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
         self.socket.connect(str(path))
+        self.socket.settimeout(PATIENCE)
         self.file = self.socket.makefile("rb")
 
     def __enter__(self) -> Reader:
@@ -38,7 +41,7 @@ class Reader:
         self.socket.sendall(data)
 
     def line(self) -> Record | None:
-        """The next line; None: the daemon has closed the connection."""
+        """Returns the next line, or None if the daemon has closed the connection."""
         line = self.file.readline()
         if not line:
             return None
@@ -58,7 +61,7 @@ class Reader:
 
 
 class Daemon:
-    """Runs from `ready` on; ended by SIGTERM when the block ends."""
+    """Runs the daemon. It is ready when the constructor returns, and SIGTERM ends it when the block ends."""
 
     def __init__(self, *arguments: str, directory: Path | None = None, env: dict[str, str] | None = None,
                  prefix: tuple[str, ...] = ()) -> None:

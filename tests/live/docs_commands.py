@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How each command in the documents is tried. tests/live/test_docs.py runs this table, and demands that it is whole.
+"""Says how the tests try each command of the documents. tests/live/test_docs.py runs this table, and demands that it is
+whole.
 
-The key is the command as the document has it, on one line and without its comment. It runs as it stands, but that
-durations are cut short, PID, 4242 and COMM are a program that stalls, PEER is a host with a route of its own, and `…`
-after `git clone` is this repository.
+The key is the command as the document has it, on one line and without its comment. It runs as it stands, with these
+replacements: durations are cut short; PID, 4242 and COMM are a program that stalls; PEER is a host with a route of its
+own; `…` after `git clone` is this repository.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ EXPORTER = "nagletrace-exporter --web.listen-address 127.0.0.1:10040"
 TRACE = "sudo nagletrace -P 8000 --timeline --stacks -d 60s -o json >trace.jsonl"
 STACKS = "sudo nagletrace -n myapp --stacks -d 60s -o json >trace.jsonl"
 RECORDING = "sudo nagletrace -n myapp --stacks -d 60s -o json >recording.jsonl"
+KEY = "(umask 077 && openssl rand -hex 16 >fleet.key)"
+WEB1 = "sudo nagletrace -o json --late-acks --fleet-key fleet.key -d 60s >web1.jsonl"
+LOCAL = "clickhouse local --path store "
+JOIN = "nagletrace-join web1.jsonl db1.jsonl"
 #: the closing report of a trace that found stalls, and a line for each
 REPORT = r"nagletrace: [1-9]\d* stalls? in "
 LINE = r"myapp\[\d+\] +send +\d"
@@ -22,29 +27,29 @@ LINE = r"myapp\[\d+\] +send +\d"
 
 @dataclass(frozen=True)
 class Run:
-    """It is run, and ends with exit code 0."""
+    """The test runs the command, which ends with exit code 0."""
 
-    #: what its output, or the file that it writes, has to match
+    #: the output, or the file that it writes, matches this
     shows: str = ""
-    #: "itself"; "interrupt": by SIGINT once it shows that; "stays": it runs on until all have been tried
+    #: how it ends. "itself"; "interrupt": by SIGINT once it shows that; "stays": after all other commands
     ends: str = "itself"
     #: the file that it writes
     writes: str = ""
     #: commands that have to run before it
     needs: tuple[str, ...] = ()
-    #: keys to press in a terminal, each once a text is on the screen
+    #: the keys to press in a terminal, each once a text is on the screen
     keys: tuple[tuple[str, str], ...] = ()
-    #: which end PID is
+    #: PID is this end of the connection
     end: str = "client"
-    #: it is skipped where this file is missing: a kernel without that setting, a source archive
+    #: the test skips it where this file is missing: on a kernel without that setting, in a source archive
     where: str = ""
-    #: it has /run of its own: no daemon is there
+    #: it has a /run of its own, without a daemon
     alone: bool = False
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Another test does what it does: `file::test`, or a file and words that stand in it."""
+    """Another test does the same: `file::test`, or a file that has these words."""
 
     by: str
     words: str = ""
@@ -52,27 +57,30 @@ class Tried:
 
 @dataclass(frozen=True)
 class Target:
-    """A target of make that takes too long here. That make knows it, and that the programs that it names are there,
-    is tested; what runs it is said."""
+    """A target of make takes too long here. The test checks that make knows it and that the programs that it names
+    exist; `why` says what runs it."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Packages:
-    """Installs packages, which are among those that the Makefile installs for the tests."""
+    """The command installs packages, which are among those that the Makefile installs for the tests."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Talks to a running systemd, which is not to be had here, of units that are installed."""
+    """The command talks to systemd, which does not run here, about units that are installed."""
 
 
 How = Run | Tried | Target | Packages | Units
 
 UNITS_START = Tried("tests/monitoring/test_units.py::test_the_units_trace_with_what_they_are_given")
-#: They take two steps to try: what is asked, then the answer. `fix` waits for stalls before it asks.
+#: These commands ask, and the test answers. `fix` waits for stalls before it asks.
 FIX = Run(r"verdict +\w(.*\n)+ +restored +1 connection as before", keys=(("[y/N]", "y\n"),))
+
+STORED = Tried("tests/clickhouse/test_documents.py::test_the_commands_lead_from_two_recordings_to_the_answers")
+JOINED = Tried("tests/live/test_join.py::test_the_joined_stalls_make_a_page")
 
 COMMANDS: dict[str, How] = {
     # ---- from a clone on
@@ -135,6 +143,26 @@ COMMANDS: dict[str, How] = {
     "nagletrace-flame -i recording.jsonl --output svg -o stalls.svg": Run(r"<svg", writes="stalls.svg",
                                                                         needs=(RECORDING,)),
 
+    # ---- two hosts
+    KEY: Run(writes="fleet.key"),
+    "nagletrace-exporter --otlp.endpoint http://127.0.0.1:4318": Tried(
+        "exporters/tests/test_otlp.py::test_what_the_daemon_streams_arrives"),
+    JOIN: JOINED,
+    JOIN + " --output json -o both.jsonl": JOINED,
+    "nagletrace-report -i both.jsonl -o both.html": JOINED,
+    **dict.fromkeys((LOCAL + rest for rest in (
+        "--queries-file dashboards/clickhouse/schema.sql",
+        "--query \"INSERT INTO nagletrace.incoming FROM INFILE 'web1.jsonl' FORMAT LineAsString\"",
+        "--query \"INSERT INTO nagletrace.incoming FROM INFILE 'db1.jsonl' FORMAT LineAsString\"",
+        '--query "SELECT sum(lines) FROM nagletrace.refused"',
+        "--queries-file dashboards/clickhouse/queries/join.sql",
+        "--queries-file dashboards/clickhouse/queries/lost-time.sql",
+        "--queries-file dashboards/clickhouse/queries/last-hour.sql",
+        "--queries-file dashboards/clickhouse/queries/contradicted.sql",
+        "--param_address 10.0.0.1:51234 --queries-file dashboards/clickhouse/queries/connection.sql",
+        "--query \"SELECT host, ack_key, min(time) FROM nagletrace.runs WHERE kind = 'start' GROUP BY ALL\"")), STORED),
+    WEB1: Run(r'"late_acks":"all"(.*\n)*.*"ack_id":"[0-9a-f]{16}"', writes="web1.jsonl", needs=(KEY,)),
+
     # ---- traces
     "sudo nagletrace -p 4242 -i 5s": Run(REPORT, ends="interrupt"),
     "sudo nagletrace -P 6379 -d 30s -o json | tail -n 1 | jq .totals": Run(r'"writes": [1-9]'),
@@ -143,19 +171,21 @@ COMMANDS: dict[str, How] = {
     "sudo nagletrace --netns 4242 -d 30s": Run(REPORT),
     "sudo nagletrace -n myapp -d 60s > before.txt": Run(REPORT, writes="before.txt"),
     "sudo nagletrace -n myapp -d 60s > after.txt": Run(REPORT, writes="after.txt"),
-    "sudo nagletrace -n myapp -d 60s -o json | tail -n 1 | jq '{stalls, lost_us, writes: .totals.writes, "
+    "sudo nagletrace -n myapp -d 60s -o json | tail -n 1 | jq '{stalls, excess_us, writes: .totals.writes, "
     "holds: .totals.holds, releases: .totals.releases, acks: .totals.delayed_acks}'": Run(
         r'"stalls": [1-9](.*\n)*.*"writes": [1-9](.*\n)*.*"nagle": [1-9](.*\n)*.*"acks": '),
     "sudo nagletrace -n COMM --stacks -d 30s": Run(REPORT),
     "sudo nagletrace -n COMM -a -o json -d 30s": Run(r'"type":"stall"(.*\n)*.*"closing":true'),
+
+    "sudo nagletrace sample 5 1": Run(r"stalls cost .* a second, ±(.*\n)+myapp\[\d+\] +nagle "),
 
     # ---- the experiment
     "sudo nagletrace fix -p PID --nodelay": FIX,
     "sudo nagletrace fix -p PID --quickack --for 30s": Run(r"verdict +TCP_QUICKACK", keys=(("[y/N]", "y\n"),),
                                                            end="server"),
     "sudo nagletrace fix -p 4242 --nodelay --for 30s": FIX,
-    "sudo nagletrace fix -n myapp -P 8000 --nodelay --yes -o json | tail -n 1 | jq '{verdict, what}'": Run(
-        r'"verdict": "(cured|helped|unclear)",\n +"what": "'),
+    "sudo nagletrace fix -n myapp -P 8000 --nodelay --yes -o json | tail -n 1 | jq '{verdict, verdict_text}'": Run(
+        r'"verdict": "(cured|helped|unclear)",\n +"verdict_text": "'),
 
     # ---- the system's own remedies, in the order in which they are tried
     "nstat -n; sleep 10; nstat TcpOutSegs TcpExtDelayedACKs": Run(r"TcpOutSegs +\d+(.*\n)*TcpExtDelayedACKs +[1-9]"),
@@ -178,7 +208,8 @@ COMMANDS: dict[str, How] = {
     "sudo sysctl net.ipv4.tcp_autocorking=1": Run("= 1"),
 
     # ---- who changes it
-    "make test": Tried(".ci/run", "\nmake test "),
+    "make test": Tried(".ci/run", '\n\t"test" '),
+    "make test-all": Target("make test runs this test, and .ci/run most of it"),
     "make test-unit": Target("a part of make test, which runs this test"),
     "make test-live T=verdict": Target("a part of make test, which runs this test"),
 }

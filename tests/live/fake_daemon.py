@@ -15,35 +15,39 @@ from harness import Record
 
 IDENTITY = {"protocol": 1, "time": "2026-11-22T00:00:00.000000Z", "started": "2026-11-21T00:00:00.000000Z",
             "version": "0.1.0", "kernel": "6.1.0-test", "hooks": "function", "missing_hooks": []}
-LOST = {"ring_full": 0, "hold_map_full": 0, "ack_map_full": 0, "stack": 0, "function_return": 0, "recursion": 0}
+DROPPED = {"ring_full": 0, "hold_map_full": 0, "ack_map_full": 0, "stack": 0, "function_return": 0, "ring_share": 0,
+           "recursion": 0, "owners": 0}
 
 
-def connection(number: int, **changes: object) -> Record:
+def connection(number: int, sender: Record | None = None, **changes: object) -> Record:
     """One of a snapshot; the first ones lost most time."""
-    return {"side": "sender", "cause": "nagle_delayed_ack", "pid": 1000 + number, "comm": f"program-{number}",
-            "cgroup": f"/system.slice/{number}.service", "netns": 4026531840, "family": 4,
-            "local": f"127.0.0.1:{30000 + number}", "remote": "127.0.0.1:8000", "stalls": 1000 - number,
-            "lost_us": (1000 - number) * 40_000, "p50_us": 40_000 + number, "p99_us": 41_000, "max_us": 42_000 + number,
+    return {"side": "sender", "cause": "nagle_delayed_ack", "family": 4,
+            "sender": {"address": f"127.0.0.1:{30000 + number}", "netns": 4026531840, "pid": 1000 + number,
+                       "comm": f"program-{number}", "cgroup": f"/system.slice/{number}.service", **(sender or {})},
+            "receiver": {"address": "127.0.0.1:8000", "netns": 4026531840, "pid": 4200, "comm": "server"},
+            "stalls": 1000 - number, "excess_us": (1000 - number) * 40_000,
+            "p50_us": 40_000 + number, "p99_us": 41_000, "max_us": 42_000 + number,
             "evidence": {"seen": 1000 - number, "inferred": 0}, "pattern": "write_write_read",
-            "what": "write 6 B (sent), write 7 B (held), waits for the reply", "why": "Nagle holds the small segment",
-            "fix": "write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY",
-            "peer": {"pid": 4200, "comm": "server"}, **changes}
+            "pattern_text": "write 6 B (sent), write 7 B (held), waits for the reply",
+            "cause_text": "Nagle holds the small segment",
+            "fix": "write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY", **changes}
 
 
 def stall(of: Record, **changes: object) -> Record:
     """The last one of that connection, seen at both ends."""
     options = {"nodelay": False, "cork": False, "pingpong": True, "quickack": False}
-    same = {key: of[key] for key in ("side", "cause", "pid", "comm", "netns", "family", "local", "remote", "pattern")}
+    same = {key: of[key] for key in ("side", "cause", "family", "pattern")}
+    hold = {"reason": "nagle", "release": "ack", "bytes": 7, "in_flight_bytes": 6, "mss": 32768}
+    pending_ack = {"duration_us": 40_200, "reason": "pingpong", "release": "timer", "bytes": 6}
     return {"type": "stall", **same, "time": "2026-11-22T00:00:00.123456Z", "evidence": "seen", "duration_us": 40_312,
-            "excess_us": 40_277, "options": options, "ack_after_hold_us": -20,
-            "hold": {"reason": "nagle", "release": "ack", "bytes": 7, "in_flight_bytes": 6, "mss": 32768},
-            "peer": {"pid": 4200, "comm": "server", "pending_ack_us": 40_200, "end": "timer", "why": "pingpong",
-                     "options": options}, **changes}
+            "excess_us": 40_277, "ack_after_hold_us": -20,
+            "sender": {**of["sender"], "options": options, "hold": hold},
+            "receiver": {**of["receiver"], "options": options, "pending_ack": pending_ack}, **changes}
 
 
 def snapshot(connections: list[Record], stalls: int, **changes: object) -> Record:
-    return {"type": "snapshot", **IDENTITY, "uptime_us": 3_600_000_000, "stalls": stalls, "lost_us": stalls * 40_000,
-            "lost": LOST, "connections": connections, "connections_span_us": 312_000_000, **changes}
+    return {"type": "snapshot", **IDENTITY, "uptime_us": 3_600_000_000, "stalls": stalls, "excess_us": stalls * 40_000,
+            "dropped": DROPPED, "connections": connections, "connections_span_us": 312_000_000, **changes}
 
 
 class Asker:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A program in a terminal of its own, whose screen pyte keeps as a terminal would show it."""
+"""Runs a program in a terminal of its own. pyte keeps the screen as a terminal would show it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def set_size(fd: int, columns: int, rows: int) -> None:
 
 
 class Screen(pyte.Screen):
-    """What xterm can do and ncurses makes use of, but pyte 0.8 does not know: scrolling a region without a cursor, and
-    repeating a character."""
+    """Adds what ncurses uses of xterm and pyte 0.8 does not know: scrolling a region without a cursor, and repeating a
+    character."""
 
     last = " "
 
@@ -54,7 +54,7 @@ class Stream(pyte.ByteStream):
 
 
 class Terminal:
-    """Runs until it ends or the block does; what it wrote is in output, what is to be seen in lines()."""
+    """Runs a program until it or the block ends. `output` has all that it wrote; lines() returns the screen."""
 
     def __init__(self, *command: str, columns: int = 80, rows: int = 24, environment: dict[str, str] | None = None
                  ) -> None:
@@ -93,7 +93,7 @@ class Terminal:
         return "\n".join(self.lines())
 
     def until(self, seen: Callable[[str], bool], what: str = "") -> str:
-        """Waits until the screen is so, with a picture drawn to its end; what it shows then."""
+        """Waits until the screen is so and the program has drawn it to its end. Returns the text of the screen."""
         end = time.monotonic() + PATIENCE
         while True:
             drawn = len(self.output)
@@ -115,7 +115,7 @@ class Terminal:
             set_size(self.master, columns, rows)
 
     def reversed_line(self) -> str:
-        """The line of the table that is chosen: reversed, and neither the first nor the last of the screen."""
+        """Returns the chosen line of the table: it is reversed, and neither the first nor the last of the screen."""
         with self.lock:
             for y in range(1, self.screen.lines - 1):
                 if self.screen.buffer[y][0].reverse:
@@ -123,14 +123,14 @@ class Terminal:
         return ""
 
     def is_restored(self) -> bool:
-        """Its modes are what they were, its alternate screen is left, its cursor is to be seen."""
+        """Returns whether the modes are what they were, the alternate screen is left, and the cursor is visible."""
         with self.lock:
             shown = self.output.rfind(b"\x1b[?25h") >= self.output.rfind(b"\x1b[?25l")
             left = self.output.count(b"\x1b[?1049h") == self.output.count(b"\x1b[?1049l")
         return shown and left and (self.state_at_end or termios.tcgetattr(self.slave)) == self.state
 
     def ended(self) -> int:
-        """Waits for the end, and for all that was written; the exit code."""
+        """Waits for the end and for all output, and returns the exit code."""
         code = self.process.wait(PATIENCE)
         self.state_at_end = termios.tcgetattr(self.slave)
         os.close(self.slave)  # now the other end knows that nobody writes any more

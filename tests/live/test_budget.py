@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from harness import run
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.quick]
 
 #: The verifier gives up at a million instructions; a tenth leaves room for kernels that look more closely.
 MOST_INSTRUCTIONS = 100_000

@@ -11,9 +11,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import harness
 import jsonschema
 import pytest
-from harness import IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_valid, of_lab, run, stalled_rounds
+from ends import own_end
+from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_valid, beside, of_lab, run, stalled_rounds,
+                     unseen)
 
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
                 "--bounding-set=-all")
@@ -41,6 +44,7 @@ def dead_pid() -> int:
 # ---- how it ends ----
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -50,6 +54,7 @@ def test_a_signal_ends_it_with_the_closing_report(how: signal.Signals) -> None:
     assert tracer.closing()["stalls"] >= 0
 
 
+@pytest.mark.quick
 def test_a_duration_ends_it() -> None:
     began = time.monotonic()
     with Tracer("-d", "300ms") as tracer:
@@ -58,6 +63,7 @@ def test_a_duration_ends_it() -> None:
     assert tracer.closing()["span_us"] >= 300_000
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 def test_the_end_of_the_process_ends_it_with_the_closing_report() -> None:
@@ -70,6 +76,7 @@ def test_the_end_of_the_process_ends_it_with_the_closing_report() -> None:
     assert "ended" in tracer.errors.text()
 
 
+@pytest.mark.quick
 def test_of_two_processes_the_last_one_ends_it() -> None:
     first, second = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])
     with Tracer("-p", f"{first.pid},{second.pid}") as tracer:
@@ -82,6 +89,7 @@ def test_of_two_processes_the_last_one_ends_it() -> None:
         tracer.wait()
 
 
+@pytest.mark.quick
 def test_a_closed_stdout_ends_it_quietly() -> None:
     with Lab("write-write-read", "--rounds", "10") as lab:
         process = subprocess.Popen([str(NAGLETRACE), "-p", str(lab.client), "-j"], stdout=subprocess.PIPE,
@@ -96,6 +104,7 @@ def test_a_closed_stdout_ends_it_quietly() -> None:
         process.stderr.close()
 
 
+@pytest.mark.quick
 def test_a_full_disk_is_told() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([str(NAGLETRACE), "-d", "200ms"], stdout=full, stderr=subprocess.PIPE, text=True,
@@ -111,6 +120,7 @@ def our_programs() -> set[int]:
                                                                                       "kretprobe_tcp_"))}
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 def test_killed_it_leaves_nothing_attached() -> None:
@@ -128,6 +138,7 @@ def test_killed_it_leaves_nothing_attached() -> None:
 # ---- what it says ----
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 def test_the_first_line_says_what_traces(hooks: str) -> None:
     with Tracer() as tracer:
@@ -140,6 +151,7 @@ def test_the_first_line_says_what_traces(hooks: str) -> None:
     assert f"{start[0]['hooks']} hooks" in tracer.errors.text()
 
 
+@pytest.mark.quick
 def test_intervals_give_reports_and_a_count_ends_them() -> None:
     with Lab("write-write-read", "--rounds", "15") as lab:
         with Tracer("-p", str(lab.client), "-i", "250ms", "--count", "3") as tracer:
@@ -148,18 +160,21 @@ def test_intervals_give_reports_and_a_count_ends_them() -> None:
     reports = tracer.records("report")
     assert [r["closing"] for r in reports] == [False] * (len(reports) - 1) + [True]
     assert len(reports) <= 4
-    assert reports[-1]["stalls"] == len(tracer.stalls()) == len(stalled_rounds(result))
+    felt = len(stalled_rounds(result))
+    assert felt - unseen(tracer) <= reports[-1]["stalls"] == len(tracer.stalls()) <= felt
     assert sum(r["stalls"] for r in reports[:-1]) <= reports[-1]["stalls"]
     for report in reports[:-1]:
         assert 200_000 <= report["span_us"] <= 600_000
 
 
+@pytest.mark.quick
 def test_the_bcc_habit_counts_seconds() -> None:
     with Tracer("0.2", "2") as tracer:
         tracer.wait()
     assert [r["closing"] for r in tracer.records("report")] == [False, False, True]
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 def test_a_stall_is_told_within_100_ms_of_its_end() -> None:
@@ -175,31 +190,40 @@ def test_a_stall_is_told_within_100_ms_of_its_end() -> None:
         assert at + offset - ended < (0.5 if IN_GUEST else 0.1)
 
 
+@pytest.mark.quick
 def test_the_schema_is_a_schema_and_the_program_prints_it() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert json.loads(run("--json-schema").stdout) == SCHEMA
 
 
+@pytest.mark.quick
 def test_the_schema_refuses_what_is_no_record() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     with Lab("write-write-read", "--rounds", "4") as lab, Tracer("-p", str(lab.client)) as tracer:
         lab.play()
         tracer.wait()
     stall = tracer.stalls()[0]
-    for change in ({"hold": None}, {"pid": None}, {"cause": "nagle"}, {"comm": "a\nb"}, {"unknown": 1},
-                   {"side": "receiver"}, {"duration_us": -1}, {"local": "here"}):
+    for change in ({"hold": None}, {"sender": None}, {"cause": "nagle"}, {"unknown": 1}, {"receiver": {}},
+                   {"sender": stall["receiver"]}, {"receiver": stall["sender"]}, {"duration_us": -1}):
         assert not validator.is_valid({**stall, **change}), change
-    for key in ("time", "side", "cause", "evidence", "hold", "local", "excess_us"):
+    for change in ({"hold": None}, {"pid": None}, {"comm": "a\nb"}, {"unknown": 1}, {"address": "here"}):
+        assert not validator.is_valid({**stall, "sender": {**stall["sender"], **change}}), change
+    for key in ("time", "side", "cause", "evidence", "sender", "receiver", "excess_us"):
         assert not validator.is_valid({k: v for k, v in stall.items() if k != key}), key
+    for key in ("address", "netns", "comm", "options", "hold"):
+        sender = {k: v for k, v in stall["sender"].items() if k != key}
+        assert not validator.is_valid({**stall, "sender": sender}), key
 
 
+@pytest.mark.quick
 def test_version_and_help() -> None:
     assert re.fullmatch(r"nagletrace \d+\.\d+\.\d+\n", run("--version").stdout)
     done = run("--help")
     assert done.returncode == 0 and "--all-holds" in done.stdout
-    assert done.stdout in (ROOT / "README.md").read_text(), "README shows another --help"
+    assert done.stdout in (ROOT / "docs" / "usage.md").read_text(), "docs/usage.md shows another --help"
 
 
+@pytest.mark.quick
 def test_a_process_name_with_any_bytes_breaks_nothing() -> None:
     name = b"a\n\x1b[2J\xff"
     script = ("import ctypes, socket, time, sys; "
@@ -216,13 +240,14 @@ def test_a_process_name_with_any_bytes_breaks_nothing() -> None:
         as_json.wait()
         as_text.wait()
     stalls = as_json.stalls()
-    assert stalls and {s["comm"] for s in stalls} == {"a\\x0a\\x1b[2J\\xff"}
+    assert stalls and {own_end(s)["comm"] for s in stalls} == {"a\\x0a\\x1b[2J\\xff"}
     assert "\x1b" not in as_text.lines.text()
 
 
 # ---- what it refuses ----
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("arguments,words", [
     (["-p", "12x"], ["--pid", "12x"]),
     (["-m", "40"], ["--min", "40", "unit"]),
@@ -237,6 +262,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(arguments: list[str], words: list
     assert_one_line(run(*arguments), 2, *words)
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 def test_an_unknown_pid_is_refused() -> None:
@@ -244,6 +270,7 @@ def test_an_unknown_pid_is_refused() -> None:
     assert_one_line(run("-p", pid), 2, "--pid", pid, "no such process")
 
 
+@pytest.mark.quick
 def test_a_thread_is_told_from_a_process() -> None:
     script = ("import sys, threading; t = threading.Thread(target=sys.stdin.read); t.start(); "
               "print(t.native_id, flush=True); t.join()")
@@ -255,6 +282,7 @@ def test_a_thread_is_told_from_a_process() -> None:
     process.communicate()
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 @pytest.mark.parametrize("command", [["-d", "1s"], ["check"]])
@@ -262,41 +290,51 @@ def test_without_privilege_the_missing_capabilities_are_named(command: list[str]
     assert_one_line(run(*command, prefix=UNPRIVILEGED), 4, "CAP_BPF and CAP_PERFMON")
 
 
+@pytest.mark.quick
 def test_with_one_capability_the_other_is_named() -> None:
     only = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf",
             "--ambient-caps=-all,+bpf")
     assert_one_line(run("-d", "1s", prefix=only), 4, "CAP_PERFMON missing")
 
 
+@pytest.mark.quick
 def test_the_two_capabilities_suffice() -> None:
     both = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf,+perfmon",
             "--ambient-caps=-all,+bpf,+perfmon")
     with Lab("write-write-read") as lab, Tracer("-n", "lab-client", prefix=both) as tracer:
         result = lab.play()
         tracer.stop()
-    assert len(of_lab(lab, tracer.stalls())) == len(stalled_rounds(result)) > 0
+    felt = len(stalled_rounds(result))
+    # a receiver's timer that the machine hides contradicts the sender's end: a trace by name has no audit
+    assert max(1, felt - tracer.closing()["totals"]["contradicted"]) <= len(of_lab(lab, tracer.stalls())) <= felt
 
 
+@pytest.mark.quick
 def test_without_btf_it_says_what_to_give() -> None:
     done = run("-d", "1s", prefix=WITHOUT_BTF)
     assert_one_line(done, 3, "BTF", "--btf FILE", os.uname().release)
     assert run("check", prefix=WITHOUT_BTF).returncode == 3
 
 
+@pytest.mark.quick
 def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> None:
     btf = tmp_path / "vmlinux.btf"
     btf.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
-    with Lab("write-write-read", "--rounds", "8") as lab:
+    with Lab("write-write-read", "--rounds", "8", "--own-netns") as lab, lab.kept(), beside(lab) as audited:
         with Tracer("-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1], "--btf", str(btf),
                     prefix=WITHOUT_BTF) as tracer:
             result = lab.play()
             tracer.stop()
-    assert len(tracer.stalls()) == len(stalled_rounds(result)) > 0
+            audited.stop()
+    assert "unseen" not in tracer.closing(), "without the kernel's own BTF nothing shows its namespaces"
+    felt = len(stalled_rounds(result))
+    assert max(1, felt - unseen(audited)) <= len(of_lab(lab, tracer.stalls())) <= felt
 
 
 # ---- hooks ----
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 def test_check_says_what_would_be_used(hooks: str) -> None:
     arguments = [] if hooks == "auto" else ["--hooks", hooks]
@@ -313,6 +351,7 @@ def test_check_says_what_would_be_used(hooks: str) -> None:
     assert tracer.records("start")[0]["hooks"] == table["hooks"]
 
 
+@pytest.mark.quick
 def test_hooks_that_the_kernel_refuses_are_exit_code_3() -> None:
     table = json.loads(run("check", "--json").stdout)
     if table["hooks"] != "tracepoint":
@@ -326,28 +365,39 @@ OPTIONAL = {"tracepoint": ["timer_start", "sock_send_length", "tcp_receive_reset
             "kprobe": ["tcp_sendmsg_locked", "tcp_delack_timer_handler", "tcp_probe", "tcp_write_wakeup"]}
 
 
+@pytest.fixture
+def gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracer is on a kernel that has no such hooks as $NAGLETRACE_GAPS names."""
+    program = ROOT / "build" / "nagletrace-gaps"
+    assert program.exists(), f"{program} is not built: run `make test`"
+    monkeypatch.setattr(harness, "NAGLETRACE", program)
+
+
+@pytest.mark.quick
 @pytest.mark.guest
-def test_a_missing_hook_costs_its_part_and_is_said(hooks: str) -> None:
+def test_a_missing_hook_costs_its_part_and_is_said(hooks: str, gaps: None) -> None:
     family = json.loads(run("check", "--json").stdout)["hooks"] if hooks == "auto" else hooks
     for hook in OPTIONAL[family]:
-        missing = {"NAGLETRACE_WITHOUT_HOOKS": hook}
-        with Lab("write-write-read", "--rounds", "6") as lab:
-            with Tracer("-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1],
-                        environment=missing) as tracer:
+        missing = {"NAGLETRACE_GAPS": hook}
+        # others' unseen timers, in the host's namespace, would be an excuse
+        with Lab("write-write-read", "--own-netns", "--rounds", "6") as lab:
+            with Tracer("-p", str(lab.client), environment=missing) as tracer:
                 result = lab.play()
-                tracer.stop()
+                tracer.wait()
         said = tracer.records("start")[0]["missing_hooks"]
         if hook == "tcp_sendmsg_locked":
             assert said == []  # tcp_sendmsg takes its place
         else:
-            assert hook in said and f"{hook} is missing" in tracer.errors.text()
+            assert f"{hook}_gone" in said and f"{hook}_gone is missing" in tracer.errors.text()
         stalls = tracer.stalls()
-        assert len(stalls) == len(stalled_rounds(result)) > 0, hook
-        assert {s["pid"] for s in stalls} == {lab.client}, hook
+        felt = len(stalled_rounds(result))
+        assert max(1, felt - unseen(tracer)) <= len(stalls) <= felt, hook
+        assert {own_end(s)["pid"] for s in stalls} == {lab.client}, hook
 
 
-def test_without_a_required_hook_the_family_is_refused() -> None:
-    without = {"NAGLETRACE_WITHOUT_HOOKS": "tcp_probe,timer_expire_entry"}
+@pytest.mark.quick
+def test_without_a_required_hook_the_family_is_refused(gaps: None) -> None:
+    without = {"NAGLETRACE_GAPS": "tcp_probe,timer_expire_entry"}
     done = run("--hooks", "tracepoint", "-d", "1s", environment=without)
     assert_one_line(done, 3, "--hooks tracepoint")
     assert run("check", "--hooks", "tracepoint", environment=without).returncode == 3

@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from harness import NAGLETRACE, ROOT, Lab, Tracer
 
 EMPTY = ROOT / "build" / "bench" / "empty"
@@ -56,6 +57,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
+@pytest.mark.quick
 def test_it_stays_below_10_mb_while_tracing() -> None:
     with Lab("write-write-read", "--connections", "16", "--rounds", "20", "--linger", "1s") as lab:
         with Tracer("-p", str(lab.client), "--stacks") as tracer:
@@ -71,8 +73,10 @@ def test_it_stays_below_10_mb_while_tracing() -> None:
     assert before < 10_240 and largest < 10_240, (before, largest)
 
 
+@pytest.mark.quick
 def test_with_nothing_stalled_it_uses_no_cpu() -> None:
-    with Lab("write-write-read", "--nodelay", "--rounds", "20000") as lab, Tracer() as tracer:
+    with Lab("write-write-read", "--nodelay", "--rounds", "20000", "--own-netns") as lab, \
+            Tracer("--netns", str(lab.client)) as tracer:
         before = cpu_seconds(tracer.process.pid)
         lab.play()
         used = cpu_seconds(tracer.process.pid) - before

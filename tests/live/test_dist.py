@@ -19,6 +19,7 @@ def version_in(path: str, pattern: str) -> str:
     return found[1]
 
 
+@pytest.mark.quick
 def test_the_version_is_the_same_everywhere() -> None:
     version = version_in("VERSION", r"^(\d+\.\d+\.\d+)$")
     assert (ROOT / "VERSION").resolve() == ROOT / "exporters" / "nagletrace_exporters" / "VERSION"
@@ -38,6 +39,7 @@ def licences(path: Path) -> set[str]:
     return set(found[1].split(" OR "))
 
 
+@pytest.mark.quick
 def test_every_source_says_its_licence_and_the_text_is_there() -> None:
     sources = [path for room in ROOMS for path in (ROOT / room).rglob("*")
                if path.suffix in (".c", ".h", ".py", ".sh", ".java", ".js", ".yml", ".yaml", ".service")
@@ -46,7 +48,7 @@ def test_every_source_says_its_licence_and_the_text_is_there() -> None:
     assert set.union(*map(licences, sources)) == set(TEXTS)
     assert all((ROOT / text).stat().st_size > 1000 for text in TEXTS.values())
     # who reads the records, or asks the verdict, need not be under the GPL
-    for name in ("nagletrace.h", "verdict.h", "release.h", "stall.h"):
+    for name in ("nagletrace.h", "verdict.h", "release.h", "judge.h"):
         assert licences(ROOT / "bpf" / name) == {"GPL-2.0", "BSD-2-Clause"}
 
 

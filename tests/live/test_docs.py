@@ -214,6 +214,7 @@ def wanted() -> dict[str, str]:
     return found
 
 
+@pytest.mark.quick
 def test_every_command_in_the_documents_is_tried_and_no_other() -> None:
     found = wanted()
     assert len(found) > 50
@@ -236,6 +237,7 @@ def test_a_command_does_what_the_document_says(command: str, host: Host) -> None
     host.ran(command)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("command", names(Tried))
 def test_what_another_test_tries_has_that_test(command: str) -> None:
     how = COMMANDS[command]
@@ -259,14 +261,16 @@ def test_a_long_target_is_there_with_what_it_starts(command: str) -> None:
         assert (ROOT / script).is_file(), script
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("command", names(Packages))
 def test_packages_to_install_are_those_of_the_makefile(command: str) -> None:
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    packages = " ".join(re.findall(r"^(?:MONITORING|TEST)_PACKAGES +:= (.*)$", makefile, re.MULTILINE)).split()
+    packages = " ".join(re.findall(r"^\w+_PACKAGES +:= (.*)$", makefile, re.MULTILINE)).split()
     named = command.split()[3:]
     assert named and set(named) <= set(packages)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("command", names(Units))
 def test_units_that_are_talked_of_are_installed(command: str) -> None:
     words = command.removeprefix("sudo ").split()
@@ -277,7 +281,7 @@ def test_units_that_are_talked_of_are_installed(command: str) -> None:
 
 
 def test_systemd_finds_what_is_installed(tmp_path: Path) -> None:
-    """By the commands of README's steps, on a root directory of their own."""
+    """By the commands of docs/install.md, on a root directory of their own."""
     (tmp_path / "etc").mkdir()
     for name in ("passwd", "group"):
         (tmp_path / "etc" / name).touch()
@@ -299,6 +303,7 @@ def known_options(program: str) -> set[str]:
     return {f"--{option.name}" for option in found} | {f"-{option.short}" for option in found if option.short}
 
 
+@pytest.mark.quick
 def test_options_in_the_documents_are_the_programs() -> None:
     programs = ("nagletrace", *(f"nagletrace-{name}" for name in READERS))
     known = {program: known_options(program) for program in programs}
@@ -318,6 +323,7 @@ def test_options_in_the_documents_are_the_programs() -> None:
     assert looked_at > 50
 
 
+@pytest.mark.quick
 def test_targets_in_the_text_are_the_makefiles() -> None:
     found = {span for path in documents.MARKDOWN for span in documents.spans(path) if span.startswith("make ")}
     assert len(found) > 10
@@ -327,6 +333,7 @@ def test_targets_in_the_text_are_the_makefiles() -> None:
 # ---- what is pasted, and links ----
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("path", documents.MARKDOWN, ids=lambda path: path.stem)
 def test_each_block_says_what_it_is(path: Path) -> None:
     for block in documents.blocks(path):
@@ -350,6 +357,7 @@ def test_what_is_pasted_has_the_shape_of_what_is_printed(name: str, monkeypatch:
         assert not different, f"{block.where}: {RENEW.format(name)}:\n" + "\n".join(different)
 
 
+@pytest.mark.quick
 def test_the_same_output_is_pasted_everywhere() -> None:
     texts: dict[str, set[str]] = {}
     for block in documents.outputs():
@@ -357,6 +365,7 @@ def test_the_same_output_is_pasted_everywhere() -> None:
     assert [name for name, told in texts.items() if len(told) > 1] == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("path", [*documents.MARKDOWN, ROOT / "CHANGELOG.md", *sorted(ROOT.glob("tests/*/README.md"))],
                          ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
@@ -367,6 +376,7 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not name or name in documents.anchors(there), f"{path.name}: {target}: there is no such heading"
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("path", documents.MARKDOWN, ids=lambda path: path.stem)
 def test_files_that_are_named_are_there(path: Path) -> None:
     ours = r"(?:bpf|userspace|exporters|dashboards|packaging|tests|\.ci)/[\w./-]*|docs/[\w/-]*(?:\.md)?"

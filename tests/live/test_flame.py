@@ -94,7 +94,7 @@ def program(language: Language, tmp_path: Path) -> Iterator[Program]:
 
 
 def flame(recording: Path, *arguments: str) -> str:
-    done = subprocess.run(["/usr/bin/python3", "-m", "nagletrace_exporters.flame", "-i", recording, *arguments],
+    done = subprocess.run(["/usr/bin/python3", "-m", "nagletrace_exporters.flame.main", "-i", recording, *arguments],
                           cwd=ROOT / "exporters", capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -110,10 +110,10 @@ def test_held_writes_are_named_by_the_functions_that_made_them(language: Languag
     recording = tmp_path / "recording"
     recording.write_text("".join(json.dumps(record) + "\n" for record in stalls))
     named = flame(recording, "--symbols", "bcc")
-    lost = {stack: int(us) for stack, us in (line.rsplit(" ", 1) for line in named.splitlines())}
-    by_function = sum(us for stack, us in lost.items() if language.callee in stack)
+    excess = {stack: int(us) for stack, us in (line.rsplit(" ", 1) for line in named.splitlines())}
+    by_function = sum(us for stack, us in excess.items() if language.callee in stack)
     assert by_function >= 0.9 * sum(stall["excess_us"] for stall in stalls), named
     assert all(0 < stack.index(language.caller) < stack.index(language.callee) < stack.rindex("write")
-               for stack in lost if language.callee in stack), named
+               for stack in excess if language.callee in stack), named
     assert language.callee not in flame(recording), "without bcc nobody names them"
     assert language.callee in flame(recording, "--symbols", "bcc", "--output", "svg")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Nothing is lost silently: what finds no room is counted, and the kernel side's totals stay right."""
+"""Nothing is dropped silently: what finds no room is counted, and the kernel side's totals stay right."""
 
 from __future__ import annotations
 
@@ -16,53 +16,58 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blind_spot import delayed_acks_in_the_blind_spot
-from harness import Lab, Tracer, stalled_rounds, trace
+from harness import RING_RECORDS, Lab, Tracer, slow_rounds, stalled_rounds, trace
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from spaces import Namespace, load  # noqa: E402
 
-#: The ring buffer, and a record with its header in it.
-RING_BYTES, RECORD_BYTES = 1 << 20, 288
 CAUSE = "nagle_delayed_ack"
 
 
+@pytest.mark.quick
 def test_a_full_ring_buffer_loses_records_and_counts_them() -> None:
-    """While the tracer stands still there are more stalls than have room: each is told, or counted as lost."""
+    """While the tracer stands still there are more stalls than have room: each is told, or counted as dropped.
+
+    They are all of one user, who has three quarters of the room and a share of the rest; test_bounds.py has two.
+    """
     with Lab("write-write-read", "--connections", "64", "--rounds", "70", "--timeout", "60s") as lab:
         with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2]) as tracer:
             tracer.process.send_signal(signal.SIGSTOP)
             result = lab.play()
             tracer.process.send_signal(signal.SIGCONT)
+            tracer.catch_up()
             tracer.stop()
-    felt, closing = len(stalled_rounds(result)), tracer.closing()
-    lost, told = closing["lost"]["ring_full"], len(tracer.stalls())
-    assert felt > RING_BYTES // RECORD_BYTES, "too few to fill it"
-    assert abs(told - RING_BYTES // RECORD_BYTES) < 10
-    assert closing["totals"]["stalls"][CAUSE] == told + lost
-    assert abs(told + lost - felt) <= felt // 100, (told, lost, felt)
+    felt, slow, closing = len(stalled_rounds(result)), len(slow_rounds(result)), tracer.closing()
+    dropped, told = closing["dropped"]["ring_full"] + closing["dropped"]["ring_share"], len(tracer.stalls())
+    assert felt > RING_RECORDS * 7 // 8, "too few to fill it"
+    assert RING_RECORDS * 3 // 4 <= told < RING_RECORDS * 7 // 8 + felt // 10
+    assert dropped > 0
+    assert closing["totals"]["stalls"][CAUSE] == told + dropped + closing["totals"]["contradicted"]
+    assert felt - felt // 100 <= told + dropped <= slow + felt // 100, (told, dropped, felt, slow)
 
 
 def test_fifty_thousand_connections_that_all_stall() -> None:
     """As many stalls a second as this machine makes, each told on a line, which is the slowest way to take them."""
-    with Namespace() as space, delayed_acks_in_the_blind_spot() as hidden, \
-            Tracer("--netns", str(space.holder.pid)) as tracer:
+    with Namespace() as space, Tracer("--netns", str(space.holder.pid)) as tracer:
         before = space.counter("TcpExtDelayedACKs")
         told = load(space, "stall", 5, 50_000)
-        counted, unseen = space.counter("TcpExtDelayedACKs") - before, hidden()
+        counted = space.counter("TcpExtDelayedACKs") - before
         tracer.stop()
         late = space.counter("TcpExtDelayedACKs") - before - counted  # what fired until it had stopped
     lines = [line for _, line in tracer.lines.all]  # too many for the schema to look at each
     closing = json.loads(lines[-1])
     timers, stalls = closing["totals"]["delayed_acks"]["timer"], closing["totals"]["stalls"][CAUSE]
+    contradicted = closing["totals"]["contradicted"]
     print(f"{told['operations'] / told['seconds']:,.0f} rounds and {stalls / told['seconds']:,.0f} stalls a second, "
-          f"{counted} timers, {timers} seen, {unseen} could not be, lost {closing['lost']}")
+          f"{counted} timers, {timers} seen, {closing['unseen']} not, {contradicted} contradicted, "
+          f"dropped {closing['dropped']}")
     if counted < 50_000:
         pytest.skip(f"a machine that is too slow for this: {counted} timers")
-    assert counted - unseen <= timers <= counted + late, (timers, counted, unseen, late)
-    assert stalls <= timers, "each takes a timer of its own"
-    assert stalls == sum('"type":"stall"' in line for line in lines) + closing["lost"]["ring_full"]
-    assert closing["lost"]["hold_map_full"] == closing["lost"]["ack_map_full"] == 0, closing["lost"]
+    assert counted <= timers + closing["unseen"] <= counted + late, (timers, counted, closing["unseen"], late)
+    assert stalls - contradicted <= timers + closing["unseen"], "each takes a timer of its own"
+    assert stalls == sum('"type":"stall"' in line for line in lines) + closing["dropped"]["ring_full"] + \
+        closing["dropped"]["ring_share"] + contradicted
+    assert closing["dropped"]["hold_map_full"] == closing["dropped"]["ack_map_full"] == 0, closing["dropped"]
 
 
 @contextlib.contextmanager
@@ -74,6 +79,8 @@ def memory_cgroup() -> Iterator[tuple[Path, Path, Path]]:
         pytest.skip("no memory controller in cgroup v1 or v2")
     group = (first if version_1 else second) / f"nagletrace-test-{os.getpid()}"
     group.mkdir()
+    if version_1:  # at the limit its processes wait for more, instead of being killed
+        (group / "memory.oom_control").write_text("1")
     try:
         yield group, group / ("memory.usage_in_bytes" if version_1 else "memory.current"), \
             group / ("memory.limit_in_bytes" if version_1 else "memory.max")
@@ -85,6 +92,7 @@ def memory_cgroup() -> Iterator[tuple[Path, Path, Path]]:
             time.sleep(0.1)
 
 
+@pytest.mark.quick
 def test_maps_that_cannot_grow_lose_holds_and_count_them() -> None:
     """Twenty thousand connections whose readers do not read, and memory for the state of a few thousand."""
     blocked = 20_000
@@ -95,11 +103,12 @@ def test_maps_that_cannot_grow_lose_holds_and_count_them() -> None:
             assert load(space, "blocked", 1, blocked)["operations"] == blocked
             with Lab("write-write-read") as lab:  # it still does its work
                 _, other = trace(lab, "-p", str(lab.client))
+            limit.write_text(str(1 << 30))  # what the report takes is not what is to be refused
             tracer.stop()
     assert len(other.stalls()) >= 8
     closing = tracer.closing()
-    held, lost = closing["totals"]["holds"]["rwnd"], closing["lost"]["hold_map_full"]
-    assert 0 < held < blocked and lost > 0 and held + lost >= blocked, closing
+    held, dropped = closing["totals"]["holds"]["rwnd"], closing["dropped"]["hold_map_full"]
+    assert 0 < held < blocked and dropped > 0 and held + dropped >= blocked, closing
 
 
 @contextlib.contextmanager
@@ -135,6 +144,6 @@ def test_returns_that_the_kernel_does_not_show_are_counted_and_hide_no_stall(hoo
                 result = lab.play()
             tracer.stop()
     assert len(tracer.stalls()) == len(stalled_rounds(result)) > 0
-    lost, release = tracer.closing()["lost"]["recursion"], platform.release().split(".")
+    dropped, release = tracer.closing()["dropped"]["recursion"], platform.release().split(".")
     if (int(release[0]), int(release[1])) >= (6, 7):  # older kernels do not tell
-        assert lost >= writers - max(10, 2 * (os.cpu_count() or 1))
+        assert dropped >= writers - max(10, 2 * (os.cpu_count() or 1))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The manual pages and completions say what the programs say of themselves. Nothing is traced here."""
+"""The manual pages and completions say what the programs say of themselves. Nothing is traced here.
+
+`make options` writes what they have of the options of nagletrace; the other tests try what is made of it."""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,15 +24,19 @@ from terminal import Terminal
 PAGES = sorted((ROOT / "docs" / "man").glob("*.[18]"))
 BASH = ROOT / "packaging" / "completion" / "nagletrace.bash"
 ZSH = ROOT / "packaging" / "completion" / "_nagletrace"
-READERS = ("exporter", "report", "flame")
+READERS = ("exporter", "report", "flame", "join")
 #: "" is to trace
-COMMANDS = ("", "check", "daemon", "report", "top", "fix")
+COMMANDS = ("", "check", "daemon", "report", "top", "fix", "sample")
 #: They answer at once, with any command.
 ANSWERS = {"help", "version", "json-schema"}
+#: A file that nobody else may read, of 16 bytes: --fleet-key takes no other.
+KEY = tempfile.NamedTemporaryFile()
+KEY.write(b"0123456789abcdef")
+KEY.flush()
 #: A value for each kind of argument that parses.
 VALUES = {"PID[,PID]": str(os.getpid()), "PID|PATH": str(os.getpid()), "NAME": "root", "PATH": "/x",
           "PORT[,PORT]": "80", "PORT": "80", "DURATION": "5s", "N": "5", "text|json": "text", "WHICH": "auto",
-          "FILE": __file__, "PERCENT": "1"}
+          "FILE": KEY.name, "PERCENT": "1"}
 
 #: Another cgroup hierarchy than this host's, in a mount namespace of its own.
 WITH_CGROUPS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -80,7 +87,7 @@ def options() -> list[Option]:
 @functools.lru_cache
 def options_of_reader(name: str) -> list[Option]:
     """Of a command in Python, by its argparse."""
-    done = subprocess.run([sys.executable, "-m", f"nagletrace_exporters.{name}", "--help"], capture_output=True,
+    done = subprocess.run([sys.executable, "-m", f"nagletrace_exporters.{name}.main", "--help"], capture_output=True,
                           text=True, check=True, cwd=ROOT / "exporters", timeout=PATIENCE,
                           env={**os.environ, "COLUMNS": "200", "PYTHONDONTWRITEBYTECODE": "1"})
     return options_in(done.stdout, re.compile(
@@ -133,6 +140,17 @@ def tags(lines: list[str], first: str) -> dict[str, str]:
     return found
 
 
+# ---- what is written from the table of options ----
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("part,file", [("bash", BASH), ("zsh", ZSH), ("man", ROOT / "docs" / "man" / "nagletrace.8")])
+def test_the_options_of_a_file_are_those_of_the_table(part: str, file: Path) -> None:
+    written = subprocess.run([ROOT / "build" / "options", part], input=file.read_text(), capture_output=True, text=True,
+                             check=True, timeout=PATIENCE).stdout
+    assert file.read_text() == written, f"{file.relative_to(ROOT)}: run `make options`"
+
+
 # ---- manual pages ----
 
 
@@ -142,6 +160,7 @@ def test_mandoc_has_nothing_to_say_of_a_page(page: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.quick
 def test_there_is_a_page_for_each_command() -> None:
     assert {p.name for p in PAGES} == {"nagletrace.8"} | {f"nagletrace-{name}.1" for name in READERS}
     assert f"\nPYTHON_COMMANDS := {' '.join(READERS)}\n" in (ROOT / "Makefile").read_text()
@@ -170,33 +189,38 @@ def synopsis(name: str) -> dict[str, set[str]]:
     return told
 
 
+@pytest.mark.quick
 def test_the_synopsis_has_for_each_command_the_options_that_go_with_it() -> None:
     told = synopsis("nagletrace")
     assert told.pop("answers") == ANSWERS
     assert told == {command: {option.short or option.name for option in goes_with(command)} for command in COMMANDS}
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", READERS)
 def test_the_synopsis_of_a_reader_has_its_options(name: str) -> None:
     wanted = {option.short or option.name for option in options_of_reader(name) if option.name not in ANSWERS}
     assert synopsis(f"nagletrace-{name}") == {"": wanted, "answers": {"help", "version"}}
 
 
+@pytest.mark.quick
 def test_the_commands_of_the_page_are_the_programs() -> None:
     named = re.findall(r"^  nagletrace ([a-z]+)", run("--help").stdout, re.MULTILINE)
     assert sorted(named) == sorted(filter(None, COMMANDS))
     assert set(tags(manual("nagletrace")["COMMANDS"], r"\S")) == {*named, "INTERVAL [COUNT]"}
 
 
+@pytest.mark.quick
 def test_the_words_of_the_output_are_all_there() -> None:
     output, timeline = ("\n".join(manual("nagletrace")[section]) for section in ("OUTPUT", "TIMELINE"))
-    for kind in ("side", "cause", "evidence", "pattern", "reason", "release", "ack_end", "ack_why"):
+    for kind in ("side", "cause", "evidence", "pattern", "reason", "release", "ack_release", "ack_reason"):
         for word in SCHEMA["$defs"][kind]["enum"]:
             assert re.search(rf"\b{word}\b", output), (kind, word)
     for word in SCHEMA["$defs"]["event"]["properties"]["event"]["enum"]:
         assert re.search(rf"\b{word}\b", timeline), word
 
 
+@pytest.mark.quick
 def test_the_exit_statuses_are_those_of_the_help() -> None:
     said = re.search(r"Exit codes: ([^.]*)", run("--help").stdout)
     assert said and list(tags(manual("nagletrace")["EXIT STATUS"], r"\d")) == re.findall(r"\d", said[1])
@@ -208,6 +232,7 @@ def examples(page: str, command: str) -> list[list[str]]:
     return [shlex.split(re.split(r"[|>&]", line)[0])[2:] for line in lines if re.match(rf"[#$] {command} ", line)]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_parse(page: Path) -> None:
     for words in examples(page.stem, "nagletrace"):
@@ -235,6 +260,7 @@ def bash(*words: str, cwd: Path | None = None, prefix: tuple[str, ...] = ()) -> 
     return [line for line in done.stdout.split("\n") if line]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("command", COMMANDS)
 def test_bash_offers_the_options_that_go_with_the_command(command: str) -> None:
     words = [command] if command else []
@@ -244,6 +270,7 @@ def test_bash_offers_the_options_that_go_with_the_command(command: str) -> None:
     assert set(bash(*words, "--m")) == {name for name in wanted if name.startswith("--m")}
 
 
+@pytest.mark.quick
 def test_bash_knows_which_options_take_a_value() -> None:
     for option in options():
         for spelled in [f"--{option.name}"] + ([f"-{option.short}"] if option.short else []):
@@ -251,6 +278,7 @@ def test_bash_knows_which_options_take_a_value() -> None:
             assert ("check" in offered) == (option.argument is None), (spelled, offered)
 
 
+@pytest.mark.quick
 def test_bash_offers_the_commands_and_values(tmp_path: Path) -> None:
     pid, cut = str(os.getpid()), str(os.getpid())[:-1]
     (tmp_path / "vmlinux.btf").touch()
@@ -267,6 +295,7 @@ def test_bash_offers_the_commands_and_values(tmp_path: Path) -> None:
     assert bash("--port", "") == []
 
 
+@pytest.mark.quick
 def test_bash_offers_cgroups() -> None:
     assert set(bash("--cgroup", "", prefix=WITH_CGROUPS)) == {"/system.slice/", "/user.slice/"}
     assert set(bash("-c", "/system.slice/", prefix=WITH_CGROUPS)) == {r"/system.slice/a\x2db/", "/system.slice/c d/"}

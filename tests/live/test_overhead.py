@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""--max-overhead: what the programs cost is looked at now and then, and past the limit hooks are let go, in order."""
+"""--max-overhead: what the programs cost is looked at now and then, and past the limit hooks are detached, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spaces import fdinfo  # noqa: E402
 
 #: No host that has any traffic keeps below this.
 ABSURD = ("--max-overhead", "0.0001")
-#: README's order: what each step lets go of; then all that are left.
+#: The order of docs/overhead.md: what each step detaches; then all that are left.
 STEPS = {
     "function": [{"tcp_sendmsg_locked"}],
     "kprobe": [{"timer_expire_entry"}, {"tcp_sendmsg_locked"}],
@@ -58,9 +58,10 @@ def runs_of(pid: int) -> dict[str, int]:
     return {program: int(fields["run_cnt"]) for program, fields in fdinfo(pid, "prog_id").items()}
 
 
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
-def test_past_the_limit_hooks_are_let_go_in_order_and_all_in_the_end() -> None:
+def test_past_the_limit_hooks_are_detached_in_order_and_all_in_the_end() -> None:
     with traffic(), Tracer(*ABSURD) as tracer:
         assert tracer.process.wait(PATIENCE) == 1, tracer.errors.text()
         tracer.lines.finish()
@@ -70,13 +71,13 @@ def test_past_the_limit_hooks_are_let_go_in_order_and_all_in_the_end() -> None:
     assert all(one["share_ppm"] > one["limit_ppm"] == 1 for one in told)
     gone: set[str] = set()
     for step, one in zip(STEPS[start["hooks"]], told):
-        assert set(one["hooks_let_go"]) == (gone := gone | step)
-    assert len(told) == len(STEPS[start["hooks"]]) + 1 and set(told[-1]["hooks_let_go"]) > gone
-    assert tracer.closing()["hooks_let_go"] == told[-1]["hooks_let_go"]
-    assert tracer.closing()["lost"]["function_return"] == 0, "returns went before their entries"
+        assert set(one["detached_hooks"]) == (gone := gone | step)
+    assert len(told) == len(STEPS[start["hooks"]]) + 1 and set(told[-1]["detached_hooks"]) > gone
+    assert tracer.closing()["detached_hooks"] == told[-1]["detached_hooks"]
+    assert tracer.closing()["dropped"]["function_return"] == 0, "returns went before their entries"
     said = tracer.errors.text()
-    assert "past --max-overhead 0.0001" in said and "let go of all hooks: nothing is traced any more" in said
-    assert all(f"let go of {hook}; lost with it: " in said for hook in gone)
+    assert "past --max-overhead 0.0001" in said and "detached all hooks: nothing is traced any more" in said
+    assert all(f"detached {hook}; lost with it: " in said for hook in gone)
 
 
 def test_within_the_limit_nothing_changes_and_the_statistics_are_off_between_looks() -> None:
@@ -87,25 +88,26 @@ def test_within_the_limit_nothing_changes_and_the_statistics_are_off_between_loo
         assert any(before.values()), "the kernel kept no statistics: nothing was looked at"
         assert runs_of(tracer.process.pid) == before
         tracer.stop()
-    assert not tracer.records("overhead") and tracer.closing()["hooks_let_go"] == []
+    assert not tracer.records("overhead") and tracer.closing()["detached_hooks"] == []
     with Lab("write-write-read") as lab:
         result, tracer = trace(lab, "--max-overhead", "100", "-p", str(lab.client))
     assert len(tracer.stalls()) >= len(result["rounds"]) - 2
 
 
-def test_the_daemon_lets_go_stays_and_says_so() -> None:
+def test_the_daemon_detaches_stays_and_says_so() -> None:
     with traffic(), Daemon(*ABSURD) as daemon:
         assert "cap_sys_admin" in daemon.errors.text()
         before = daemon.ask("health")
         daemon.errors.wait_for("nothing is traced any more")
         health, snapshot = daemon.ask("health"), daemon.ask("snapshot")
-    assert before["state"] == "ok" and len(before["hooks_let_go"]) < len(health["hooks_let_go"])
-    assert health["state"] == "blind" and "tcp_probe" in health["hooks_let_go"]
+    assert before["state"] == "ok" and len(before["detached_hooks"]) < len(health["detached_hooks"])
+    assert health["state"] == "blind" and "tcp_probe" in health["detached_hooks"]
     assert health["missing_hooks"] == before["missing_hooks"], "the kernel lacks no more than before"
     assert snapshot["tracer"]["share_ppm"] > snapshot["tracer"]["limit_ppm"] == 1
     assert "bpf_cpu_us" not in snapshot["tracer"]
 
 
+@pytest.mark.quick
 def test_without_the_privilege_for_the_statistics_it_says_which() -> None:
     both = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf,+perfmon",
             "--ambient-caps=-all,+bpf,+perfmon", "--bounding-set=-all,+bpf,+perfmon")

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from daemon import Daemon
 from harness import PATIENCE, ROOT, Lab, Record, Tracer, stalled_rounds
 
 
 def command(name: str, *arguments: str | Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(["/usr/bin/python3", "-m", f"nagletrace_exporters.{name}", *map(str, arguments)],
+    return subprocess.Popen(["/usr/bin/python3", "-m", f"nagletrace_exporters.{name}.main", *map(str, arguments)],
                             cwd=ROOT / "exporters", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -33,29 +34,35 @@ def recorded(tracer: Tracer, place: Path) -> Path:
     return recording
 
 
+@pytest.mark.quick
 def test_a_recording_becomes_a_page_and_a_flame_graph(tmp_path: Path) -> None:
     with Lab("write-write-read", "--rounds", "10") as lab:
         with Tracer("-p", str(lab.client), "--stacks") as tracer:
-            stalls = len(stalled_rounds(lab.play()))
+            felt = len(stalled_rounds(lab.play()))
             tracer.stop()
         client = lab.client
+    stalls = len(tracer.stalls())
+    assert felt - 1 <= stalls <= felt, "one at most for a timer that the machine hides"
     recording = recorded(tracer, tmp_path)
     page = output(command("report", "-i", recording))
     assert f"{stalls} stalls in " in page and f"lab-client[{client}]" in page
     assert "write 6 B (sent), write 7 B (held)" in page and '<svg class="ladder"' in page
     assert "could not be read" not in page and "a type that this version does not know" not in page
     folded = output(command("flame", "-i", recording))
-    lost = sum(json.loads(line)["excess_us"] for _, line in tracer.lines.all if '"type":"stall"' in line)
-    assert sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()) == lost
+    excess = sum(json.loads(line)["excess_us"] for _, line in tracer.lines.all if '"type":"stall"' in line)
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()) == excess
     assert re.match(r"lab-client;.*client_round;.*__write \d+$", folded)
 
 
+@pytest.mark.quick
 def test_a_timeline_becomes_a_ladder_of_what_happened(tmp_path: Path) -> None:
     with Lab("write-write-read", "--rounds", "10") as lab:
         with Tracer("-p", str(lab.client), "--timeline") as tracer:
-            stalls = len(stalled_rounds(lab.play()))
+            felt = len(stalled_rounds(lab.play()))
             tracer.wait()
         server = lab.server
+    stalls = len(tracer.stalls())
+    assert felt - 1 <= stalls <= felt, "one at most for a timer that the machine hides"
     recording = recorded(tracer, tmp_path)
     page = output(command("report", "-i", recording))
     assert f"{stalls} stalls in " in page and "could not be read" not in page
@@ -69,7 +76,8 @@ def test_a_timeline_becomes_a_ladder_of_what_happened(tmp_path: Path) -> None:
 
 def test_the_daemon_is_watched_until_ctrl_c(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    with Lab("write-write-read", "--rounds", "10") as lab, Daemon("--stacks") as daemon:
+    with Lab("write-write-read", "--rounds", "10", "--own-netns") as lab, \
+            Daemon("--stacks", "--netns", str(lab.client)) as daemon:
         watching = command("report", "--socket", daemon.socket, "--duration", "10m", "-o", page)
         until(daemon, lambda snapshot: snapshot["tracer"]["streaming"] == 1)
         stalls = len(stalled_rounds(lab.play()))

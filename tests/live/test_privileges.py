@@ -20,7 +20,8 @@ from pathlib import Path
 import harness
 import pytest
 from daemon import Daemon
-from harness import NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Tracer, of_lab, run
+from ends import own_end
+from harness import NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Tracer, of_lab, run, seen_at_both
 from terminal import Terminal
 
 #: bits of /proc/PID/status; linux/capability.h
@@ -98,8 +99,14 @@ def held_by(pid: int) -> set[str]:
 Options = Callable[[int, Path], list[str]]
 
 
+def comms_of(stalls: list[harness.Record]) -> set[tuple[str, str]]:
+    return {(stall["sender"]["comm"], stall["receiver"]["comm"]) for stall in stalls}
+
+
 def a_trace(options: Options, prefix: tuple[str, ...], place: Path) -> set[str]:
-    with Lab("write-write-read", "--rounds", "5") as lab, Tracer(*options(lab.client, place), prefix=prefix) as tracer:
+    # it lingers: whose the last stall's other end is can be asked while that process is there
+    with Lab("write-write-read", "--rounds", "5", "--linger", "200ms") as lab, \
+            Tracer(*options(lab.client, place), prefix=prefix) as tracer:
         held = held_by(tracer.process.pid)
         lab.play()
         with contextlib.suppress(ProcessLookupError):
@@ -107,7 +114,7 @@ def a_trace(options: Options, prefix: tuple[str, ...], place: Path) -> set[str]:
         tracer.wait()
         stalls = of_lab(lab, tracer.stalls())
     assert stalls, "no stall was found"
-    assert {(s["comm"], s["peer"]["comm"]) for s in stalls} == {("lab-client", "lab-server")}
+    assert comms_of(seen_at_both(tracer, stalls)) == {("lab-client", "lab-server")}
     return held
 
 
@@ -128,7 +135,7 @@ def the_daemon(options: Options, prefix: tuple[str, ...], place: Path) -> set[st
         held = held_by(daemon.process.pid)
         lab.play()
         end = time.monotonic() + PATIENCE
-        while not any(c.get("comm") == "lab-client" for c in daemon.ask("snapshot", top=50)["connections"]):
+        while not any(own_end(c).get("pid") == lab.client for c in daemon.ask("snapshot", top=50)["connections"]):
             assert time.monotonic() < end, "no stall was found"
             time.sleep(0.1)
     return held
@@ -229,11 +236,13 @@ def prepared(line: Line, place: Path) -> Iterator[None]:
 # ---- the tests ----
 
 
+@pytest.mark.quick
 def test_every_line_of_the_table_is_played() -> None:
     assert set(LINES) == {*RUNS, *READERS}
     assert all(not line.needs and not line.keeps for how, line in LINES.items() if how in READERS)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("line", cases())
 def test_with_just_that_it_works_and_keeps_no_more_than_it_says(line: Line, place: Path) -> None:
     with prepared(line, place):
@@ -241,6 +250,7 @@ def test_with_just_that_it_works_and_keeps_no_more_than_it_says(line: Line, plac
         assert played.run(played.options, as_user(*line.needs, *line.parts), place) == line.keeps
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("line", "missing"), cases(lambda line: line.needs))
 def test_with_one_less_it_names_what_is_missing_and_the_remedy(line: Line, missing: str, place: Path) -> None:
     left = {*line.needs, *line.parts} - {missing}
@@ -285,7 +295,7 @@ def test_frames_are_named_as_far_as_they_may_be(missing: str | None, private_pro
             lab.play()
             tracer.stop()
     stalls = of_lab(lab, tracer.stalls())
-    frames = [f for stall in stalls for f in stall["stack"] if str(private_program) in f.get("module", "")]
+    frames = [f for stall in stalls for f in stall["sender"]["stack"] if str(private_program) in f.get("module", "")]
     told = [text for text in tracer.errors.text().splitlines() if "--stacks" in text]
     assert stalls and bool(frames) == (missing != "SYS_PTRACE")
     assert any("symbol" in frame for frame in frames) == (missing is None), frames
@@ -306,7 +316,7 @@ def test_names_that_proc_hides_take_a_capability_and_else_are_said_to_be_missing
     said = "hidepid" in tracer.errors.text()
     assert stalls and held == set(capabilities) and said == (not capabilities), (held, tracer.errors.text())
     if capabilities:
-        assert {(s["comm"], s["peer"]["comm"]) for s in stalls} == {("lab-client", "lab-server")}
+        assert comms_of(seen_at_both(tracer, stalls)) == {("lab-client", "lab-server")}
 
 
 # ---- the daemon's readers ----
@@ -314,7 +324,7 @@ def test_names_that_proc_hides_take_a_capability_and_else_are_said_to_be_missing
 
 def python_reader(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'exporters')!r}); "
-            f"from nagletrace_exporters.{name} import main; sys.exit(main())", *arguments]
+            f"from nagletrace_exporters.{name}.main import main; sys.exit(main())", *arguments]
 
 
 def to_its_end(*command: str) -> tuple[int, str]:
@@ -365,10 +375,10 @@ ASK: dict[str, Callable[[tuple[str, ...], Path], tuple[int, str]]] = {
 @pytest.fixture(scope="module")
 def served() -> Iterator[Daemon]:
     """A daemon that has seen a stall, for the group nogroup."""
-    with Daemon("--group", "nogroup", "--stacks", "--name", "lab-client") as daemon:
+    with Lab("write-write-read", "--rounds", "5", "--own-netns") as lab, \
+            Daemon("--group", "nogroup", "--stacks", "--netns", str(lab.client)) as daemon:
         daemon.socket.parent.chmod(0o755)
-        with Lab("write-write-read", "--rounds", "5") as lab:
-            lab.play()
+        lab.play()
         end = time.monotonic() + PATIENCE
         while not daemon.ask("snapshot")["stalls"]:
             assert time.monotonic() < end
@@ -382,6 +392,7 @@ def test_who_is_in_the_sockets_group_may_ask_without_any_capability(reader: str,
     assert code == 0 and re.search("lab-client|client_round", said), said
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("hidden", [False, True], ids=["socket", "directory"])
 @pytest.mark.parametrize("reader", READERS)
 def test_who_is_not_is_refused_and_told_which_group_it_is(reader: str, hidden: bool, served: Daemon) -> None:

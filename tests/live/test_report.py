@@ -9,7 +9,7 @@ from pathlib import Path
 
 import harness
 import pytest
-from harness import PATIENCE, ROOT, Lab, Tracer, stalled_rounds, trace
+from harness import PATIENCE, ROOT, Lab, Tracer, stalled_rounds, trace, unseen
 
 
 def text_of(lab: Lab, *arguments: str) -> tuple[dict, str, str]:
@@ -19,34 +19,41 @@ def text_of(lab: Lab, *arguments: str) -> tuple[dict, str, str]:
     return result, tracer.lines.text(), tracer.errors.text()
 
 
+@pytest.mark.quick
 def test_the_report_names_process_connection_cause_and_fix() -> None:
     with Lab("write-write-read", "--rounds", "8") as lab:
         result, text, _ = text_of(lab)
         connection = lab.ready["connections"][0]
         pids = lab.client, lab.server
-    stalls = len(stalled_rounds(result))
-    assert f"nagletrace: {stalls} stalls in " in text
+    felt, told = len(stalled_rounds(result)), re.search(r"nagletrace: (\d+) stalls in ", text)
+    assert told and felt - 1 <= int(told[1]) <= felt, "one at most for a timer that the machine hides"
     assert f"lab-client[{pids[0]}]  {connection['client']} → {connection['server']}" in text
     assert "write 6 B (sent), write 7 B (held), waits for the reply" in text
     flowing = " ".join(text.split())
-    assert f"lab-server[{pids[1]}], in interactive mode, delays that ACK until its timer fires" in flowing
-    assert "seen at both ends" in flowing
+    if " unseen " in flowing and "inferred from this end" in flowing:  # the last one's timer nobody saw
+        assert "interactive mode" not in flowing
+    else:
+        assert f"lab-server[{pids[1]}], in interactive mode, delays that ACK until its timer fires" in flowing
+        assert "seen at both ends" in flowing
     assert "writev" in flowing and "TCP_NODELAY" in flowing
-    assert "0 lost" in flowing
+    assert "0 dropped" in flowing
     for line in text.splitlines():
         assert len(line) <= 80, line
 
 
+@pytest.mark.quick
 def test_each_stall_is_a_line_unless_reports_are_asked_for() -> None:
-    line = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} lab-client\[\d+\] +send +4\d\.\d ms +7 :\d+ → 127\.0\.0\.1:\d+$", re.M)
+    line = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} lab-client\[\d+\] +send +\d\d\.\d ms +7 :\d+ → 127\.0\.0\.1:\d+$", re.M)
     with Lab("write-write-read", "--rounds", "8") as lab:
         result, text, _ = text_of(lab)
-    assert len(line.findall(text)) == len(stalled_rounds(result)) > 0
+    felt = len(stalled_rounds(result))
+    assert max(1, felt - 1) <= len(line.findall(text)) <= felt, "one at most for a timer that the machine hides"
     with Lab("write-write-read", "--rounds", "8") as lab:
         _, text, _ = text_of(lab, "-i", "10s")
     assert line.findall(text) == []
 
 
+@pytest.mark.quick
 def test_wide_shows_both_addresses_in_full() -> None:
     with Lab("write-write-read", "-6", "--rounds", "5") as lab:
         connection = lab.ready["connections"][0]
@@ -55,6 +62,7 @@ def test_wide_shows_both_addresses_in_full() -> None:
     assert "write_write_read" in text and "seen" in text
 
 
+@pytest.mark.quick
 def test_without_a_stall_it_says_so_and_what_was_looked_at() -> None:
     with Lab("echo") as lab:
         _, text, _ = text_of(lab)
@@ -62,6 +70,7 @@ def test_without_a_stall_it_says_so_and_what_was_looked_at() -> None:
     assert re.search(r"looked at 10 writes, 0 holds, ", " ".join(text.split()))
 
 
+@pytest.mark.quick
 def test_a_receiver_is_told_what_it_can_do() -> None:
     with Lab("write-write-read", "--rounds", "6") as lab:
         with Tracer("-p", str(lab.server), text=True) as tracer:
@@ -71,12 +80,14 @@ def test_a_receiver_is_told_what_it_can_do() -> None:
     assert "(receiver)" in flowing and "TCP_QUICKACK" in flowing and "quickack 1" in flowing
 
 
+@pytest.mark.quick
 def test_quiet_leaves_ready_only() -> None:
     with Tracer("-q", "-d", "100ms", text=True) as tracer:
         tracer.wait()
     assert tracer.errors.text() == "nagletrace: ready"
 
 
+@pytest.mark.quick
 def test_nothing_is_said_of_connections_that_do_not_stall() -> None:
     with Lab("write-write-read", "--nodelay", "--rounds", "200") as lab, Tracer("-p", str(lab.client)) as tracer:
         lab.play()
@@ -90,16 +101,17 @@ def test_stacks_name_the_call_that_made_the_held_write() -> None:
     with Lab("write-write-read", "--rounds", "6", "--linger", "2s") as lab:
         result, tracer = trace_while_it_lives(lab)
     stalls = tracer.stalls()
-    assert len(stalls) == len(stalled_rounds(result)) > 0
+    felt = len(stalled_rounds(result))
+    assert max(1, felt - unseen(tracer)) <= len(stalls) <= felt
     for stall in stalls:
-        modules = [f.get("module", "") for f in stall["stack"]]
-        symbols = [f.get("symbol", "") for f in stall["stack"]]
-        assert any("libc" in m for m in modules), stall["stack"]
-        assert any(m.endswith("nagle-lab") for m in modules), stall["stack"]
+        modules = [f.get("module", "") for f in stall["sender"]["stack"]]
+        symbols = [f.get("symbol", "") for f in stall["sender"]["stack"]]
+        assert any("libc" in m for m in modules), stall["sender"]["stack"]
+        assert any(m.endswith("nagle-lab") for m in modules), stall["sender"]["stack"]
         call = re.compile(r"(__)?(libc_)?(write|send|sendto|sendmsg|writev)(64)?(_nocancel)?")
         assert any(call.fullmatch(symbol) for symbol in symbols)
     # the held write is always made at the same place: one stack, named once
-    assert len({str(s["stack"]) for s in stalls}) == 1
+    assert len({str(s["sender"]["stack"]) for s in stalls}) == 1
 
 
 def trace_while_it_lives(lab: Lab) -> tuple[dict, Tracer]:
@@ -120,10 +132,11 @@ def test_stacks_of_a_program_whose_files_only_its_container_has_are_named(monkey
         _, tracer = trace_while_it_lives(lab)
     assert tracer.stalls()
     for stall in tracer.stalls():
-        assert any(f.get("symbol") == "client_round" for f in stall["stack"]), stall["stack"]
-        assert f"{place}/program" in {f.get("module") for f in stall["stack"]}
+        assert any(f.get("symbol") == "client_round" for f in stall["sender"]["stack"]), stall["sender"]["stack"]
+        assert f"{place}/program" in {f.get("module") for f in stall["sender"]["stack"]}
 
 
+@pytest.mark.quick
 def test_stacks_stand_in_the_report_that_comes_after_the_process_has_ended() -> None:
     with Lab("write-write-read", "--rounds", "6") as lab:
         _, text, _ = text_of(lab, "--stacks")
@@ -143,4 +156,4 @@ def test_stacks_are_taken_however_many_there_were_before() -> None:
     stalls = tracer.stalls()
     assert tracer.closing()["totals"]["holds"]["cork"] >= 32768
     assert int(told) >= 50 and len(stalls) >= 0.9 * int(told)
-    assert any(f.get("symbol") == "stalling_write" for f in stalls[-1].get("stack", [])), stalls[-1]
+    assert any(f.get("symbol") == "stalling_write" for f in stalls[-1]["sender"].get("stack", [])), stalls[-1]

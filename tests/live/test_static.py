@@ -18,7 +18,9 @@ from pathlib import Path
 import harness
 import pytest
 from daemon import Daemon
-from harness import PATIENCE, ROOT, Lab, Lines, assert_durations_match, of_lab, run, stalled_rounds, trace
+from ends import own_end
+from harness import (PATIENCE, ROOT, Lab, Lines, assert_durations_match, of_lab, run, seen_at_both, stalled_rounds,
+                     trace, unseen)
 from terminal import Terminal
 
 VERSION = (ROOT / "VERSION").read_text().strip()
@@ -79,10 +81,11 @@ def test_it_says_neither_where_it_was_built_nor_loads_what_answers_for_names() -
 def test_it_finds_the_stalls_in_an_empty_root(empty_root: Path) -> None:
     with Lab(*PLAY) as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
-    assert_durations_match(stalled_rounds(result), tracer.stalls())
+    assert_durations_match(stalled_rounds(result), tracer.stalls(), unseen(tracer))
     assert len(tracer.stalls()) >= 6
-    for stall in tracer.stalls():
-        assert (stall["pid"], stall["comm"], stall["peer"]["comm"]) == (lab.client, "lab-client", "lab-server")
+    for stall in seen_at_both(tracer, tracer.stalls()):
+        assert (stall["sender"]["pid"], stall["sender"]["comm"], stall["receiver"]["comm"]) == (
+            lab.client, "lab-client", "lab-server")
         assert (stall["cause"], stall["pattern"]) == ("nagle_delayed_ack", "write_write_read")
 
 
@@ -101,8 +104,8 @@ def test_it_names_the_frames_of_a_program_with_shared_libraries() -> None:
         _, tracer = trace(lab, "-p", str(lab.client), "--stacks")
     assert len(tracer.stalls()) >= 6
     for stall in tracer.stalls():
-        symbols = [frame.get("symbol") for frame in stall["stack"]]
-        assert {"client_round", "send_call", "main"} <= set(symbols), stall["stack"]
+        symbols = [frame.get("symbol") for frame in stall["sender"]["stack"]]
+        assert {"client_round", "send_call", "main"} <= set(symbols), stall["sender"]["stack"]
 
 
 def test_it_loads_no_library_of_the_host(tmp_path: Path) -> None:
@@ -191,4 +194,4 @@ def test_the_whole_host_is_traced_with_names() -> None:
     with Lab(*PLAY, "--over", "veth") as lab:
         _, tracer = trace(lab)
     of_both = of_lab(lab, tracer.stalls())
-    assert len(of_both) >= 6 and {stall["comm"] for stall in of_both} == {"lab-client"}
+    assert len(of_both) >= 6 and {own_end(stall)["comm"] for stall in of_both} == {"lab-client"}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blind_spot import delayed_acks_in_the_blind_spot
-from harness import IN_GUEST, Lab, Record, Tracer, lost, stalled_rounds
+from ends import own_end
+from harness import IN_GUEST, Lab, Record, Tracer, dropped, stalled_rounds, unseen
 from witnesses import MS, TOLERANCE, Run, Together, witness
 
 pytestmark = pytest.mark.guest
@@ -135,10 +135,31 @@ IN_EVERY_GUEST = {
 }
 
 
+#: `make test` plays these, over veth where that is not said: each hold reason, release and way to stall.
+QUICK = {
+    "echo", "echo-64k", "write-write-read", "write-write-read --nodelay", "write-write-read --coalesce",
+    "header-body --interval 20ms", "header-body --interval 20ms --quickack", "header-body --interval 20ms --writev",
+    "header-body --interval 20ms --quickack-route", "length-data --size 100", "length-data --size 1448",
+    "length-data --size 1000 --parts 5", "reply-tail", "reply-tail --reply-sizes 200,300", "cork-forgotten",
+    "cork-forgotten --msg-more", "chunks --rounds 4 --parts 100", "chunks --rounds 4 --parts 100 --cork",
+    "chunks --rounds 4 --parts 100 --nodelay --msg-more",
+    "bulk", "slow-reader", "small-window", "long-rtt --cc cubic", "loss --cc cubic", "paced --cc cubic",
+    "rate-limited --cc cubic", "autocork", "one-way", "zero-window-probe",
+    "late-connect", "threads", "fork-worker", "pass-fd", "nonblocking", "msg-more", "sendfile", "zerocopy", "io-uring",
+    "ktls", "fast-open", "mptcp", "v4-mapped", "uncork", "nodelay-while-held --quickack-off", "close-while-held",
+    "reset-while-held", "killed-while-held", "changing",
+}
+
+
+def over_veth(row: Row) -> str:
+    """Its name without what most rows have; "" of one that plays elsewhere."""
+    return identity((row[0], row[1][2:], row[2])) if row[1][:2] == VETH else ""
+
+
 def played(rows: list[Row]) -> list[Any]:
-    in_every = [r[1][:2] == VETH and identity((r[0], r[1][2:], r[2])) in IN_EVERY_GUEST for r in rows]
-    return [pytest.param(row, id=identity(row), marks=() if every else (pytest.mark.once,))
-            for row, every in zip(rows, in_every)]
+    marks = [((pytest.mark.quick,) if over_veth(row) in QUICK else ())
+             + (() if over_veth(row) in IN_EVERY_GUEST else (pytest.mark.once,)) for row in rows]
+    return [pytest.param(row, id=identity(row), marks=some) for row, some in zip(rows, marks)]
 
 
 def identity(row: Row) -> str:
@@ -153,13 +174,15 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
     if run.wrong():
         pytest.fail(run.wrong(), pytrace=False)
     if least:
-        # in a guest a connection may stay in quick-ACK mode for a round more
+        # a connection may stay in quick-ACK mode for a round or two more; the application did not stall then either
         shown = score.wire + score.doubtful
-        assert shown >= (least - 2 if IN_GUEST else least), f"nothing to find: {score.line()}"
+        assert shown >= max(1, least - 2), f"nothing to find: {score.line()}"
+        assert IN_GUEST or shown >= min(least, score.application), f"the wire has less than was felt: {score.line()}"
     else:
         assert score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
     if score.errors_us:
-        assert score.median_error_us <= (10_000 if IN_GUEST else 200), score.line()
+        # 30 us on a quiet machine; a rule that is wrong by a jiffy is wrong by 2,000 and more
+        assert score.median_error_us <= (10_000 if IN_GUEST else 1_000), score.line()
     closings[id(run.closing)] = run.closing
 
 
@@ -204,23 +227,19 @@ ONE_SIDED: list[Row] = [
                                     ("length-data", ("--rounds", "4"), 4))),
     ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--quickack"), 0),
     ("header-body", (*VETH, "--rtt", "80ms", "--interval", "20ms", "--rounds", "6", "--nodelay"), 0),
-    # jitter is no put-off ACK, whatever the route's rto_min is where that puts off none
+    # jitter is not taken for a delayed ACK, whatever the route's rto_min, where no ACK is delayed
     ("header-body", (*VETH, "--rtt", "20ms", "--jitter", "8ms", "--rto-min", "10ms", "--interval", "20ms", "--rounds",
                      "12", "--quickack"), 0),
     # written on without waiting: what comes after our late ACK had left before that came
     ("write-write-read", (*VETH, "--rtt", "100ms", "--pause", "60ms", "--rounds", "8", "--nodelay"), 0),
     ("write-write-read", (*VETH, "--rtt", "20ms", "--pause", "55ms", "--rounds", "12", "--nodelay"), 0),
-    ("write-write-read", (*VETH, "--peer-delack", "100ms"), 9),
-    ("write-write-read", (*VETH, "-6", "--peer-delack", "200ms"), 9),
-    ("length-data", (*VETH, "--peer-delack", "200ms", "--rounds", "5"), 5),
-    ("write-write-read", (*VETH, "--peer-delack", "200ms", "--nodelay"), 0),
 ]
 
 
 #: With netem in the kernel, as in guests, what matters is the round trip; without it, the rest. All guests play these.
 ONE_SIDED_IN_EVERY_GUEST = {
     "long-rtt --cc cubic": "client", "loss --cc cubic": "server", "length-data --rtt 20ms --rounds 4": "client",
-    "write-write-read --rtt 80ms --jitter 8ms --rounds 6": "server", "write-write-read --peer-delack 100ms": "client",
+    "write-write-read --rtt 80ms --jitter 8ms --rounds 6": "server",
     "write-write-read --rtt 100ms --pause 60ms --rounds 8 --nodelay": "server",
 }
 #: One plays these too, and the others from the other end.
@@ -233,15 +252,25 @@ ONE_SIDED_IN_A_GUEST = {
 }
 
 
+#: `make test` plays these.
+ONE_SIDED_QUICK = {
+    "write-write-read-client", "header-body --interval 20ms-server", "length-data --size 100-client",
+    "cork-forgotten-client", "bulk-server", "small-window-client", "one-way-server", "autocork-client",
+    "length-data --rtt 20ms --rounds 4-client", "write-write-read --rtt 80ms --rounds 6-server",
+    "write-write-read --rtt 20ms --pause 55ms --rounds 12 --nodelay-server",
+}
+
+
 def one_sided() -> list[Any]:
-    """Each row from each end; the lab peer that acknowledges late is no socket of this kernel."""
+    """Each row from each end; a peer that is no socket of this kernel plays in tests/packets."""
     chosen = []
     for row in ONE_SIDED:
-        name = identity((row[0], row[1][2:], row[2]))
+        name = over_veth(row)
         if IN_GUEST and name not in ONE_SIDED_IN_A_GUEST and name not in ONE_SIDED_IN_EVERY_GUEST:
             continue
-        for end in ("client",) if "--peer-delack" in row[1] else ("client", "server"):
-            marks = () if ONE_SIDED_IN_EVERY_GUEST.get(name) == end else (pytest.mark.once,)
+        for end in ("client", "server"):
+            marks = (() if ONE_SIDED_IN_EVERY_GUEST.get(name) == end else (pytest.mark.once,)) + (
+                (pytest.mark.quick,) if f"{name}-{end}" in ONE_SIDED_QUICK else ())
             chosen.append(pytest.param(row, end, id=f"{identity(row)}-{end}", marks=marks))
     return chosen
 
@@ -263,23 +292,25 @@ def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
         assert record["evidence"] == "inferred" or record["cause"] != "nagle_delayed_ack"
 
 
-@pytest.mark.parametrize("scenario", ["length-data", "mix", *(pytest.param(scenario, marks=pytest.mark.once)
-                                                              for scenario in ("write-write-read", "one-way"))])
+@pytest.mark.parametrize("scenario", [pytest.param("length-data", marks=pytest.mark.quick), "mix",
+                                      *(pytest.param(scenario, marks=pytest.mark.once)
+                                        for scenario in ("write-write-read", "one-way"))])
 def test_acks_sent_by_the_timer_are_as_many_as_the_kernel_counts(scenario: str) -> None:
-    """The server's namespace traced whole: timer-ended pending ACKs equal the change of its TcpExtDelayedACKs."""
+    """The server's namespace traced whole: what was seen and what the audit calls unseen are its TcpExtDelayedACKs."""
     more = ("--seconds", "5", "--connections", "10") if scenario == "mix" else ()
-    with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab, delayed_acks_in_the_blind_spot() as hidden:
+    with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab, lab.kept():
         with Tracer("--netns", str(lab.server)) as tracer:
             result = lab.play()
             tracer.stop()
-        unseen = hidden()
     counted = result["server"]["counters"]["TcpExtDelayedACKs"]
     assert counted or scenario == "one-way"
     closing = tracer.closing()
-    assert counted - unseen <= closing["totals"]["delayed_acks"]["timer"] <= counted
-    assert closing["lost"]["hold_map_full"] == closing["lost"]["ack_map_full"] == 0, closing["lost"]
+    seen = closing["totals"]["delayed_acks"]["timer"]
+    assert seen <= counted == seen + unseen(tracer), (seen, counted, closing["unseen"])
+    assert closing["dropped"]["hold_map_full"] == closing["dropped"]["ack_map_full"] == 0, closing["dropped"]
 
 
+@pytest.mark.quick
 @pytest.mark.once
 def test_connections_of_the_same_addresses_in_other_namespaces_are_told_apart() -> None:
     """Two pairs of namespaces, four ends of the same addresses and ports: one pair stalls, the other has the fix."""
@@ -291,31 +322,40 @@ def test_connections_of_the_same_addresses_in_other_namespaces_are_told_apart() 
             felt = len(stalled_rounds(stalling.result()))
             assert stalled_rounds(fixed.result()) == []
             tracer.stop()
-    by_space = Counter(r["netns"] for r in tracer.stalls())
+    by_space = Counter(own_end(r)["netns"] for r in tracer.stalls())
     assert felt and by_space[stalling.ready["client"]["netns"]] == felt
     assert by_space[fixed.ready["client"]["netns"]] == by_space[fixed.ready["server"]["netns"]] == 0
 
 
+def stalls_under_the_number(pid: int) -> bool:
+    """A lab whose client gets that number stalls; False where somebody else got it, and keeps it."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    for attempt in range(40):
+        # the lab's own process comes first, and others may come between
+        last.write_text(str(pid - 2 - attempt % 8))
+        with Lab("write-write-read", "--rounds", "4") as stranger:
+            if stranger.client == pid:
+                assert stalled_rounds(stranger.play())
+                return True
+    return False
+
+
+@pytest.mark.quick
 @pytest.mark.once
 def test_a_number_that_another_process_gets_is_not_the_process_that_was_asked_for() -> None:
     """The process of -p ends while another asked for lives on; a stranger then gets its number and stalls."""
-    gone = subprocess.Popen(["sleep", "600"])
-    with Lab("echo") as other, Tracer("-p", f"{gone.pid},{other.client}") as tracer:
-        gone.kill()
-        gone.wait()
-        last = Path("/proc/sys/kernel/ns_last_pid")
-        for attempt in range(200):
-            # the lab's own process comes first, and others may come between
-            last.write_text(str(gone.pid - 2 - attempt % 8))
-            with Lab("write-write-read", "--rounds", "4") as stranger:
-                if stranger.client != gone.pid:
-                    continue
-                assert stalled_rounds(stranger.play())
-                break
-        else:
-            pytest.fail(f"no process got number {gone.pid} again")
-        tracer.stop()
-    assert tracer.stalls() == []
+    numbers = []
+    for _ in range(5):
+        gone = subprocess.Popen(["sleep", "600"])
+        numbers.append(gone.pid)
+        with Lab("echo") as other, Tracer("-p", f"{gone.pid},{other.client}") as tracer:
+            gone.kill()
+            gone.wait()
+            if stalls_under_the_number(gone.pid):
+                tracer.stop()
+                assert tracer.stalls() == []
+                return
+    pytest.fail(f"no process got one of the numbers {numbers} again")
 
 
 @pytest.mark.once
@@ -329,9 +369,10 @@ def test_thousands_of_connections_that_come_and_go_leave_nothing_behind(
         assert churn.process.poll() is not None or IN_GUEST, "the connections did not all come and go meanwhile"
         churn.result()
     check(run, 50, record_property)
-    assert not lost(run.closing)
+    assert not dropped(run.closing)
 
 
+@pytest.mark.quick
 def test_hardly_any_hold_is_of_unknown_reason() -> None:
     """Less than one in a thousand, over all rows above; a few rows allow for one."""
     seen: Counter[str] = Counter()

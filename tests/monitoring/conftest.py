@@ -13,8 +13,6 @@ TESTS = Path(__file__).resolve().parent.parent
 for directory in ("monitoring", "live", "."):
     sys.path.insert(0, str(TESTS / directory))
 
-from rerun import pytest_runtest_protocol  # noqa: E402, F401
-
 
 def pytest_configure() -> None:
     if os.geteuid():

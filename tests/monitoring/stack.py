@@ -117,6 +117,29 @@ class Webhook:
         self.server.server_close()
 
 
+class Page:
+    """Serves one text, as what kube-state-metrics tells of a cluster that does not change."""
+
+    def __init__(self, text: str) -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
 def compressed(rules: str) -> str:
     """The same rules over seconds; names of recorded series stay."""
     return re.sub(r"\bfor: \d+m\b", f"for: {HOLD}", re.sub(r"\[\d+m\]", f"[{LOOK_BACK}]", rules))
@@ -126,8 +149,11 @@ class Stack:
     """Runs from the constructor's end on. addresses: what a person may look at, by name."""
 
     def __init__(self, directory: Path, daemon_arguments: tuple[str, ...] = (),
-                 tell: Tell | None = None) -> None:
+                 tell: Tell | None = None, kube_state: str | None = None) -> None:
         self.directory = directory
+        self.kube_state = Page(kube_state) if kube_state is not None else None
+        self.space: Any = None  # the namespace that the daemon watches, where a test made one
+        self.pod: Any = None  # in which its programs stall, likewise
         self.programs: list[Program] = []
         self.socket = directory / "nagletrace.sock"
         self.daemon_arguments = daemon_arguments
@@ -165,8 +191,8 @@ class Stack:
                            lambda: "nagletrace: ready" in log.read_text())
 
     def _start_exporter(self, port: int) -> None:
-        self._start("exporter", ["/usr/bin/python3", "-m", "nagletrace_exporters.exporter", "--daemon.socket",
-                                 self.socket, "--web.listen-address", f"127.0.0.1:{port}"],
+        self._start("exporter", ["/usr/bin/python3", "-m", "nagletrace_exporters.exporter.main", "--daemon.socket",
+                                 self.socket, "--metrics.exemplars", "--web.listen-address", f"127.0.0.1:{port}"],
                     self._answers("exporter", "/-/healthy"), {"PYTHONPATH": str(ROOT / "exporters")})
 
     def _start_alertmanager(self, port: int) -> None:
@@ -188,11 +214,14 @@ class Stack:
         job["static_configs"] = [{"targets": [self.instance]}]
         config["alerting"]["alertmanagers"][0]["static_configs"] = [
             {"targets": [self.addresses["alertmanager"].removeprefix("http://")]}]
+        if self.kube_state:
+            config["scrape_configs"].append({"job_name": "kube-state-metrics", "honor_labels": True,
+                                             "static_configs": [{"targets": [self.kube_state.address]}]})
         for name in config["rule_files"]:
             (self.directory / name).write_text(compressed((RULES / name).read_text()))
         path = self.directory / "prometheus.yml"
         path.write_text(yaml.safe_dump(config))
-        self._start("prometheus", ["prometheus", f"--config.file={path}",
+        self._start("prometheus", ["prometheus", "--enable-feature=exemplar-storage", f"--config.file={path}",
                                    f"--storage.tsdb.path={self.directory / 'prometheus'}",
                                    f"--web.listen-address=127.0.0.1:{port}"],
                     self._answers("prometheus", "/-/ready"))
@@ -207,6 +236,13 @@ class Stack:
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
 
+    def exemplars(self, expr: str) -> list[dict[str, Any]]:
+        """Those of the series that the expression names, of the last minute."""
+        now = time.time()
+        values = urllib.parse.urlencode({"query": expr, "start": now - 60, "end": now + 60})
+        answer = json.loads(get(f"{self.addresses['prometheus']}/api/v1/query_exemplars?{values}"))
+        return [exemplar for series in answer["data"] for exemplar in series["exemplars"]]
+
     def label_values(self, label: str, match: str) -> list[str]:
         values = urllib.parse.urlencode({"match[]": match})
         answer = json.loads(get(f"{self.addresses['prometheus']}/api/v1/label/{label}/values?{values}"))
@@ -217,11 +253,14 @@ class Stack:
         for program in reversed(self.programs):
             program.stop()
         self.webhook.stop()
+        if self.kube_state:
+            self.kube_state.stop()
 
 
 @contextlib.contextmanager
-def running(directory: Path, *daemon_arguments: str, tell: Tell | None = None) -> Iterator[Stack]:
-    stack = Stack(directory, daemon_arguments, tell)
+def running(directory: Path, *daemon_arguments: str, tell: Tell | None = None, kube_state: str | None = None
+            ) -> Iterator[Stack]:
+    stack = Stack(directory, daemon_arguments, tell, kube_state)
     try:
         yield stack
     finally:

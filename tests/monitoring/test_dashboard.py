@@ -35,6 +35,7 @@ def test_the_committed_one_is_what_the_script_makes() -> None:
         "run `make dashboard`"
 
 
+@pytest.mark.quick
 def test_template_datasource_job_and_instance_rules() -> None:
     source = VARIABLES["datasource"]
     assert (source["type"], source["query"], source["label"]) == ("datasource", "prometheus", "Data source")
@@ -46,14 +47,17 @@ def test_template_datasource_job_and_instance_rules() -> None:
     assert VARIABLES["job"]["allValue"] == ".+", "all jobs of the server would be too many"
 
 
+@pytest.mark.quick
 def test_template_on_time_change_reload_rule() -> None:
     assert all(v["refresh"] == 2 for v in VARIABLES.values() if v["type"] == "query")
 
 
+@pytest.mark.quick
 def test_uneditable_dashboard_rule() -> None:
     assert DASHBOARD["editable"] is False
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 def test_panel_title_description_units_datasource_and_no_targets_rules(panel: dict[str, Any]) -> None:
     assert panel["title"] and panel["description"].endswith(".") and panel["targets"]
@@ -62,6 +66,7 @@ def test_panel_title_description_units_datasource_and_no_targets_rules(panel: di
     assert all(target["refId"] for target in panel["targets"])
 
 
+@pytest.mark.quick
 def test_ids_are_unique_and_panels_do_not_overlap() -> None:
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels) and 0 not in {panel["id"] for panel in panels}
@@ -73,6 +78,39 @@ def test_ids_are_unique_and_panels_do_not_overlap() -> None:
         taken |= cells
 
 
+@pytest.mark.quick
+def test_rows_have_no_holes() -> None:
+    """All panels that begin at one height end at one, and fill the width."""
+    rows: dict[int, list[dict[str, int]]] = {}
+    for panel in DASHBOARD["panels"]:
+        rows.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
+    for y, row in rows.items():
+        assert len({at["h"] for at in row}) == 1, f"panels of different heights at {y}"
+        assert sum(at["w"] for at in row) == 24, f"a hole at {y}"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_seconds_in_a_second_are_a_share(panel: dict[str, Any]) -> None:
+    """As seconds, 140 connections that wait would read "2.33 mins"."""
+    shares = {bool(re.search(r"\brate\(nagletrace_\w+_seconds_total", target["expr"])) for target in panel["targets"]}
+    assert shares == {panel["fieldConfig"]["defaults"]["unit"] == "percentunit"}
+    assert shares == {False} or "per second" not in panel["title"]
+
+
+@pytest.mark.quick
+def test_a_legend_has_room_for_its_rows_and_those_that_matter_come_first() -> None:
+    """A row takes 24 pixels, and a unit of height 38; ten reasons and a heading have to fit."""
+    for panel in PANELS:
+        if panel["type"] == "timeseries":
+            legend = panel["options"]["legend"]
+            assert legend["showLegend"] and legend["placement"] == "right"
+            assert (legend["displayMode"], legend["sortBy"], legend["sortDesc"]) == ("table", "Mean", True)
+            assert legend["calcs"][0] == "mean" and panel["gridPos"]["w"] >= 12
+            assert 38 * panel["gridPos"]["h"] - 60 >= 24 * 11, panel["title"]
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("expr", exprs())
 def test_target_rules(expr: str) -> None:
     """target-job, target-instance, target-rate-interval, target-counter-agg."""
@@ -85,6 +123,7 @@ def test_target_rules(expr: str) -> None:
     assert not re.findall(r"\[(?!\$__rate_interval|\$__range\])", expr)
 
 
+@pytest.mark.quick
 def test_the_40_and_200_ms_lines_are_there() -> None:
     drawn = [step["value"] for panel in PANELS for step in
              panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])]
@@ -92,6 +131,7 @@ def test_the_40_and_200_ms_lines_are_there() -> None:
     assert [panel["type"] for panel in PANELS].count("heatmap") == 1
 
 
+@pytest.mark.quick
 def test_provisioning_names_a_prometheus_and_a_place_for_the_dashboard() -> None:
     [provider] = yaml.safe_load((GRAFANA / "provisioning/dashboards/nagletrace.yml").read_text())["providers"]
     assert provider["type"] == "file" and provider["options"]["path"].startswith("/")

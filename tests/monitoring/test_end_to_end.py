@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from harness import Lab, stalled_rounds
+from pods import Pod, a_pod
+from spaces import Namespace
 from stack import LOOK_BACK, PATIENCE, ROOT, RULES, Stack, get, running, wait_until
 from test_dashboard import DASHBOARD, TARGETS, VARIABLES
 
@@ -18,8 +20,23 @@ ALERT = {"alertname": "NagletraceStalls40ms", "comm": "lab-client", "severity": 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running(tmp_path_factory.mktemp("stack")) as made:
+    with Namespace() as space, a_pod() as pod, running(
+            tmp_path_factory.mktemp("stack"), "--netns", str(space.holder.pid), "--by-cgroup",
+            kube_state=kube_state_of(pod)) as made:
+        made.space, made.pod = space, pod
         yield made
+
+
+def kube_state_of(pod: Pod) -> str:
+    """What kube-state-metrics would say of it."""
+    where = 'namespace="shop",pod="checkout-1"'
+    return (f'kube_pod_container_info{{{where},container="app",container_id="containerd://{pod.container}"}} 1\n'
+            f'kube_pod_info{{{where},uid="{pod.uid}",node="here"}} 1\n')
+
+
+def lab_in(stack: Stack, *arguments: str) -> Lab:
+    """In the namespace that the daemon watches: whoever stalls elsewhere on this host changes nothing. In the pod."""
+    return Lab("write-write-read", *arguments, prefix=stack.pod.place.enter(*stack.space.enter()))
 
 
 def filled_in(expr: str) -> str:
@@ -53,30 +70,49 @@ def check_every_query(stack: Stack) -> None:
         assert stack.query(name), f"{name} has no value"
 
 
+@pytest.mark.quick
 def test_a_stall_fires_the_alert_and_the_fix_resolves_it(stack: Stack) -> None:
-    with Lab("write-write-read", "--over", "veth", "--rounds", "10000") as stalling:
+    with lab_in(stack, "--rounds", "10000") as stalling:
         stalling.go()
         wait_until("the alert reaches the webhook", lambda: stack.webhook.has("firing", **ALERT))
         check_every_query(stack)
         assert not stack.webhook.has("resolved", **ALERT)
     firing = next(a for a in stack.webhook.alerts if ALERT.items() <= a["labels"].items())
+    assert firing["annotations"]["description"].endswith("; pods: shop/checkout-1 (app).")
     assert "lab-client" in firing["annotations"]["summary"] and stack.instance in firing["annotations"]["summary"]
     assert firing["annotations"]["runbook_url"].endswith("NagletraceStalls40ms.md")
-    with Lab("write-write-read", "--over", "veth", "--rounds", "20000", "--nodelay", "--interval", "2ms") as fixed:
+    with lab_in(stack, "--rounds", "20000", "--nodelay", "--interval", "2ms") as fixed:
         fixed.go()
         wait_until("the alert resolves", lambda: stack.webhook.has("resolved", **ALERT))
     others = {a["labels"]["alertname"] for a in stack.webhook.alerts} - {"NagletraceStalls40ms"}
-    assert others <= {"NagletraceLostTime", "NagletraceDelayedAckTimerShare"}, "what else these stalls may fire"
+    assert others <= {"NagletraceExcessTime", "NagletraceDelayedAckTimerShare"}, "what else these stalls may fire"
+
+
+@pytest.mark.quick
+def test_a_metric_leads_to_the_connection_and_the_write_behind_it(stack: Stack) -> None:
+    """By exemplars: the process, both addresses, and the 7 bytes that the lab's second write leaves waiting."""
+    with lab_in(stack, "--rounds", "10000") as stalling:
+        [connection] = stalling.ready["connections"]
+        expected = {"pid": str(stalling.client), "local": connection["client"], "remote": connection["server"],
+                    "bytes": "7"}
+        stalling.go()
+
+        def told() -> bool:
+            return any(exemplar["labels"] == expected for exemplar in
+                       stack.exemplars('nagletrace_stall_seconds_bucket{comm="lab-client"}'))
+
+        wait_until(f"an exemplar of {expected}", told)
 
 
 def test_a_fast_network_alerts_nobody(stack: Stack) -> None:
     """Many rounds without a stall: nothing of the kind fires, and what fired before is over."""
-    with Lab("write-write-read", "--over", "veth", "--rounds", "5000", "--nodelay", "--interval", "2ms") as lab:
+    with lab_in(stack, "--rounds", "5000", "--nodelay", "--interval", "2ms") as lab:
         assert stalled_rounds(lab.play()) == []
     quiet = 'ALERTS{alertname=~"NagletraceStalls.*", alertstate="firing"}'
     wait_until("no alert of a stall is active", lambda: not stack.query(quiet))
 
 
+@pytest.mark.quick
 def test_the_daemon_gone_is_told_and_its_return_too(stack: Stack) -> None:
     """Killed: up is 0 and no number stays; started anew: counters begin at zero, and the alert resolves."""
     down = {"alertname": "NagletraceDown", "severity": "warning"}
@@ -88,10 +124,11 @@ def test_the_daemon_gone_is_told_and_its_return_too(stack: Stack) -> None:
     stack.start_daemon()
     assert "nagletrace_up 1.0" in get(stack.addresses["exporter"] + "/metrics")
     wait_until("NagletraceDown resolves", lambda: stack.webhook.has("resolved", **down))
-    resets = stack.query('resets(nagletrace_sends_total[1m])')
+    resets = stack.query('resets(nagletrace_writes_total[1m])')
     assert all(float(sample["value"][1]) <= 1 for sample in resets)
 
 
+@pytest.mark.quick
 def test_promtool_finds_nothing_to_say_of_the_metrics(stack: Stack) -> None:
     exposition = get(stack.addresses["exporter"] + "/metrics")
     done = subprocess.run(["promtool", "check", "metrics"], input=exposition, capture_output=True, text=True)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from stack import ROOT, Program, free_port, get, wait_until
 
 sys.path.insert(0, str(ROOT / "exporters" / "tests"))
@@ -34,7 +35,7 @@ def measure(label_sets: int) -> tuple[int, int, int]:
             FakeDaemon(Path(directory) / "socket", host(label_sets)) as daemon:
         port = free_port()
         exporter = Program("exporter", Path(directory) / "log", [
-            "/usr/bin/python3", "-m", "nagletrace_exporters.exporter", "--daemon.socket", daemon.path,
+            "/usr/bin/python3", "-m", "nagletrace_exporters.exporter.main", "--daemon.socket", daemon.path,
             "--web.listen-address", f"127.0.0.1:{port}"], {"PYTHONPATH": str(ROOT / "exporters")})
         try:
             wait_until("the exporter is ready", lambda: "ready" in exporter.log.read_text())
@@ -59,6 +60,7 @@ def test_the_page_says_what_is_measured() -> None:
         assert all(abs(a - b) <= 60 for a, b in zip(said[2:], found[2:])), f"the page is to say {measured}"
 
 
+@pytest.mark.quick
 def test_promtool_takes_the_configurations_on_the_page(tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) == 2

@@ -7,6 +7,7 @@ import re
 import subprocess
 from typing import Any
 
+import pytest
 import yaml
 from stack import ROOT
 from tools import tools
@@ -32,6 +33,7 @@ def test_it_is_what_kubernetes_takes() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.quick
 def test_the_daemon_has_two_capabilities_each_explained_and_the_exporter_none() -> None:
     daemon, exporter = containers()["daemon"]["securityContext"], containers()["exporter"]["securityContext"]
     assert daemon["capabilities"] == {"drop": ["ALL"], "add": ["BPF", "PERFMON"]}
@@ -46,6 +48,7 @@ def test_the_daemon_has_two_capabilities_each_explained_and_the_exporter_none() 
     assert not any("hostPath" in volume for volume in pod()["volumes"]) and not pod().get("hostNetwork")
 
 
+@pytest.mark.quick
 def test_the_unit_asks_for_the_same_two() -> None:
     unit = (ROOT / "packaging" / "systemd" / "nagletrace.service").read_text()
     for setting in ("AmbientCapabilities", "CapabilityBoundingSet"):
@@ -55,6 +58,27 @@ def test_the_unit_asks_for_the_same_two() -> None:
     assert "\nDynamicUser=yes\n" in exporter and "AmbientCapabilities" not in exporter
 
 
+def settings(unit: str) -> dict[str, str]:
+    text = (ROOT / "packaging" / "systemd" / f"{unit}.service").read_text()
+    return dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+
+
+@pytest.mark.quick
+def test_the_units_and_the_daemonset_have_the_limits_that_the_design_has() -> None:
+    """tests/live/test_limits.py and exporters/tests/test_hostile_clients.py measure that both live within."""
+    table = re.findall(r"^\| `(nagletrace[a-z-]*)` \| (\w+) \| ([^|]+) \| (\w+) \| (\w+) \|$",
+                       (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+    assert {(unit, limit) for unit, limit, *_ in table} == {
+        (unit, limit) for unit in ("nagletrace", "nagletrace-exporter")
+        for limit in ("MemoryMax", "TasksMax", "LimitNOFILE")}
+    for unit, limit, _, written, manifest in table:
+        assert settings(unit)[limit] == written, f"{unit}: {limit}"
+        resources = containers()["exporter" if "exporter" in unit else "daemon"]["resources"]
+        if limit == "MemoryMax":
+            assert resources["limits"]["memory"] == manifest and resources["requests"]["memory"]
+
+
+@pytest.mark.quick
 def test_the_images_have_the_libraries_that_the_program_is_linked_with() -> None:
     program = ROOT / "build" / "nagletrace"
     linked = subprocess.run(["objdump", "-p", program], capture_output=True, text=True, check=True).stdout

@@ -26,6 +26,7 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
+@pytest.mark.quick
 def test_promtool_takes_the_rules_and_the_examples(tmp_path: Path) -> None:
     promtool("check", "rules", "recording.yml", "alerts.yml")
     promtool("check", "config", "prometheus.example.yml")
@@ -37,6 +38,7 @@ def test_promtool_takes_the_rules_and_the_examples(tmp_path: Path) -> None:
     promtool("check", "config", str(tmp_path / "config.yml"))
 
 
+@pytest.mark.quick
 def test_kubernetes_pods_are_found_by_what_the_manifest_says() -> None:
     config = yaml.safe_load((RULES / "prometheus.kubernetes.example.yml").read_text())
     [job] = config["scrape_configs"]
@@ -50,10 +52,25 @@ def test_kubernetes_pods_are_found_by_what_the_manifest_says() -> None:
     assert job["kubernetes_sd_configs"][0]["namespaces"]["names"] == [documents[1]["metadata"]["namespace"]]
 
 
+@pytest.mark.quick
 def test_the_rules_do_what_they_say() -> None:
     assert "SUCCESS" in promtool("test", "rules", "tests/alerts_test.yml")
 
 
+@pytest.mark.quick
+def test_no_selector_takes_a_part_of_a_name() -> None:
+    """pint's promql/regexp: one that does chooses what somebody else named."""
+    for name in ("recording.yml", "alerts.yml"):
+        for selector in re.findall(r"=~\s*\"([^\"]*)\"", (RULES / name).read_text()):
+            assert not re.match(r"\.[*+]", selector) and not re.search(r"\.[*+]$", selector), selector
+
+
+@pytest.mark.quick
+def test_pods_have_their_names_of_kube_state_metrics() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "tests/kubernetes_test.yml")
+
+
+@pytest.mark.quick
 def test_each_alert_is_tested_firing_and_silent() -> None:
     cases = yaml.safe_load((RULES / "tests" / "alerts_test.yml").read_text())["tests"]
     expected = [(case["alertname"], bool(case.get("exp_alerts")))
@@ -62,6 +79,7 @@ def test_each_alert_is_tested_firing_and_silent() -> None:
         assert (alert["alert"], True) in expected and (alert["alert"], False) in expected, alert["alert"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
 def test_each_alert_says_what_a_person_needs(alert: dict[str, Any]) -> None:
     assert re.fullmatch(r"\d+m", alert["for"])
@@ -74,5 +92,6 @@ def test_each_alert_says_what_a_person_needs(alert: dict[str, Any]) -> None:
         assert heading in page.read_text(), f"{page}: {heading}"
 
 
+@pytest.mark.quick
 def test_no_runbook_is_left_over() -> None:
     assert {page.stem for page in RUNBOOKS.glob("*.md")} == {alert["alert"] for alert in alerts()}

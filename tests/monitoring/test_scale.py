@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from daemon import Reader
-from harness import Lab, stalled_rounds
+from harness import Lab, dropped, stalled_rounds
 from prometheus_client.parser import text_string_to_metric_families
-from rerun import blind_spot
+from spaces import Namespace
 from stack import ROOT, Stack, get, running, wait_until
 
 RENAMER = ROOT / "tests" / "monitoring" / "renamer.py"
@@ -26,13 +26,15 @@ MOST_SERIES = 1000  # the default of --max-series
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    with running(tmp_path) as made:
+    with Namespace() as space, running(tmp_path, "--netns", str(space.holder.pid)) as made:
+        made.space = space
         yield made
 
 
-def rename(processes: int, rounds: int) -> dict[str, Any]:
-    done = subprocess.run(["/usr/bin/python3", RENAMER, str(processes), str(rounds)], capture_output=True, text=True,
-                          timeout=120, check=True)
+def rename(stack: Stack, processes: int, rounds: int) -> dict[str, Any]:
+    """In the namespace that the daemon watches: whoever stalls elsewhere on this host changes nothing."""
+    done = subprocess.run(stack.space.enter("/usr/bin/python3", RENAMER, processes, rounds), capture_output=True,
+                          text=True, timeout=120, check=True)
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
@@ -40,6 +42,12 @@ def rename(processes: int, rounds: int) -> dict[str, Any]:
 def snapshot(stack: Stack) -> dict[str, Any]:
     with Reader(stack.socket) as reader:
         return reader.ask("snapshot")
+
+
+def has_all(stack: Stack, stalled: int, before: int = 0) -> bool:
+    """All that the application felt; as many may be missing as there were timers that nobody saw."""
+    now = snapshot(stack)
+    return bool(stalled - now["unseen"] <= now["stalls"] - before <= stalled)
 
 
 def samples(stack: Stack, name: str) -> list[Any]:
@@ -50,20 +58,19 @@ def samples(stack: Stack, name: str) -> list[Any]:
 
 
 def test_five_thousand_names_keep_the_label_sets_bounded(stack: Stack) -> None:
-    told = rename(96, 64)
+    told = rename(stack, 96, 64)
     assert told["names"] > 5000, told
-    expected = told["stalled"] * (0.9 if blind_spot() else 1)
-    wait_until("the daemon has them all", lambda: snapshot(stack)["stalls"] >= expected)
+    wait_until("the daemon has them all", lambda: has_all(stack, told["stalled"]))
     kept = snapshot(stack)
     series = samples(stack, "nagletrace_stalls_total")
     assert MOST_SERIES <= len(kept["series"]) <= MOST_SERIES + 20, "and those of `other`"
     # a process may be called `other` itself
     assert len(series) == len({tuple(s.get(label) for label in ("comm", "cause", "side", "evidence"))
                                for s in kept["series"]})
-    # none is lost: what has no room of its own is counted as other
+    # none is dropped: what has no room of its own is counted as other
     assert sum(sample.value for sample in series) == kept["stalls"]
     folded = sum(sample.value for sample in series if sample.labels["comm"] == "other")
-    assert folded >= expected - MOST_SERIES
+    assert folded >= kept["stalls"] - MOST_SERIES - 20
     [said] = samples(stack, "nagletrace_folded_stalls_total")
     assert said.value == kept["limits"]["folded_stalls"] > 0
     buckets = samples(stack, "nagletrace_stall_seconds_bucket")
@@ -71,13 +78,17 @@ def test_five_thousand_names_keep_the_label_sets_bounded(stack: Stack) -> None:
     assert kept["tracer"]["max_resident_bytes"] < 64 << 20
 
 
+@pytest.mark.quick
 def test_names_of_any_bytes_give_valid_exposition(stack: Stack) -> None:
-    told = rename(2, 40)
+    told = rename(stack, 2, 40)
     assert len(told["hostile"]) >= 10, told
-    wait_until("the daemon has them all", lambda: snapshot(stack)["stalls"] >= told["stalled"])
+    wait_until("the daemon has them all", lambda: has_all(stack, told["stalled"]))
+    kept = snapshot(stack)
     series = samples(stack, "nagletrace_stalls_total")
-    assert sum(sample.value for sample in series) >= told["stalled"]
-    assert len({sample.labels["comm"] for sample in series}) >= told["names"]
+    assert sum(sample.value for sample in series) == kept["stalls"] <= told["stalled"]
+    assert len({sample.labels["comm"] for sample in series}) >= told["names"] - kept["unseen"]
+    [said] = samples(stack, "nagletrace_unseen_delayed_acks_total")
+    assert said.value == kept["unseen"]
     assert any('"' in sample.labels["comm"] for sample in series)
     done = subprocess.run(["promtool", "check", "metrics"], input=get(stack.addresses["exporter"] + "/metrics"),
                           capture_output=True, text=True)
@@ -127,7 +138,7 @@ def test_a_thousand_scrapes_a_second_for_a_minute_do_not_disturb_tracing(stack: 
     with scraped(port, 100 * rate) as scrapers:
         time.sleep(3)
     possible = sum(scraper.scrapes for scraper in scrapers) / 3  # a slow machine answers fewer than a thousand
-    with Lab("write-write-read", "--over", "veth", "--rounds", str(seconds * 22)) as lab:
+    with Lab("write-write-read", "--rounds", str(seconds * 22), prefix=stack.space.enter()) as lab:
         before = snapshot(stack)
         began = time.monotonic()
         with scraped(port, rate) as scrapers:
@@ -139,12 +150,11 @@ def test_a_thousand_scrapes_a_second_for_a_minute_do_not_disturb_tracing(stack: 
     assert took >= seconds * 0.9
     assert made >= min(0.9 * rate, 0.7 * possible) * took, f"{made} scrapes in {took:.0f} s, {possible:.0f}/s possible"
     felt = stalled_rounds(result)
-    expected = len(felt) * (0.98 if blind_spot() else 1)
-    wait_until("the daemon has them all", lambda: snapshot(stack)["stalls"] - before["stalls"] >= expected, 5)
+    wait_until("the daemon has them all", lambda: has_all(stack, len(felt), before["stalls"]), 5)
     after = snapshot(stack)
     told = after["stalls"] - before["stalls"]
-    assert expected <= told <= len(felt) and len(felt) > seconds * 15
-    assert not any(after["lost"].values())
+    assert len(felt) > seconds * 15
+    assert not dropped(after)
     lasted = sum(s["duration_us"] for s in after["series"]) - sum(s["duration_us"] for s in before["series"])
     waited = sum(r["latency_us"] for r in felt)
     assert 0.95 * waited * told / len(felt) <= lasted <= waited, "durations are as right as without the scrapes"

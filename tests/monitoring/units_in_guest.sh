@@ -120,14 +120,18 @@ echo "stopped $(systemctl show -P Result nagletrace) $(systemctl is-active nagle
 echo "up-after $(metric 'nagletrace_up ')"
 systemctl stop nagletrace-exporter
 
-# README's drop-in for an option that takes more: with_option OPTION CAPABILITIES
+# The drop-in of docs/install.md for an option that takes more: with_option OPTION CAPABILITIES
 with_option() {
 	echo "NAGLETRACE_OPTIONS=\"$1\"" >/etc/default/nagletrace
-	sed -n '/^```ini$/,/^```$/p' README.md | sed "/^\`/d; s/CAP_SYS_ADMIN/$2/" \
+	sed -n '/^```ini$/,/^```$/p' docs/install.md | sed "/^\`/d; s/CAP_SYS_ADMIN/$2/" \
 		>/run/systemd/system/nagletrace.service.d/more.conf
 	systemctl daemon-reload
 	systemctl start nagletrace
-	sed -n "s/^CapEff:\t/with ${1%% *} /p" "/proc/$(main_pid nagletrace)/status"
+	main=$(main_pid nagletrace)
+	sed -n "s/^CapEff:\t/with ${1%% *} /p" "/proc/$main/status"
+	for child in $(cat "/proc/$main/task/$main/children"); do # of --stacks
+		sed -n "s/^CapEff:\t/keeper with ${1%% *} /p" "/proc/$child/status"
+	done
 	systemctl stop nagletrace
 }
 with_option "--max-overhead 50" CAP_SYS_ADMIN

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/advice.c userspace/text.c userspace/words.c
+// links: userspace/output/advice.c userspace/base/text.c userspace/base/words.c
 #include <string.h>
+#include <stdio.h>
 #include "unit.h"
-#include "advice.h"
+#include "output/advice.h"
 
 #define MS 1000000ULL
 
-/* A client whose ACK was put off by its server, seen at both ends. */
-static struct nt_stall stall_of(enum nt_ack_end end, enum nt_ack_why why)
+/* A client whose ACK was delayed by its server, seen at both ends. */
+static struct nt_stall stall_of(enum nt_ack_release end, enum nt_ack_reason why)
 {
-	struct nt_stall stall = {.side = NT_SIDE_SENDER, .peer = {.tgid = 7, .comm = "server"}};
+	struct nt_stall stall = {.side = NT_SIDE_SENDER, .receiver = {.tgid = 7, .comm = "server"}};
 	struct nt_record *r = &stall.record;
 
 	r->cause = NT_CAUSE_NAGLE_DELAYED_ACK;
 	r->evidence = NT_EVIDENCE_SEEN;
 	r->sender.present = r->receiver.present = true;
-	r->ack =
-		(struct nt_ack_part){.begin_ns = 5 * MS, .end_ns = 41 * MS, .end = end, .why = why};
+	r->ack = (struct nt_ack_part){
+		.begin_ns = 5 * MS, .end_ns = 41 * MS, .release = end, .reason = why};
 	return stall;
 }
 
-static void expect_why(enum nt_ack_end end, enum nt_ack_why why, const char *delay)
+static void expect_why(enum nt_ack_release end, enum nt_ack_reason why, const char *delay)
 {
 	struct nt_stall stall = stall_of(end, why);
 	char expected[NT_ADVICE_LEN];
@@ -37,14 +38,15 @@ static void expect_why(enum nt_ack_end end, enum nt_ack_why why, const char *del
 static void the_timer_is_blamed_only_where_it_fired(void **state)
 {
 	(void)state;
-	expect_why(NT_ACK_TIMER, NT_WHY_PINGPONG,
+	expect_why(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG,
 		   ", in interactive mode, delays that ACK until its timer fires (36.0 ms)");
-	expect_why(NT_ACK_READ, NT_WHY_PINGPONG, " delays that ACK until it reads (36.0 ms)");
-	expect_why(NT_ACK_SEGMENT, NT_WHY_PINGPONG, " delays that ACK for long (36.0 ms)");
+	expect_why(NT_ACK_READ, NT_ACK_REASON_PINGPONG,
+		   " delays that ACK until it reads (36.0 ms)");
+	expect_why(NT_ACK_SEGMENT, NT_ACK_REASON_PINGPONG, " delays that ACK for long (36.0 ms)");
 	expect_why(
-		NT_ACK_TIMER, NT_WHY_QUICK_EXHAUSTED,
+		NT_ACK_TIMER, NT_ACK_REASON_QUICK_EXHAUSTED,
 		" has used up its quick ACKs and delays that one until its timer fires (36.0 ms)");
-	expect_why(NT_ACK_READ, NT_WHY_QUICK_EXHAUSTED,
+	expect_why(NT_ACK_READ, NT_ACK_REASON_QUICK_EXHAUSTED,
 		   " has used up its quick ACKs and delays that one until it reads (36.0 ms)");
 }
 
@@ -52,10 +54,10 @@ static void what_limits_the_delay_and_who_asked_for_it_is_said(void **state)
 {
 	(void)state;
 	expect_why(
-		NT_ACK_TIMER, NT_WHY_QUICKACK_OFF,
+		NT_ACK_TIMER, NT_ACK_REASON_QUICKACK_OFF,
 		" switched TCP_QUICKACK off and delays that ACK until its timer fires (36.0 ms)");
 	expect_why(
-		NT_ACK_TIMER, NT_WHY_DELACK_MAX,
+		NT_ACK_TIMER, NT_ACK_REASON_DELACK_MAX,
 		" delays that ACK until its timer fires (36.0 ms, as its socket or route limits it)");
 }
 

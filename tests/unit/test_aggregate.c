@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/aggregate.c
+// links: userspace/summary/aggregate.c
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
-#include "aggregate.h"
+#include "summary/aggregate.h"
 
 #define MS 1000000ULL
 
@@ -19,7 +19,7 @@ static struct nt_stall stall_of(pid_t tgid, uint16_t port, uint64_t duration_ns)
 		.excess_ns = duration_ns,
 	};
 
-	stall.self.tgid = tgid;
+	stall.sender.tgid = tgid;
 	stall.record.cause = NT_CAUSE_NAGLE_DELAYED_ACK;
 	stall.record.evidence = NT_EVIDENCE_SEEN;
 	stall.record.pattern = NT_PATTERN_WRITE_WRITE_READ;
@@ -38,7 +38,7 @@ static void stalls_of_one_connection_are_summed(void **state)
 		assert_int_equal(nt_aggregate_add(&a, &s), 0);
 	assert_int_equal(nt_aggregate_count(&a), 1);
 	assert_int_equal(a.stalls, 3);
-	assert_int_equal(a.lost_ns, 120 * MS);
+	assert_int_equal(a.excess_ns, 120 * MS);
 	assert_int_equal(a.connections->count, 3);
 	assert_int_equal(a.connections->seen, 3);
 	assert_int_equal(nt_connection_pattern(a.connections), NT_PATTERN_WRITE_WRITE_READ);
@@ -55,7 +55,7 @@ static void connections_sides_causes_and_processes_are_told_apart(void **state)
 	nt_aggregate_add(&a, &s);
 	s.record.sender.tuple.local_port = 11;
 	nt_aggregate_add(&a, &s);
-	s.self.tgid = 2;
+	s.sender.tgid = 2;
 	nt_aggregate_add(&a, &s);
 	s.record.cause = NT_CAUSE_CORK_CEILING;
 	nt_aggregate_add(&a, &s);
@@ -119,7 +119,7 @@ static void the_least_recently_stalled_goes_first_and_is_counted(void **state)
 	nt_aggregate_add(&a, &list[1]); /* pushes 10 out; begins anew */
 	assert_int_equal(a.folded, 5);
 	assert_int_equal(a.stalls, 7);
-	assert_int_equal(a.lost_ns, 7 * MS);
+	assert_int_equal(a.excess_ns, 7 * MS);
 	nt_aggregate_clear(&a);
 }
 
@@ -142,6 +142,37 @@ static void a_million_stalls_take_no_more_memory_than_the_first_thousands(void *
 	assert_in_range(__sanitizer_get_current_allocated_bytes(), 1, before);
 	assert_int_equal(nt_aggregate_count(&a), NT_MAX_CONNECTIONS);
 	assert_int_equal(a.folded, many - NT_MAX_CONNECTIONS);
+	nt_aggregate_clear(&a);
+}
+
+static void connections_of_one_user_do_not_push_out_those_of_another(void **state)
+{
+	struct nt_stall mine = stall_of(1, 1, MS), theirs = stall_of(2, 0, MS);
+	struct nt_aggregate a;
+	bool kept = false;
+
+	(void)state;
+	mine.record.sender.present = theirs.record.sender.present = 1;
+	mine.record.sender.share = 1;
+	theirs.record.sender.share = 2;
+	nt_aggregate_init(&a, 10);
+	nt_aggregate_add(&a, &mine);
+	for (unsigned int i = 0; i < 1000; i++) {
+		theirs.record.sender.tuple.local_port = i;
+		nt_aggregate_add(&a, &theirs);
+	}
+	assert_int_equal(nt_aggregate_count(&a), 10);
+	assert_int_equal(a.folded, 991);
+	for (struct nt_connection *c = a.connections; c; c = c->hh.next)
+		kept |= c->key.tgid == 1;
+	assert_true(kept);
+	/* of equal shares none takes from the other */
+	for (unsigned int i = 0; i < 100; i++) {
+		mine.record.sender.tuple.local_port = i;
+		nt_aggregate_add(&a, &mine);
+	}
+	assert_int_equal(a.shares.count[nt_share_place(1)], 5);
+	assert_int_equal(a.shares.count[nt_share_place(2)], 5);
 	nt_aggregate_clear(&a);
 }
 
@@ -197,11 +228,21 @@ static void a_peer_that_is_gone_by_the_last_stall_keeps_its_name(void **state)
 
 	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
-	s.peer.tgid = 77;
+	s.receiver.tgid = 77;
 	nt_aggregate_add(&a, &s);
-	s.peer.tgid = 0;
+	s.receiver.tgid = 0;
 	nt_aggregate_add(&a, &s);
-	assert_int_equal(a.connections->last.peer.tgid, 77);
+	assert_int_equal(a.connections->last.receiver.tgid, 77);
+	nt_aggregate_clear(&a);
+
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
+	s.side = NT_SIDE_RECEIVER;
+	s.receiver.tgid = 77;
+	nt_aggregate_add(&a, &s);
+	s.sender.tgid = 0;
+	nt_aggregate_add(&a, &s);
+	assert_int_equal(a.connections->key.tgid, 77);
+	assert_int_equal(a.connections->last.sender.tgid, 1);
 	nt_aggregate_clear(&a);
 }
 
@@ -212,6 +253,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(percentiles_of_many_are_near),
 	cmocka_unit_test(the_least_recently_stalled_goes_first_and_is_counted),
 	cmocka_unit_test(a_million_stalls_take_no_more_memory_than_the_first_thousands),
+	cmocka_unit_test(connections_of_one_user_do_not_push_out_those_of_another),
 	cmocka_unit_test(the_process_that_lost_most_comes_first),
 	cmocka_unit_test(percentiles_of_all_weigh_each_connection_by_its_stalls),
 	cmocka_unit_test(a_peer_that_is_gone_by_the_last_stall_keeps_its_name),

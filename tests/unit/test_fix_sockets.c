@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/fix_reach.c userspace/fix_sockets.c userspace/open_sockets.c
+// links: userspace/base/each_process.c userspace/capture/asked.c userspace/fix/reach.c userspace/fix/sockets.c userspace/fix/open_sockets.c
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include "no_owners.h"
 #include "unit.h"
-#include "fix_sockets.h"
-#include "open_sockets.h"
+#include "fix/sockets.h"
+#include "fix/open_sockets.h"
 
 /* Nobody has any socket. */
 int nt_owners_scan(struct nt_owners *owners)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/fix_verdict.c userspace/text.c
+// links: userspace/fix/verdict.c userspace/base/text.c
 #include <string.h>
 #include "unit.h"
-#include "fix_verdict.h"
+#include "fix/verdict.h"
 
 #define MS 1000000ULL
 #define S  (1000 * MS)
@@ -49,8 +49,8 @@ static void pair(struct nt_fix_comparison *c, uint64_t stalls_before, uint64_t d
 				      .during_ns = during_ns,
 				      .stalls_before = stalls_before,
 				      .stalls_during = stalls_during,
-				      .lost_before_ns = stalls_before * 40 * MS,
-				      .lost_during_ns = stalls_during * 40 * MS};
+				      .excess_before_ns = stalls_before * 40 * MS,
+				      .excess_during_ns = stalls_during * 40 * MS};
 
 	nt_fix_compare(c, &p);
 }
@@ -66,7 +66,7 @@ static void connections_are_compared_with_themselves_for_equal_times(void **stat
 	judged(&c, NT_FIX_NO_HELP, "on the 2 connections compared");
 	c = seconds(4); /* it was interrupted */
 	pair(&c, 100, 4 * S, 50);
-	assert_true(c.before.stalls == 50 && c.before.lost_ns == 2.0 * S);
+	assert_true(c.before.stalls == 50 && c.before.excess_ns == 2.0 * S);
 	judged(&c, NT_FIX_NO_HELP, "(+0 %)");
 	c = seconds(10);
 	pair(&c, 100, 0, 0); /* never set */
@@ -137,7 +137,7 @@ static void writes_are_what_is_compared_by_where_they_are_counted(void **state)
 
 	(void)state;
 	during.stalls = 5000;
-	during.lost_ns = 5000 * MS;
+	during.excess_ns = 5000 * MS;
 	expect(ten_seconds(200, 400), during, NT_FIX_CURED, "500 us");
 	during.writes = 0;
 	expect(ten_seconds(200, 0), during, NT_FIX_NO_HELP, "by second");

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/options.c userspace/options_table.c userspace/numbers.c userspace/text.c
+// links: userspace/base/siphash.c
+// links: userspace/cmd/options.c userspace/cmd/options_table.c userspace/base/numbers.c userspace/base/text.c
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "unit.h"
-#include "numbers.h"
-#include "options.h"
-#include "options_table.h"
+#include "base/numbers.h"
+#include "cmd/options.h"
+#include "cmd/options_table.h"
 
 #define MAX_ARGS    40
 #define MAX_MESSAGE 200
 
 /* Parses a line of words separated by spaces. */
-static int parse(const char *line, struct nt_options *opts, char err[NT_OPTION_ERROR_LEN])
+static int parse(const char *line, enum nt_command *command, struct nt_settings *settings,
+		 char err[NT_OPTION_ERROR_LEN])
 {
 	static char copy[1024];
 	char *argv[MAX_ARGS] = {"nagletrace"}, *word, *rest = copy;
@@ -24,17 +28,29 @@ static int parse(const char *line, struct nt_options *opts, char err[NT_OPTION_E
 		if (*word)
 			argv[argc++] = word;
 	argv[argc] = NULL;
-	return nt_options_parse(argc, argv, opts, err, NT_OPTION_ERROR_LEN);
+	return nt_options_parse(argc, argv, command, settings, err, NT_OPTION_ERROR_LEN);
 }
 
-static struct nt_options good(const char *line)
+static struct nt_settings good(const char *line)
 {
-	struct nt_options opts;
+	struct nt_settings settings;
+	enum nt_command command;
 	char err[NT_OPTION_ERROR_LEN];
 
-	if (parse(line, &opts, err))
+	if (parse(line, &command, &settings, err))
 		fail_msg("%s: %s", line, err);
-	return opts;
+	return settings;
+}
+
+static enum nt_command command_of(const char *line)
+{
+	char err[NT_OPTION_ERROR_LEN];
+	struct nt_settings settings;
+	enum nt_command command;
+
+	if (parse(line, &command, &settings, err))
+		fail_msg("%s: %s", line, err);
+	return command;
 }
 
 static void check_message(const char *what, const char *err)
@@ -49,10 +65,11 @@ static void check_message(const char *what, const char *err)
 /* Refused, in one line that holds each of the words. */
 static void refused(const char *line, const char *option, const char *value, const char *remedy)
 {
-	struct nt_options opts;
+	struct nt_settings settings;
+	enum nt_command command;
 	char err[NT_OPTION_ERROR_LEN];
 
-	if (parse(line, &opts, err) != -EINVAL)
+	if (parse(line, &command, &settings, err) != -EINVAL)
 		fail_msg("%s: was not refused", line);
 	if (!strstr(err, option) || !strstr(err, value) || !strstr(err, remedy))
 		fail_msg("%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", line, err, option, value,
@@ -62,10 +79,10 @@ static void refused(const char *line, const char *option, const char *value, con
 
 static void without_options_it_traces_everything(void **state)
 {
-	struct nt_options o = good("");
+	struct nt_settings o = good("");
 
 	(void)state;
-	assert_int_equal(o.command, NT_CMD_TRACE);
+	assert_int_equal(command_of(""), NT_CMD_TRACE);
 	assert_int_equal(o.min_ns, 1000000);
 	assert_int_equal(o.n_pids, 0);
 	assert_int_equal(o.hooks, NT_HOOKS_AUTO);
@@ -74,7 +91,7 @@ static void without_options_it_traces_everything(void **state)
 
 static void every_option_sets_what_it_says(void **state)
 {
-	struct nt_options o =
+	struct nt_settings o =
 		good("-p 1,2 -p 3 -P 80,443 -L 1 -D 65535 -4 -m 250us -i 5s --count 3 -d 2m -a "
 		     "-U -w -v -v --hooks kprobe -j");
 
@@ -105,9 +122,65 @@ static void every_option_sets_what_it_says(void **state)
 			 good("--netns /proc/thread-self/ns/net").netns);
 }
 
+/* Writes a file of that mode, and gives its name in a directory of this test's own. */
+static const char *key_file(const char *text, size_t length, mode_t mode)
+{
+	static char path[] = "/tmp/nagletrace-key-XXXXXX";
+	int fd;
+
+	strcpy(path + strlen(path) - 6, "XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, length), length);
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+	return path;
+}
+
+static void refused_key(const char *text, size_t length, mode_t mode, const char *why)
+{
+	const char *path = key_file(text, length, mode);
+	char line[128];
+
+	snprintf(line, sizeof(line), "--fleet-key %s", path);
+	refused(line, "--fleet-key", "/tmp/nagletrace-key-", why);
+	unlink(path);
+}
+
+static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state)
+{
+	static const char digits[] = "000102030405060708090a0b0c0d0e0f\n";
+	const char *path = key_file(digits, strlen(digits), 0640);
+	struct nt_settings o;
+	char line[128];
+
+	(void)state;
+	snprintf(line, sizeof(line), "--fleet-key %s", path);
+	o = good(line);
+	assert_true(o.has_fleet_key);
+	for (unsigned int i = 0; i < sizeof(o.fleet_key); i++)
+		assert_int_equal(o.fleet_key[i], i);
+	unlink(path);
+	assert_false(good("").has_fleet_key);
+	refused_key(digits, strlen(digits), 0604, "chmod 600");
+	refused_key(digits, strlen(digits), 0602, "chmod 600");
+	refused_key(digits, 31, 0600, "openssl rand -hex 16");
+	refused_key(digits, 0, 0600, "openssl rand -hex 16");
+	refused("--fleet-key /no/such/file", "--fleet-key", "/no/such/file", "No such file");
+	refused("--fleet-key /dev/zero", "--fleet-key", "/dev/zero", "not a file");
+	refused("--fleet-key /", "--fleet-key", "/", "not a file");
+}
+
+static void late_acks_are_for_programs(void **state)
+{
+	(void)state;
+	assert_true(good("--late-acks -o json").late_acks);
+	refused("--late-acks", "--late-acks", "--output json", "");
+}
+
 static void short_options_can_be_joined(void **state)
 {
-	struct nt_options o = good("-aUp123");
+	struct nt_settings o = good("-aUp123");
 
 	(void)state;
 	assert_true(o.all_holds && o.stacks);
@@ -116,7 +189,7 @@ static void short_options_can_be_joined(void **state)
 
 static void the_bcc_habit_works(void **state)
 {
-	struct nt_options o = good("5 12");
+	struct nt_settings o = good("5 12");
 
 	(void)state;
 	assert_int_equal(o.interval_ns, 5000000000);
@@ -137,12 +210,12 @@ static void the_bcc_habit_works(void **state)
 static void commands_are_told_from_words_that_are_none(void **state)
 {
 	(void)state;
-	assert_int_equal(good("check").command, NT_CMD_CHECK);
-	assert_int_equal(good("check --hooks tracepoint -j -v").command, NT_CMD_CHECK);
-	assert_int_equal(good("--help").command, NT_CMD_HELP);
-	assert_int_equal(good("-h").command, NT_CMD_HELP);
-	assert_int_equal(good("--version").command, NT_CMD_VERSION);
-	assert_int_equal(good("--json-schema").command, NT_CMD_JSON_SCHEMA);
+	assert_int_equal(command_of("check"), NT_CMD_CHECK);
+	assert_int_equal(command_of("check --hooks tracepoint -j -v"), NT_CMD_CHECK);
+	assert_int_equal(command_of("--help"), NT_CMD_HELP);
+	assert_int_equal(command_of("-h"), NT_CMD_HELP);
+	assert_int_equal(command_of("--version"), NT_CMD_VERSION);
+	assert_int_equal(command_of("--json-schema"), NT_CMD_JSON_SCHEMA);
 	refused("chek", "", "chek", "check");
 	refused("check now", "", "now", "options only");
 	refused("check -p 1", "--pid", "", "leave it out");
@@ -279,7 +352,7 @@ static void other_values_are_refused(void **state)
 	assert_string_equal(good("-n 0123456789abcde").name, "0123456789abcde");
 	refused("-c system.slice", "--cgroup", "system.slice", "/");
 	refused("--netns x", "--netns", "x", "/run/netns/x");
-	refused("--netns /etc/passwd", "--netns", "/etc/passwd", "no network namespace");
+	refused("--netns /etc/passwd", "--netns", "/etc/passwd", "not a network namespace");
 	refused("--netns /no/such", "--netns", "/no/such", "no such process or file");
 	refused("--netns 4194305", "--netns", "4194305", "/run/netns/x");
 	refused("--btf /no/such/file", "--btf", "/no/such/file", "No such file");
@@ -317,7 +390,8 @@ static void a_value_with_control_characters_is_shown_escaped(void **state)
 static void no_message_is_longer_than_200_bytes(void **state)
 {
 	char bad[301], line[400], err[NT_OPTION_ERROR_LEN];
-	struct nt_options opts;
+	struct nt_settings settings;
+	enum nt_command command;
 
 	(void)state;
 	memset(bad, '\001', sizeof(bad) - 1);
@@ -327,13 +401,11 @@ static void no_message_is_longer_than_200_bytes(void **state)
 	refused(line, "--\\x01", "", "--help");
 	snprintf(line, sizeof(line), "5 %s", bad);
 	refused(line, "COUNT", "\\x01", "1 or more");
-	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
-		const struct nt_option_row *row = &nt_option_rows[i];
-
+	for (const struct nt_option *row = nt_options; row->help; row++) {
 		if (!row->name)
 			continue;
 		snprintf(line, sizeof(line), "--%s=%s", row->name, bad);
-		if (parse(line, &opts, err) != -EINVAL)
+		if (parse(line, &command, &settings, err) != -EINVAL)
 			fail_msg("--%s took control characters", row->name);
 		check_message(row->name, err);
 	}
@@ -362,7 +434,7 @@ static void an_empty_value_is_shown(void **state)
 
 static void two_dashes_end_the_options(void **state)
 {
-	struct nt_options o = good("-a -- 5 12");
+	struct nt_settings o = good("-a -- 5 12");
 
 	(void)state;
 	assert_true(o.all_holds);
@@ -370,8 +442,8 @@ static void two_dashes_end_the_options(void **state)
 	assert_int_equal(o.count, 12);
 	o = good("5 -- 12");
 	assert_int_equal(o.count, 12);
-	assert_int_equal(good("-- check").command, NT_CMD_CHECK);
-	assert_int_equal(good("--").command, NT_CMD_TRACE);
+	assert_int_equal(command_of("-- check"), NT_CMD_CHECK);
+	assert_int_equal(command_of("--"), NT_CMD_TRACE);
 	assert_string_equal(good("-n -- 5").name, "--");
 	refused("-- 5 -a", "COUNT", "-a", "1 or more");
 	refused("-- 1 2 3 --help", "", "3", "too many");
@@ -379,10 +451,10 @@ static void two_dashes_end_the_options(void **state)
 
 static void daemon_and_report_take_their_own_options(void **state)
 {
-	struct nt_options o = good("daemon");
+	struct nt_settings o = good("daemon");
 
 	(void)state;
-	assert_int_equal(o.command, NT_CMD_DAEMON);
+	assert_int_equal(command_of("daemon"), NT_CMD_DAEMON);
 	assert_string_equal(o.socket, "/run/nagletrace/nagletrace.sock");
 	assert_null(o.group);
 	assert_int_equal(o.window_ns, 600 * 1000000000ULL);
@@ -398,7 +470,7 @@ static void daemon_and_report_take_their_own_options(void **state)
 	assert_int_equal(o.max_connections, 20);
 	assert_true(o.by_cgroup);
 	o = good("-f report -w --socket /x");
-	assert_int_equal(o.command, NT_CMD_REPORT);
+	assert_int_equal(command_of("-f report -w --socket /x"), NT_CMD_REPORT);
 	assert_true(o.follow);
 	refused("daemon now", "", "now", "`daemon` takes options only");
 	refused("report 5", "", "5", "`report` takes options only");
@@ -430,11 +502,13 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 		      {"FILE", "/dev/null"},
 		      {"text|json", "json"},
 		      {"PERCENT", "1"}};
-	char line[80], option[40], what[40], err[NT_OPTION_ERROR_LEN];
-	struct nt_options opts;
+	char line[160], option[40], what[40], err[NT_OPTION_ERROR_LEN];
+	struct nt_settings settings;
+	enum nt_command taken;
+	char key[64];
 
-	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
-		const struct nt_option_row *row = &nt_option_rows[i];
+	strcpy(key, key_file("0123456789abcdef", 16, 0600));
+	for (const struct nt_option *row = nt_options; row->help; row++) {
 		const char *value = "";
 		bool is_own = false;
 
@@ -445,6 +519,8 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 		for (size_t j = 0; row->argument && j < sizeof(values) / sizeof(values[0]); j++)
 			if (!strcmp(values[j].argument, row->argument))
 				value = values[j].value;
+		if (!strcmp(row->name, "fleet-key"))
+			value = key;
 		snprintf(option, sizeof(option), "--%s", row->name);
 		snprintf(line, sizeof(line), "%s %s %s", command, option, value);
 		snprintf(what, sizeof(what), "does not go with `%s`", command);
@@ -452,40 +528,22 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 			refused(line, option, what, "leave it out");
 		else if (strcmp(command, "fix")) /* which takes none of them alone */
 			good(line);
-		else if (parse(line, &opts, err) && strncmp(err, "fix: says not", 13))
+		else if (parse(line, &taken, &settings, err) && strncmp(err, "fix: choose", 11))
 			fail_msg("%s: %s", line, err);
 	}
+	unlink(key);
 }
 
 static void commands_refuse_each_option_that_is_not_their_own(void **state)
 {
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
-	static const char *const of_daemon[] = {"max-overhead",
-						"name",
-						"cgroup",
-						"netns",
-						"port",
-						"localport",
-						"remoteport",
-						"ipv4",
-						"ipv6",
-						"min",
-						"stacks",
-						"hooks",
-						"btf",
-						"quiet",
-						"verbose",
-						"help",
-						"version",
-						"json-schema",
-						"socket",
-						"group",
-						"window",
-						"by-cgroup",
-						"max-series",
-						"max-connections",
-						NULL};
+	static const char *const of_daemon[] = {
+		"max-overhead", "name",  "cgroup",  "netns",     "port",       "localport",
+		"remoteport",   "ipv4",  "ipv6",    "min",       "stacks",     "hooks",
+		"btf",          "quiet", "verbose", "help",      "version",    "json-schema",
+		"socket",       "group", "window",  "by-cgroup", "max-series", "max-connections",
+		"fleet-key",    NULL};
 	static const char *const of_report[] = {"output",  "json",        "wide",
 						"follow",  "socket",      "help",
 						"version", "json-schema", NULL};
@@ -511,7 +569,7 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 static void top_traces_by_itself_when_told_what_to_trace(void **state)
 {
 	(void)state;
-	assert_int_equal(good("top").command, NT_CMD_TOP);
+	assert_int_equal(command_of("top"), NT_CMD_TOP);
 	assert_false(good("top -i 200ms -d 5s").traces_itself);
 	assert_false(good("top --socket /x").traces_itself);
 	assert_true(good("top -p 1").traces_itself);
@@ -524,20 +582,49 @@ static void top_traces_by_itself_when_told_what_to_trace(void **state)
 	refused("top 5", "", "5", "`top` takes options only");
 }
 
-static void fix_is_told_what_to_set_and_whose(void **state)
+static void sample_takes_interval_and_count_and_what_a_look_can_choose_by(void **state)
 {
-	struct nt_options o = good("fix -p 1 --nodelay");
+	struct nt_settings o = good("sample 5 12 -j");
 
 	(void)state;
-	assert_int_equal(o.command, NT_CMD_FIX);
+	assert_int_equal(command_of("sample"), NT_CMD_SAMPLE);
+	assert_int_equal(good("sample").interval_ns, 0);
+	assert_int_equal(o.interval_ns, 5000000000);
+	assert_int_equal(o.count, 12);
+	assert_int_equal(o.output, NT_OUTPUT_JSON);
+	assert_int_equal(good("-a sample -- 5 12").count, 12);
+	good("sample -p 1 -P 80 -L 1 -D 2 -4 -w -a -q -i 5s --count 2 -d 1m");
+	good("sample -c / --netns /proc/self/ns/net -6 -v 1");
+	refused("sample now", "INTERVAL", "now", "for example 5");
+	refused("sample 0", "INTERVAL", "0", "for example 5");
+	refused("sample 1 0", "COUNT", "0", "1 or more");
+	refused("sample 1 2 3", "", "3", "INTERVAL [COUNT]");
+	refused("sample 1 2 3 4", "", "3", "INTERVAL [COUNT]");
+	refused("sample --count 2", "--count", "2", "--interval");
+	refused("sample -i 1s 5", "INTERVAL", "5", "--interval");
+	refused("sample -m 5ms", "--min", "`sample`", "leave it out");
+	refused("sample --hooks kprobe", "--hooks", "`sample`", "leave it out");
+	refused("sample -U", "--stacks", "`sample`", "leave it out");
+	refused("sample --timeline", "--timeline", "`sample`", "leave it out");
+	refused("sample --max-overhead 1", "--max-overhead", "`sample`", "leave it out");
+	refused("sample --socket /x", "--socket", "`sample`", "leave it out");
+	refused("check 1 2", "", "1", "options only");
+}
+
+static void fix_is_told_what_to_set_and_whose(void **state)
+{
+	struct nt_settings o = good("fix -p 1 --nodelay");
+
+	(void)state;
+	assert_int_equal(command_of("fix -p 1 --nodelay"), NT_CMD_FIX);
 	assert_true(o.nodelay && !o.quickack && !o.yes && !o.all);
 	assert_int_equal(o.for_ns, 10000000000);
 	o = good("fix -n nginx --quickack --for 30s -y --all -P 80 --netns /proc/self/ns/net -j");
 	assert_true(o.quickack && !o.nodelay && o.yes && o.all);
 	assert_int_equal(o.for_ns, 30000000000);
 	good("fix -c / --nodelay -U -w -4 -m 5ms --hooks kprobe -v");
-	refused("fix -p 1", "fix", "what to set", "--nodelay");
-	refused("fix --nodelay", "fix", "whose", "--pid");
+	refused("fix -p 1", "fix", "choose --nodelay", "--quickack");
+	refused("fix --nodelay", "fix", "choose a process", "--pid");
 	refused("fix -p 1 --nodelay --quickack", "--nodelay", "--quickack", "one of them");
 	refused("fix -p 1 --nodelay --for 0s", "--for", "0s", "more than zero");
 	refused("fix -p 1 --nodelay --for 10", "--for", "10", "unit");
@@ -565,13 +652,11 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 	(void)state;
 	nt_options_help(out);
 	fclose(out);
-	for (size_t i = 0; i < NT_N_OPTION_ROWS; i++) {
-		const struct nt_option_row *row = &nt_option_rows[i];
-
+	for (const struct nt_option *row = nt_options; row->help; row++) {
 		if (!row->name)
 			continue;
-		if (row->val < 256)
-			snprintf(option, sizeof(option), "  -%c, --%s ", row->val, row->name);
+		if (row->letter)
+			snprintf(option, sizeof(option), "  -%c, --%s ", row->letter, row->name);
 		else
 			snprintf(option, sizeof(option), "      --%s ", row->name);
 		if (!strstr(text, option))
@@ -588,6 +673,8 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(without_options_it_traces_everything),
 	cmocka_unit_test(every_option_sets_what_it_says),
+	cmocka_unit_test(a_fleet_key_is_read_from_a_file_that_others_may_not_use),
+	cmocka_unit_test(late_acks_are_for_programs),
 	cmocka_unit_test(short_options_can_be_joined),
 	cmocka_unit_test(the_bcc_habit_works),
 	cmocka_unit_test(commands_are_told_from_words_that_are_none),
@@ -606,6 +693,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(daemon_and_report_take_their_own_options),
 	cmocka_unit_test(commands_refuse_each_option_that_is_not_their_own),
 	cmocka_unit_test(top_traces_by_itself_when_told_what_to_trace),
+	cmocka_unit_test(sample_takes_interval_and_count_and_what_a_look_can_choose_by),
 	cmocka_unit_test(fix_is_told_what_to_set_and_whose),
 	cmocka_unit_test(calls_do_not_know_of_each_other),
 	cmocka_unit_test(help_fits_80_columns_and_names_every_option),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/refusals.c
+// links: userspace/privileges/refusals.c
 #include <asm/sockios.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "unit.h"
-#include "refusals.h"
+#include "privileges/refusals.h"
 
 /* What a child under the filter found: the first call that was not answered as expected. */
 struct found {
@@ -258,7 +258,7 @@ static void one_call_may_stay_allowed(void **state)
 	(void)state;
 	if (!child) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-		if (nt_refuse_system_calls("pidfd_getfd"))
+		if (nt_refuse_system_calls((const char *const[]){"pidfd_getfd", NULL}))
 			_exit(2);
 		if (syscall(SYS_pidfd_getfd, -1, 0, 0) != -1 || errno != EBADF)
 			_exit(3);

@@ -9,6 +9,7 @@ static struct nt_held held_for(enum nt_hold_reason reason)
 {
 	return (struct nt_held){
 		.seq = 100,
+		.end_seq = 150,
 		.sml = 100,
 		.una = 0,
 		.wnd = 65535,
@@ -23,6 +24,7 @@ static struct nt_tcp_state gone(void)
 	return (struct nt_tcp_state){
 		.snd_una = 0,
 		.snd_nxt = 150,
+		.write_seq = 150,
 		.snd_sml = 150,
 		.snd_wnd = 65535,
 		.mss = MSS,
@@ -50,6 +52,22 @@ static void an_ack_of_less_does_not_release_a_nagle_hold(void **state)
 	s.snd_una = 99;
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_NODELAY);
+}
+
+static void an_attempt_after_the_ack_is_not_what_released_a_nagle_hold(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.snd_una = 100;
+	s.push_one = NT_PUSH_ONE;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	s.push_one = NT_PUSH_ALL;
+	s.nonagle_arg = NT_NAGLE_OFF | NT_NAGLE_PUSH;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+	s.snd_una = 99;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
 }
 
 static void the_release_by_ack_is_found_across_the_wrap_around(void **state)
@@ -135,8 +153,9 @@ static void the_last_part_releases_msg_more(void **state)
 	struct nt_tcp_state s = gone();
 
 	(void)state;
+	s.write_seq = s.snd_nxt = 160;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
-	s.snd_nxt = held.seq + MSS;
+	s.write_seq = s.snd_nxt = held.seq + MSS;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
 	s.snd_una = 100; /* an ACK asks without MSG_MORE */
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
@@ -149,6 +168,29 @@ static void the_last_part_releases_msg_more(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
 }
 
+static void the_peers_segment_lets_msg_more_go_where_nothing_was_written(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
+}
+
+static void a_loss_probe_is_told_by_what_it_left_behind(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_NAGLE);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.snd_una = 100;
+	s.tlp_high_seq = 150;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_LOSS_PROBE);
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_LOSS_PROBE);
+	s.tlp_high_seq = held.seq; /* it sent again what was sent before */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+}
+
 static void a_forced_push_is_told(void **state)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
@@ -157,6 +199,11 @@ static void a_forced_push_is_told(void **state)
 	(void)state;
 	s.nonagle_arg = NT_NAGLE_PUSH;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_PUSH);
+	held.reason = NT_HOLD_CORK;
+	s.nonagle = NT_NAGLE_CORK; /* it opens no cork */
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_PUSH);
+	s.nonagle = 0;
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
 }
 
 static void closing_sends_the_tail_with_the_fin(void **state)
@@ -182,6 +229,29 @@ static void the_probe_timer_is_told_by_who_saw_it(void **state)
 	held.timer_seen = NT_RELEASE_TIMER;
 	s.nonagle = NT_NAGLE_CORK;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+}
+
+static void a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers(void **state)
+{
+	struct nt_held held = held_for(NT_HOLD_CORK);
+	struct nt_tcp_state s = gone();
+
+	(void)state;
+	s.nonagle = NT_NAGLE_CORK;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+	s.tcp_state = NT_TCP_CLOSE_WAIT;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+	s.snd_nxt++; /* the timer sends what is queued, not what comes later */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_UNCORK);
+	s.snd_nxt = held.seq + MSS;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_FULL_SEGMENT);
+	s = gone();
+	s.nonagle = NT_NAGLE_CORK;
+	s.tcp_state = 7; /* TCP_CLOSE: close() pushes all */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_CLOSE);
+	s.tcp_state = 1;
+	s.nonagle |= NT_NAGLE_OFF; /* setting TCP_NODELAY pushes too */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_NODELAY);
 }
 
 static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
@@ -210,6 +280,7 @@ static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_ack_of_the_small_segment_releases_a_nagle_hold),
 	cmocka_unit_test(an_ack_of_less_does_not_release_a_nagle_hold),
+	cmocka_unit_test(an_attempt_after_the_ack_is_not_what_released_a_nagle_hold),
 	cmocka_unit_test(the_release_by_ack_is_found_across_the_wrap_around),
 	cmocka_unit_test(a_filled_segment_releases_a_nagle_hold),
 	cmocka_unit_test(a_loss_probe_takes_the_tail_along),
@@ -217,9 +288,12 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(nodelay_on_a_corked_socket_pushes_what_is_queued),
 	cmocka_unit_test(uncorking_without_nodelay_is_told_by_the_flag_that_is_gone),
 	cmocka_unit_test(the_last_part_releases_msg_more),
+	cmocka_unit_test(the_peers_segment_lets_msg_more_go_where_nothing_was_written),
+	cmocka_unit_test(a_loss_probe_is_told_by_what_it_left_behind),
 	cmocka_unit_test(a_forced_push_is_told),
 	cmocka_unit_test(closing_sends_the_tail_with_the_fin),
 	cmocka_unit_test(the_probe_timer_is_told_by_who_saw_it),
+	cmocka_unit_test(a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers),
 	cmocka_unit_test(windows_are_opened_by_acks_and_queues_by_the_device),
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/request.c userspace/text.c
+// links: userspace/protocol/request.c userspace/base/text.c
 #include <errno.h>
 #include <string.h>
 #include "unit.h"
-#include "request.h"
+#include "protocol/request.h"
 
 static struct nt_request good(const char *line)
 {
@@ -37,6 +37,8 @@ static void each_request_is_known(void **state)
 	(void)state;
 	assert_int_equal(good("{\"request\":\"snapshot\"}").kind, NT_REQUEST_SNAPSHOT);
 	assert_int_equal(good("{\"request\":\"snapshot\"}").top, 0);
+	assert_false(good("{\"request\":\"snapshot\"}").last);
+	assert_true(good("{\"request\":\"snapshot\",\"last\":true}").last);
 	assert_int_equal(good(" {\"top\": 7, \"request\":\"snapshot\", \"protocol\":1} ").top, 7);
 	assert_int_equal(good("{\"request\":\"report\"}").format, NT_FORMAT_JSON);
 	assert_int_equal(good("{\"request\":\"report\",\"format\":\"text\"}").format,
@@ -66,6 +68,7 @@ static void what_is_none_is_refused_with_the_remedy(void **state)
 	refused("{\"request\":\"report\",\"format\":\"xml\"}", "json, text or wide");
 	refused("{\"request\":\"report\",\"format\":[]}", "json, text or wide");
 	refused("{\"request\":\"snapshot\",\"top\":1001}", "from 0 to 1000");
+	refused("{\"request\":\"snapshot\",\"last\":1}", "neither true nor false");
 	refused("{\"request\":\"snapshot\",\"top\":-1}", "from 0 to 1000");
 	refused("{\"request\":\"snapshot\",\"top\":\"7\"}", "from 0 to 1000");
 	refused("{\"request\":\"snapshot\",\"top\":99999999999999999999}", "from 0 to 1000");

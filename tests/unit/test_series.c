@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/series.c
+// links: userspace/summary/series.c
+#include <stdio.h>
 #include <string.h>
 #include "unit.h"
-#include "series.h"
+#include "summary/series.h"
 
 #define MS     1000000ULL
 #define MINUTE (60 * 1000 * MS)
@@ -16,9 +17,9 @@ static struct nt_stall stall_of(const char *comm, uint64_t duration_ns)
 		.excess_ns = duration_ns / 2,
 	};
 
-	stall.self.tgid = 1;
-	strncpy(stall.self.comm, comm, sizeof(stall.self.comm) - 1);
-	strcpy(stall.self.cgroup, "/a.slice");
+	stall.sender.tgid = 1;
+	strncpy(stall.sender.comm, comm, sizeof(stall.sender.comm) - 1);
+	strcpy(stall.sender.cgroup, "/a.slice");
 	stall.record.cause = NT_CAUSE_NAGLE_DELAYED_ACK;
 	stall.record.evidence = NT_EVIDENCE_SEEN;
 	return stall;
@@ -58,16 +59,17 @@ static void label_sets_are_told_apart(void **state)
 	(void)state;
 	nt_series_init(&set, 10, false);
 	nt_series_add(&set, &s, 1);
-	strcpy(s.self.cgroup, "/b.slice"); /* not asked for */
+	strcpy(s.sender.cgroup, "/b.slice"); /* not asked for */
 	nt_series_add(&set, &s, 1);
 	assert_int_equal(nt_series_count(&set), 1);
 	s.side = NT_SIDE_RECEIVER;
+	s.receiver = s.sender;
 	nt_series_add(&set, &s, 1);
 	s.record.cause = NT_CAUSE_CORK_CEILING;
 	nt_series_add(&set, &s, 1);
 	s.record.evidence = NT_EVIDENCE_INFERRED;
 	nt_series_add(&set, &s, 1);
-	s.self.tgid = 0; /* its name is not known then */
+	s.receiver.tgid = 0; /* its name is not known then */
 	nt_series_add(&set, &s, 1);
 	assert_int_equal(nt_series_count(&set), 5);
 	nt_series_clear(&set);
@@ -75,9 +77,16 @@ static void label_sets_are_told_apart(void **state)
 	nt_series_init(&set, 10, true);
 	s = stall_of("x", 40 * MS);
 	nt_series_add(&set, &s, 1);
-	strcpy(s.self.cgroup, "/b.slice");
+	strcpy(s.sender.cgroup, "/b.slice");
 	nt_series_add(&set, &s, 1);
 	assert_int_equal(nt_series_count(&set), 2);
+	/* with cgroup v1 the path is the same for all */
+	strcpy(s.sender.container.id, "6d1f");
+	nt_series_add(&set, &s, 1);
+	strcpy(s.sender.container.pod_uid, "3f2a");
+	nt_series_add(&set, &s, 1);
+	nt_series_add(&set, &s, 1);
+	assert_int_equal(nt_series_count(&set), 4);
 	nt_series_clear(&set);
 }
 
@@ -87,7 +96,7 @@ static void a_name_is_what_stands_before_its_nul(void **state)
 	struct nt_series_set set;
 
 	(void)state;
-	memset(b.self.comm + 2, 'y', 5); /* left over from a longer name */
+	memset(b.sender.comm + 2, 'y', 5); /* left over from a longer name */
 	nt_series_init(&set, 10, false);
 	nt_series_add(&set, &a, 1);
 	nt_series_add(&set, &b, 1);
@@ -106,7 +115,7 @@ static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
 		struct nt_stall s = stall_of("", 40 * MS);
 
 		snprintf(name, sizeof(name), "p%d", i);
-		strcpy(s.self.comm, name);
+		strcpy(s.sender.comm, name);
 		nt_series_add(&set, &s, 1);
 	}
 	assert_int_equal(nt_series_count(&set), 100);
@@ -139,12 +148,69 @@ static void one_that_was_idle_makes_room_the_least_recent_first(void **state)
 	nt_series_clear(&set);
 }
 
+static struct nt_stall stall_by(uint64_t share, unsigned int name)
+{
+	char comm[NT_COMM_LEN];
+	struct nt_stall stall;
+
+	snprintf(comm, sizeof(comm), "%c%u", share == 1 ? 'a' : 'b', name);
+	stall = stall_of(comm, 40 * MS);
+	stall.record.sender.present = 1;
+	stall.record.sender.share = share;
+	return stall;
+}
+
+static bool has(const struct nt_series_set *set, const char *comm)
+{
+	for (const struct nt_series *s = set->list; s; s = s->hh.next)
+		if (!strcmp(s->key.comm, comm))
+			return true;
+	return false;
+}
+
+static void names_of_one_user_do_not_push_out_those_of_another(void **state)
+{
+	struct nt_series_set set;
+	struct nt_stall s;
+
+	(void)state;
+	nt_series_init(&set, 10, false);
+	for (unsigned int i = 0; i < 100; i++) {
+		s = stall_by(1, i);
+		nt_series_add(&set, &s, i);
+	}
+	assert_int_equal(set.folded, 90);
+	for (unsigned int i = 0; i < 3; i++) {
+		s = stall_by(2, i);
+		nt_series_add(&set, &s, 200);
+	}
+	assert_int_equal(set.folded, 90);
+	assert_int_equal(set.evicted, 3);
+	for (unsigned int i = 0; i < 100; i++) {
+		s = stall_by(1, 100 + i);
+		nt_series_add(&set, &s, 300);
+	}
+	assert_int_equal(set.folded, 190);
+	assert_int_equal(nt_series_count(&set), 10);
+	assert_true(has(&set, "b0") && has(&set, "b1") && has(&set, "b2"));
+	/* at most as many as the other has */
+	for (unsigned int i = 3; i < 100; i++) {
+		s = stall_by(2, i);
+		nt_series_add(&set, &s, 400);
+	}
+	assert_int_equal(set.evicted, 5);
+	assert_false(has(&set, "a4"));
+	assert_true(has(&set, "a5") && has(&set, "a9"));
+	nt_series_clear(&set);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_bound_belongs_to_its_bucket),
 	cmocka_unit_test(label_sets_are_told_apart),
 	cmocka_unit_test(a_name_is_what_stands_before_its_nul),
 	cmocka_unit_test(beyond_the_limit_new_ones_are_others_and_counted),
 	cmocka_unit_test(one_that_was_idle_makes_room_the_least_recent_first),
+	cmocka_unit_test(names_of_one_user_do_not_push_out_those_of_another),
 };
 
 UNIT_MAIN(tests)

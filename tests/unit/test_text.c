@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/text.c userspace/words.c
+// links: userspace/base/text.c userspace/base/words.c
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <arpa/inet.h>
 #include "unit.h"
-#include "text.h"
-#include "words.h"
+#include "base/text.h"
+#include "base/words.h"
 
 static void expect_duration(uint64_t ns, const char *expected)
 {
@@ -116,6 +118,41 @@ static void an_escaped_name_never_overruns_its_room(void **state)
 	assert_true(strlen(out) < sizeof(out));
 }
 
+typedef void write_text(FILE *out, const char *text, size_t length);
+
+static void expect_written(write_text *write, const char *text, const char *expected)
+{
+	char *written;
+	size_t length;
+	FILE *out = open_memstream(&written, &length);
+
+	write(out, text, strlen(text));
+	fclose(out);
+	assert_string_equal(written, expected);
+	free(written);
+}
+
+static void rendered_text_keeps_its_newlines_and_its_escapes(void **state)
+{
+	(void)state;
+	expect_written(nt_write_escaped, "a \\x1b\n  b → ä\n", "a \\x1b\n  b → ä\n");
+	expect_written(nt_write_escaped, "\x1b[2J\a\r\t\x7f\n", "\\x1b[2J\\x07\\x0d\\x09\\x7f\n");
+	expect_written(nt_write_escaped, "\xc2\x9b\xe2\x80\xae\xff",
+		       "\\xc2\\x9b\\xe2\\x80\\xae\\xff");
+}
+
+static void a_line_of_json_means_the_same_when_it_is_harmless(void **state)
+{
+	(void)state;
+	expect_written(nt_write_json_escaped, "{\"a\":\"\\u001b → ä\"}", "{\"a\":\"\\u001b → ä\"}");
+	expect_written(nt_write_json_escaped,
+		       "{\"a\":\"\x7f\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\xef\xbb\xbf\"}",
+		       "{\"a\":\"\\u007f\\u009b\\u202e\\u2028\\ufeff\"}");
+	expect_written(nt_write_json_escaped, "{\"a\":\"b\xe2\x86\"}",
+		       "{\"a\":\"b\\ufffd\\ufffd\"}");
+	expect_written(nt_write_json_escaped, "{\r\t\"a\":1}\r", "{  \"a\":1} ");
+}
+
 static void addresses_of_both_families(void **state)
 {
 	struct nt_tuple t = {.family = AF_INET, .local_port = 8000, .remote_port = 65535};
@@ -145,6 +182,21 @@ static void long_text_is_shortened_in_its_middle(void **state)
 	assert_string_equal(umlauts, "ää…ää");
 }
 
+static void what_is_cut_off_ends_with_a_whole_character(void **state)
+{
+	static const char text[] =
+		"a\xc3\xbc\xe2\x86\x92\xf0\x9f\x98\x80z"; /* 1, 2, 3, 4 bytes, 1 */
+	static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11};
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(text); n++)
+		assert_int_equal(nt_whole_characters(text, n), whole[n]);
+	/* what is no UTF-8 stays, for it is escaped where it is written */
+	assert_int_equal(nt_whole_characters("\x80\x80\x80\x80\x80", 5), 5);
+	assert_int_equal(nt_whole_characters("a\xff", 2), 1);
+	assert_int_equal(nt_whole_characters("\x80", 1), 1);
+}
+
 static void every_value_has_its_word_and_no_other_has(void **state)
 {
 	(void)state;
@@ -152,18 +204,20 @@ static void every_value_has_its_word_and_no_other_has(void **state)
 		assert_non_null(nt_hold_reason_word(i));
 	for (unsigned int i = 1; i < NT_RELEASES; i++)
 		assert_non_null(nt_release_word(i));
-	for (unsigned int i = 1; i < NT_ACK_ENDS; i++)
-		assert_non_null(nt_ack_end_word(i));
-	for (unsigned int i = 1; i < NT_WHYS; i++)
-		assert_non_null(nt_ack_why_word(i));
+	for (unsigned int i = 1; i < NT_ACK_RELEASES; i++)
+		assert_non_null(nt_ack_release_word(i));
+	for (unsigned int i = 1; i < NT_ACK_REASONS; i++)
+		assert_non_null(nt_ack_reason_word(i));
 	for (unsigned int i = 1; i < NT_CAUSES; i++)
 		assert_non_null(nt_cause_word(i));
 	for (unsigned int i = 1; i < NT_EVIDENCES; i++)
 		assert_non_null(nt_evidence_word(i));
 	for (unsigned int i = 1; i < NT_PATTERNS; i++)
 		assert_non_null(nt_pattern_word(i));
-	for (unsigned int i = 0; i < NT_LOST_WAYS; i++)
-		assert_non_null(nt_lost_word(i));
+	for (unsigned int i = 0; i < NT_DROPPED_WAYS; i++)
+		assert_non_null(nt_dropped_word(i));
+	for (unsigned int i = 1; i < NT_UNNAMED_REASONS; i++)
+		assert_non_null(nt_unnamed_word(i));
 	assert_null(nt_hold_reason_word(0));
 	assert_null(nt_hold_reason_word(NT_HOLD_REASONS));
 	assert_null(nt_release_word(255));
@@ -178,8 +232,11 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(without_utf8_each_character_is_one),
 	cmocka_unit_test(a_name_without_nul_ends_at_its_length),
 	cmocka_unit_test(an_escaped_name_never_overruns_its_room),
+	cmocka_unit_test(rendered_text_keeps_its_newlines_and_its_escapes),
+	cmocka_unit_test(a_line_of_json_means_the_same_when_it_is_harmless),
 	cmocka_unit_test(addresses_of_both_families),
 	cmocka_unit_test(long_text_is_shortened_in_its_middle),
+	cmocka_unit_test(what_is_cut_off_ends_with_a_whole_character),
 	cmocka_unit_test(every_value_has_its_word_and_no_other_has),
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/text_ladder.c userspace/text.c
+// links: userspace/top/ladder.c userspace/base/text.c
 #include <stdio.h>
 #include <string.h>
 #include "unit.h"
-#include "text_ladder.h"
+#include "top/ladder.h"
 
 static char lines[NT_LADDER_LINES][NT_LADDER_BYTES];
 
@@ -12,7 +12,7 @@ static struct nt_top_stall seen_at_both_ends(void)
 	return (struct nt_top_stall){
 		.known = true,
 		.held = true,
-		.put_off = true,
+		.pending = true,
 		.ordered = true,
 		.duration_us = 44000,
 		.reason = "nagle",
@@ -21,7 +21,7 @@ static struct nt_top_stall seen_at_both_ends(void)
 		.in_flight = 6,
 		.ack_us = 43900,
 		.ack_after_us = -10,
-		.ack_end = "timer",
+		.ack_release = "timer",
 	};
 }
 
@@ -71,7 +71,7 @@ static void both_spans_are_drawn_from_their_begin_to_their_end(void **state)
 	assert_int_equal(n, 12);
 	assert_non_null(strstr(lines[0], "lab-client[1]"));
 	assert_non_null(strstr(lines[0], "lab-server[2]"));
-	arrives = line_with(n, "ACK put off");
+	arrives = line_with(n, "ACK delayed");
 	held = line_with(n, "7 B held: Nagle");
 	ack = line_with(n, "timer fires");
 	released = line_with(n, "released");
@@ -83,7 +83,7 @@ static void both_spans_are_drawn_from_their_begin_to_their_end(void **state)
 		assert_int_equal(times(lines[i], "┃"),
 				 (i >= held && i <= released) + (i >= arrives && i <= ack));
 	line_with(n, "held 44.0 ms");
-	line_with(n, "put off 43.9 ms");
+	line_with(n, "pending 43.9 ms");
 }
 
 static void the_lines_between_are_to_scale(void **state)
@@ -96,7 +96,7 @@ static void the_lines_between_are_to_scale(void **state)
 	stall.ack_us = 22000;
 	n = draw(&stall, 80, 22);
 	assert_int_equal(line_with(n, "held: Nagle"), 1);
-	assert_int_equal(line_with(n, "ACK put off"), 6);
+	assert_int_equal(line_with(n, "ACK delayed"), 6);
 	assert_int_equal(line_with(n, "timer fires"), 16);
 	assert_int_equal(line_with(n, "released"), 21);
 	assert_non_null(strstr(lines[6], " 11.0 ms"));
@@ -110,14 +110,14 @@ static void what_only_the_sender_shows_is_not_made_up_for_the_receiver(void **st
 	size_t n;
 
 	(void)state;
-	stall.put_off = stall.ordered = false;
-	stall.ack_end[0] = '\0';
+	stall.pending = stall.ordered = false;
+	stall.ack_release[0] = '\0';
 	n = nt_text_ladder(&stall, "lab-client[1]", NULL, 80, 12, lines);
 	line_with(n, "receiver, not here");
 	line_with(n, "late (not seen)");
 	line_with(n, "┆");
 	for (size_t i = 0; i < n; i++)
-		assert_null(strstr(lines[i], "put off"));
+		assert_null(strstr(lines[i], "pending"));
 }
 
 static void a_cork_has_no_ack(void **state)
@@ -126,7 +126,7 @@ static void a_cork_has_no_ack(void **state)
 	size_t n;
 
 	(void)state;
-	stall.put_off = stall.ordered = false;
+	stall.pending = stall.ordered = false;
 	strcpy(stall.reason, "cork");
 	strcpy(stall.release, "timer");
 	n = draw(&stall, 80, 12);
@@ -147,8 +147,8 @@ static void what_only_the_receiver_shows_is_drawn_from_its_end(void **state)
 	n = nt_text_ladder(&stall, NULL, "lab-server[2]", 80, 12, lines);
 	line_with(n, "sender, not here");
 	line_with(n, "waited (not seen)");
-	assert_non_null(strstr(lines[line_with(n, "ACK put off")], "─ 6 B ─"));
-	line_with(n, "put off 43.9 ms");
+	assert_non_null(strstr(lines[line_with(n, "ACK delayed")], "─ 6 B ─"));
+	line_with(n, "pending 43.9 ms");
 }
 
 static void it_never_leaves_its_room(void **state)
@@ -162,7 +162,7 @@ static void it_never_leaves_its_room(void **state)
 	stalls[1].ack_us = INT64_MAX;
 	stalls[1].ack_after_us = INT64_MIN;
 	memset(stalls[1].reason, 'x', sizeof(stalls[1].reason) - 1);
-	memset(stalls[1].ack_end, 'x', sizeof(stalls[1].ack_end) - 1);
+	memset(stalls[1].ack_release, 'x', sizeof(stalls[1].ack_release) - 1);
 	stalls[2].duration_us = stalls[2].ack_us = stalls[2].ack_after_us = 0;
 	stalls[3].ordered = false;
 	for (size_t s = 0; s < 4; s++) {
@@ -188,7 +188,7 @@ static void a_stall_that_is_not_known_is_not_drawn(void **state)
 	struct nt_top_stall stall = seen_at_both_ends();
 
 	(void)state;
-	stall.held = stall.put_off = false;
+	stall.held = stall.pending = false;
 	assert_int_equal(draw(&stall, 80, 12), 0);
 	stall = seen_at_both_ends();
 	stall.known = false;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/timeline.c userspace/timeline_ends.c userspace/timeline_text.c
-// links: userspace/event_queue.c
-// links: userspace/text.c userspace/words.c
+// links: userspace/timeline/timeline.c userspace/timeline/ends.c userspace/output/timeline_text.c
+// links: userspace/timeline/queue.c
+// links: userspace/base/text.c userspace/base/words.c
 #include <stdlib.h>
 #include <string.h>
 #include "no_owners.h"
-#include "options.h"
-#include "timeline.h"
+#include "base/settings.h"
+#include "output/timeline.h"
+#include "timeline/timeline.h"
 #include "unit.h"
 
 #define MS 1000000ULL
@@ -18,30 +19,29 @@ int nt_process_read(pid_t tgid, struct nt_process *process)
 	return -3;
 }
 
-int nt_json_line(FILE *out, const struct nt_options *opts, const struct nt_line *line)
-{
-	(void)out;
-	(void)opts;
-	(void)line;
-	fail_msg("text was asked for");
-	return 0;
-}
-
 struct fixture {
-	struct nt_options opts;
+	struct nt_settings settings;
 	struct nt_timeline *timeline;
 	FILE *out;
 	char *text;
 	size_t size;
 };
 
+static int write_line(void *context, const struct nt_line *line)
+{
+	const struct nt_writer narrow = {.wide = false};
+	struct fixture *f = context;
+
+	return nt_text_timeline_line(&narrow, f->out, line);
+}
+
 static int set_up(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
 
-	f->opts.min_ns = MS;
+	f->settings.min_ns = MS;
 	f->out = open_memstream(&f->text, &f->size);
-	f->timeline = nt_timeline_new(&f->opts, NULL, f->out);
+	f->timeline = nt_timeline_new(&f->settings, NULL, write_line, f);
 	*state = f;
 	return 0;
 }
@@ -83,9 +83,9 @@ static struct nt_event segment(bool server, enum nt_event_kind kind, uint64_t ti
 	return e;
 }
 
-static const char *written(struct fixture *f, uint64_t until_ns, uint64_t lost)
+static const char *written(struct fixture *f, uint64_t until_ns, uint64_t dropped)
 {
-	assert_int_equal(nt_timeline_write(f->timeline, until_ns, lost), 0);
+	assert_int_equal(nt_timeline_write(f->timeline, until_ns, dropped, UINT64_MAX), 0);
 	fflush(f->out);
 	return f->text;
 }
@@ -136,6 +136,35 @@ static void what_happened_later_waits(void **state)
 		     (const char *const[]){"(1 B)", "(3 B)", "(2 B)", NULL});
 }
 
+static void what_there_is_no_time_for_waits_and_something_is_always_written(void **state)
+{
+	struct fixture *f = *state;
+
+	for (uint64_t i = 0; i < 3; i++)
+		add(f, segment(false, NT_EVENT_SENT, 1000 + i, 1 + i, 1, 1));
+	for (size_t left = 3; left; left--) {
+		assert_int_equal(nt_timeline_queued(f->timeline), left);
+		assert_true(nt_timeline_waits(f->timeline, 2000));
+		assert_int_equal(nt_timeline_write(f->timeline, 2000, 0, 0), 0);
+	}
+	assert_int_equal(nt_timeline_queued(f->timeline), 0);
+	assert_false(nt_timeline_waits(f->timeline, UINT64_MAX));
+}
+
+static void what_is_left_out_at_the_end_counts_as_dropped(void **state)
+{
+	struct fixture *f = *state;
+
+	for (uint64_t i = 0; i < 5; i++)
+		add(f, segment(false, NT_EVENT_SENT, 1000 + i, 1 + i, 1, 1));
+	assert_int_equal(nt_timeline_write(f->timeline, UINT64_MAX, 3, 0), 0);
+	assert_int_equal(nt_timeline_leave_out(f->timeline, 10), 0);
+	assert_order(
+		written(f, UINT64_MAX, 10),
+		(const char *const[]){"3 events dropped here", "11 events dropped here", NULL});
+	assert_int_equal(nt_timeline_queued(f->timeline), 0);
+}
+
 static void numbers_wrap_and_what_is_sent_again_is_told(void **state)
 {
 	struct fixture *f = *state;
@@ -148,17 +177,17 @@ static void numbers_wrap_and_what_is_sent_again_is_told(void **state)
 					   " sent again 1:5 (4 B)", NULL});
 }
 
-static void a_put_off_ack_goes_with_the_next_segment(void **state)
+static void a_delayed_ack_goes_with_the_next_segment(void **state)
 {
 	const struct {
 		uint32_t bytes;
 		bool timer, drained;
 		const char *how;
 	} cases[] = {
-		{0, true, false, "ACK put off 40.0 ms: timer"},
-		{5, false, false, "ACK put off 40.0 ms: piggyback"},
-		{0, false, true, "ACK put off 40.0 ms: read"},
-		{0, false, false, "ACK put off 40.0 ms: segment"},
+		{0, true, false, "ACK delayed 40.0 ms: timer"},
+		{5, false, false, "ACK delayed 40.0 ms: piggyback"},
+		{0, false, true, "ACK delayed 40.0 ms: read"},
+		{0, false, false, "ACK delayed 40.0 ms: segment"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -177,8 +206,8 @@ static void a_put_off_ack_goes_with_the_next_segment(void **state)
 		sent.drained = cases[i].drained;
 		add(f, sent);
 		assert_order(written(f, UINT64_MAX, 0),
-			     (const char *const[]){"puts the ACK off", cases[i].how, NULL});
-		assert_null(strstr(strstr(f->text, "puts the ACK off") + 1, "puts the ACK off"));
+			     (const char *const[]){"delays the ACK", cases[i].how, NULL});
+		assert_null(strstr(strstr(f->text, "delays the ACK") + 1, "delays the ACK"));
 	}
 }
 
@@ -198,26 +227,26 @@ static void a_gap_says_what_is_kept_back(void **state)
 	assert_order(written(f, UINT64_MAX, 0),
 		     (const char *const[]){
 			     "holds 7 B: nagle",
-			     "· 40.0 ms; left holds 7 B (nagle); right puts its ACK off",
-			     "delayed-ACK timer fires", "lets 7 B go: ack, 40.0 ms", NULL});
+			     "· 40.0 ms; left holds 7 B (nagle); right delays its ACK",
+			     "delayed-ACK timer fires", "releases 7 B: ack, 40.0 ms", NULL});
 }
 
-static void reads_are_told_apart_from_looks_and_lost_events_where_they_are_missing(void **state)
+static void reads_are_told_apart_from_looks_and_dropped_events_where_they_are_missing(void **state)
 {
 	struct fixture *f = *state;
 	struct nt_event came = segment(true, NT_EVENT_RECEIVED, 1, 101, 10, 1);
 	struct nt_event last = segment(false, NT_EVENT_SENT, 9, 111, 1, 1);
 
 	came.drained = 1;
-	last.lost = 12;
+	last.dropped = 12;
 	add(f, came);
 	add(f, segment(true, NT_EVENT_READ, 2, 101, 0, 0)); /* MSG_PEEK */
 	add(f, segment(true, NT_EVENT_READ, 3, 104, 0, 0));
 	add(f, segment(true, NT_EVENT_READ, 4, 111, 0, 0));
 	add(f, last);
 	assert_order(written(f, UINT64_MAX, 15),
-		     (const char *const[]){"read 3 B", "read 7 B", "12 events lost here",
-					   "sent 11:12 (1 B)", "3 events lost here", NULL});
+		     (const char *const[]){"read 3 B", "read 7 B", "12 events dropped here",
+					   "sent 11:12 (1 B)", "3 events dropped here", NULL});
 	assert_null(strstr(f->text, "read 0 B"));
 }
 
@@ -283,7 +312,7 @@ static void a_hold_that_was_noted_as_it_ended_begins_before_its_end(void **unuse
 	add(f, end);
 	add(f, segment(false, NT_EVENT_SENT, 20 * MS, 7, 7, 0));
 	assert_order(written(f, UINT64_MAX, 0),
-		     (const char *const[]){"holds 7 B", "lets 7 B go", "· · ·", "sent", NULL});
+		     (const char *const[]){"holds 7 B", "releases 7 B", "· · ·", "sent", NULL});
 	assert_null(strstr(f->text, "left holds"));
 }
 
@@ -305,15 +334,15 @@ static void after_a_loss_nothing_is_said_of_what_went_on_before(void **unused)
 	struct fixture *f = *unused;
 
 	held.reason = NT_HOLD_NAGLE;
-	later.lost = 3;
+	later.dropped = 3;
 	add(f, held);
 	add(f, at(false, NT_EVENT_ACK_DELAYED, 11));
 	add(f, later);
 	assert_order(
 		written(f, UINT64_MAX, 3),
-		(const char *const[]){"puts the ACK off", "3 events lost", "· · ·", "sent", NULL});
+		(const char *const[]){"delays the ACK", "3 events dropped", "· · ·", "sent", NULL});
 	assert_null(strstr(f->text, "left holds"));
-	assert_null(strstr(f->text, "put off 5"));
+	assert_null(strstr(f->text, "delayed 5"));
 }
 
 static void long_streams_keep_their_numbers_and_lines_their_width(void **unused)
@@ -352,13 +381,17 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(
 		a_write_stands_before_its_segment_and_both_ends_in_one_order, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(what_happened_later_waits, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(
+		what_there_is_no_time_for_waits_and_something_is_always_written, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(what_is_left_out_at_the_end_counts_as_dropped, set_up,
+					tear_down),
 	cmocka_unit_test_setup_teardown(numbers_wrap_and_what_is_sent_again_is_told, set_up,
 					tear_down),
-	cmocka_unit_test_setup_teardown(a_put_off_ack_goes_with_the_next_segment, set_up,
+	cmocka_unit_test_setup_teardown(a_delayed_ack_goes_with_the_next_segment, set_up,
 					tear_down),
 	cmocka_unit_test_setup_teardown(a_gap_says_what_is_kept_back, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(
-		reads_are_told_apart_from_looks_and_lost_events_where_they_are_missing, set_up,
+		reads_are_told_apart_from_looks_and_dropped_events_where_they_are_missing, set_up,
 		tear_down),
 	cmocka_unit_test_setup_teardown(
 		an_address_of_a_socket_that_is_another_connection_now_begins_anew, set_up,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/top_columns.c userspace/top_keys.c userspace/top_model.c userspace/top_data.c
-// links: userspace/top_rates.c userspace/text.c
+// links: userspace/top/columns.c userspace/top/keys.c userspace/top/model.c userspace/top/data.c
+// links: userspace/top/rates.c userspace/base/text.c
 #include <stdio.h>
 #include <string.h>
 #include "unit.h"
-#include "top_columns.h"
+#include "top/columns.h"
 
 #define COLUMNS 80
 
@@ -30,7 +30,7 @@ int nt_screen_put(struct nt_screen *screen, int row, int column, int width, enum
 }
 
 /* The line of a process with one connection. */
-static const char *line_of(uint64_t stalls, uint64_t lost_us)
+static const char *line_of(uint64_t stalls, uint64_t excess_us)
 {
 	struct nt_screen screen = {.rows = 24, .columns = COLUMNS};
 	struct nt_top_model model = {.view = NT_TOP_PROCESSES};
@@ -38,16 +38,16 @@ static const char *line_of(uint64_t stalls, uint64_t lost_us)
 	struct nt_top_line line = {.row = &row,
 				   .connections = 1,
 				   .stalls = stalls,
-				   .lost_us = lost_us,
+				   .excess_us = excess_us,
 				   .max_us = 1000};
 
 	nt_top_draw_line(&screen, 0, &model, &line, false);
 	return drawn;
 }
 
-static void expect(uint64_t stalls, uint64_t lost_ms, const char *expected)
+static void expect(uint64_t stalls, uint64_t excess_ms, const char *expected)
 {
-	const char *line = line_of(stalls, lost_ms * 1000);
+	const char *line = line_of(stalls, excess_ms * 1000);
 
 	if (!strstr(line, expected))
 		fail_msg("no \"%s\" in \"%s\"", expected, line);

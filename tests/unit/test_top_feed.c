@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/top_feed.c userspace/top_data.c userspace/top_rates.c userspace/text.c
+// links: userspace/top/feed.c userspace/top/data.c userspace/top/rates.c userspace/base/text.c
+// links: userspace/protocol/answers.c userspace/protocol/json_scan.c userspace/base/numbers.c
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
-#include "top_feed.h"
+#include "protocol/answers.h"
+#include "top/feed.h"
 
 #define SECOND 1000000000ULL
 #define SNAPSHOT \
 	"{\"type\":\"snapshot\",\"protocol\":1,\"started\":\"s\",\"stalls\":%d,\"connections\":[%s]}"
-#define NAMED   "\"pid\":%d,\"comm\":\"java\",\"side\":\"sender\",\"netns\":1,\"cause\":\"c\","
-#define ADDRESS "\"local\":\"127.0.0.1:%d\",\"remote\":\"127.0.0.1:80\""
+/* A connection: its pid, port, and what else is told of its sender. */
+#define CONNECTION(sender)                                                                         \
+	"\"side\":\"sender\",\"cause\":\"c\",\"receiver\":{\"address\":\"127.0.0.1:80\"},"         \
+	"\"sender\":{\"pid\":%d,\"comm\":\"java\",\"netns\":1,\"address\":\"127.0.0.1:%d\"" sender \
+	"}"
 
 static struct nt_top_data data;
-static char err[200];
+static char err[NT_ANSWER_ERR];
 
 static int set_up(void **state)
 {
@@ -31,7 +36,12 @@ static int tear_down(void **state)
 
 static enum nt_top_fed feed(uint64_t seconds, const char *line)
 {
-	return nt_top_feed_line(&data, line, strlen(line), seconds * SECOND, err, sizeof(err));
+	char *copy = strdup(line);
+	enum nt_top_fed fed =
+		nt_top_feed_line(&data, copy, strlen(copy), seconds * SECOND, err, sizeof(err));
+
+	free(copy);
+	return fed;
 }
 
 /* A snapshot with one connection that has stalled so often. */
@@ -39,10 +49,61 @@ static void snapshot(uint64_t seconds, int stalls)
 {
 	char connection[300], line[600];
 
-	snprintf(connection, sizeof(connection), "{" NAMED ADDRESS ",\"stalls\":%d,\"lost_us\":%d}",
-		 42, 5000, stalls, stalls * 40000);
+	snprintf(connection, sizeof(connection),
+		 "{" CONNECTION("") ",\"stalls\":%d,\"excess_us\":%d}", 42, 5000, stalls,
+		 stalls * 40000);
 	snprintf(line, sizeof(line), SNAPSHOT, stalls, connection);
 	assert_int_equal(feed(seconds, line), NT_TOP_FED_SNAPSHOT);
+}
+
+/* As many connections as a snapshot has, each with the deepest stack of long names. */
+static void the_largest_snapshot_is_taken(void **state)
+{
+	size_t length;
+	char *line;
+	FILE *out = open_memstream(&line, &length);
+
+	(void)state;
+	fputs("{\"type\":\"snapshot\",\"protocol\":1,\"started\":\"s\",\"series\":[0", out);
+	for (int i = 0; i < 17 * 1000; i++)
+		fputs(",{\"comm\":\"java\"}", out);
+	fputs("],\"connections\":[", out);
+	for (int i = 0; i < NT_TOP_ROWS; i++) {
+		fprintf(out,
+			"%s{\"stalls\":1,\"side\":\"sender\",\"receiver\":{\"address\":\"b\"},"
+			"\"sender\":{\"pid\":%d,\"address\":\"127.0.0.1:%d\",\"stack\":[",
+			i ? "," : "", i + 1, i);
+		for (int n = 0; n < NT_STACK_DEPTH; n++)
+			fprintf(out,
+				"%s{\"ip\":\"0x7f0011223344\",\"module\":\"/usr/lib/%064d.so\","
+				"\"offset\":\"0x11223344\",\"symbol\":\"f%d_%0200d\"}",
+				n ? "," : "", 0, n, 0);
+		fputs("]}}", out);
+	}
+	fputs("]}", out);
+	fclose(out);
+	assert_true(length > 10 << 20);
+	assert_int_equal(feed(1, line), NT_TOP_FED_SNAPSHOT);
+	assert_int_equal(data.count, NT_TOP_ROWS);
+	assert_true(strstr(data.rows[0].where, "f0_") && strstr(data.rows[0].where, "f1_"));
+	free(line);
+}
+
+static void a_tree_without_end_is_not_made(void **state)
+{
+	size_t length;
+	char *line;
+	FILE *out = open_memstream(&line, &length);
+
+	(void)state;
+	fputs("{\"type\":\"snapshot\",\"protocol\":1,\"totals\":[0", out);
+	for (int i = 0; i < 100000; i++)
+		fputs(",{}", out);
+	fputs("]}", out);
+	fclose(out);
+	assert_int_equal(feed(1, line), NT_TOP_FED_WRONG);
+	assert_non_null(strstr(err, "too much in it"));
+	free(line);
 }
 
 static void a_snapshot_is_taken(void **state)
@@ -56,7 +117,7 @@ static void a_snapshot_is_taken(void **state)
 	assert_int_equal(data.rows[0].key.pid, 42);
 	assert_true(data.rows[0].key.sender);
 	assert_int_equal(data.rows[0].stalls, 10);
-	assert_int_equal(data.rows[0].lost_us, 400000);
+	assert_int_equal(data.rows[0].excess_us, 400000);
 	assert_true(nt_top_row_shown(&data.rows[0]));
 }
 
@@ -65,11 +126,11 @@ static void what_was_looked_at_is_summed_up(void **state)
 	(void)state;
 	feed(1, "{\"type\":\"snapshot\",\"protocol\":1,\"totals\":{\"writes\":50,\"holds\":"
 		"{\"nagle\":24,\"cork\":1},\"delayed_acks\":{\"timer\":3,\"read\":4}},"
-		"\"lost\":{\"ring_full\":2,\"stack\":3},\"missing_hooks\":[\"a\"]}");
+		"\"dropped\":{\"ring_full\":2,\"stack\":3},\"missing_hooks\":[\"a\"]}");
 	assert_int_equal(data.writes, 50);
 	assert_int_equal(data.holds, 25);
 	assert_int_equal(data.delayed_acks, 7);
-	assert_int_equal(data.records_lost, 5);
+	assert_int_equal(data.records_dropped, 5);
 	assert_int_equal(data.missing_hooks, 1);
 }
 
@@ -115,35 +176,41 @@ static void a_stall_becomes_the_last_one_of_its_connection(void **state)
 
 	(void)state;
 	snapshot(1, 10);
-	assert_int_equal(
-		feed(1, "{\"type\":\"stall\",\"pid\":42,\"comm\":\"java\",\"side\":\"sender\","
-			"\"netns\":1,\"cause\":\"c\",\"local\":\"127.0.0.1:5000\","
-			"\"remote\":\"127.0.0.1:80\",\"time\":\"2026-11-22T01:02:03.456789Z\","
-			"\"duration_us\":40312,\"ack_after_hold_us\":-20,"
-			"\"hold\":{\"reason\":\"nagle\",\"release\":\"ack\",\"bytes\":7},"
-			"\"peer\":{\"pending_ack_us\":40102,\"end\":\"timer\"}}"),
-		NT_TOP_FED_STALL);
+	assert_int_equal(feed(1,
+			      "{\"type\":\"stall\",\"side\":\"sender\",\"cause\":\"c\","
+			      "\"time\":\"2026-11-22T01:02:03.456789Z\","
+			      "\"duration_us\":40312,\"ack_after_hold_us\":-20,"
+			      "\"sender\":{\"address\":\"127.0.0.1:5000\",\"netns\":1,\"pid\":42,"
+			      "\"comm\":\"java\","
+			      "\"hold\":{\"reason\":\"nagle\",\"release\":\"ack\",\"bytes\":7}},"
+			      "\"receiver\":{\"address\":\"127.0.0.1:80\","
+			      "\"pending_ack\":{\"duration_us\":40102,\"release\":\"timer\"}}}"),
+			 NT_TOP_FED_STALL);
 	assert_int_equal(data.count, 1);
 	last = &data.rows[0].last;
-	assert_true(last->known && last->held && last->put_off && last->ordered);
+	assert_true(last->known && last->held && last->pending && last->ordered);
 	assert_int_equal(last->duration_us, 40312);
 	assert_int_equal(last->ack_us, 40102);
 	assert_int_equal(last->ack_after_us, -20);
 	assert_int_equal(last->bytes, 7);
-	assert_string_equal(last->ack_end, "timer");
+	assert_string_equal(last->ack_release, "timer");
 	assert_non_null(strstr(last->clock, ":03.456"));
 	snapshot(2, 11);
 	assert_true(data.rows[0].last.known);
 }
 
-static void a_receivers_stall_has_its_parts_the_other_way_round(void **state)
+static void a_receivers_stall_is_told_of_its_own_end(void **state)
 {
 	(void)state;
-	feed(1, "{\"type\":\"stall\",\"side\":\"receiver\",\"local\":\"a\",\"remote\":\"b\","
-		"\"duration_us\":40000,\"pending_ack\":{\"us\":39000,\"end\":\"timer\","
-		"\"bytes\":6},\"peer\":{\"hold\":{\"reason\":\"nagle\",\"bytes\":7}}}");
+	feed(1, "{\"type\":\"stall\",\"side\":\"receiver\",\"duration_us\":40000,"
+		"\"receiver\":{\"address\":\"a\",\"pid\":7,\"pending_ack\":"
+		"{\"duration_us\":39000,\"release\":\"timer\",\"bytes\":6}},"
+		"\"sender\":{\"address\":\"b\",\"hold\":{\"reason\":\"nagle\",\"bytes\":7}}}");
 	assert_int_equal(data.count, 1);
-	assert_true(data.rows[0].last.held && data.rows[0].last.put_off);
+	assert_true(data.rows[0].last.held && data.rows[0].last.pending);
+	assert_string_equal(data.rows[0].key.local, "a");
+	assert_string_equal(data.rows[0].key.remote, "b");
+	assert_int_equal(data.rows[0].key.pid, 7);
 	assert_int_equal(data.rows[0].last.ack_us, 39000);
 	assert_false(data.rows[0].last.ordered);
 	assert_false(nt_top_row_shown(&data.rows[0]));
@@ -160,6 +227,8 @@ static void another_protocol_and_what_is_no_daemon_is_told(void **state)
 			 NT_TOP_FED_WRONG);
 	assert_non_null(strstr(err, "no\\x0a\\x1b[2J"));
 	assert_int_equal(feed(1, "{\"type\":\"news\",\"protocol\":1}"), NT_TOP_FED_OTHER);
+	assert_int_equal(feed(1, "{\"type\":\"late_ack\",\"ack_id\":\"0123456789abcdef\"}"),
+			 NT_TOP_FED_OTHER);
 	assert_false(data.any);
 }
 
@@ -174,14 +243,16 @@ static void values_of_other_types_count_as_absent(void **state)
 		"\"x\"",
 		"{\"type\":7}",
 		"{\"type\":\"stall\"}",
-		"{\"type\":\"stall\",\"local\":[],\"remote\":{}}",
-		"{\"type\":\"stall\",\"local\":\"a\",\"remote\":\"b\",\"hold\":7,\"peer\":[],"
-		"\"time\":\"\",\"duration_us\":-1,\"pid\":\"x\",\"ack_after_hold_us\":\"x\"}",
-		"{\"type\":\"snapshot\",\"protocol\":1,\"connections\":7,\"lost\":[],"
+		"{\"type\":\"stall\",\"sender\":[],\"receiver\":7}",
+		"{\"type\":\"stall\",\"sender\":{\"address\":[]},\"receiver\":{\"address\":{}}}",
+		"{\"type\":\"stall\",\"sender\":{\"address\":\"a\",\"hold\":7,\"pid\":\"x\"},"
+		"\"receiver\":{\"address\":\"b\",\"pending_ack\":[]},"
+		"\"time\":\"\",\"duration_us\":-1,\"ack_after_hold_us\":\"x\"}",
+		"{\"type\":\"snapshot\",\"protocol\":1,\"connections\":7,\"dropped\":[],"
 		"\"stalls\":\"many\"}",
 		"{\"type\":\"snapshot\",\"protocol\":1,\"connections\":[7,null,[],{},"
-		"{\"local\":\"a\",\"remote\":\"b\",\"stack\":[7,{}],\"evidence\":7,\"stalls\":"
-		"99999999999999999999999999}]}",
+		"{\"sender\":{\"address\":\"a\",\"stack\":[7,{}]},\"receiver\":{\"address\":\"b\"},"
+		"\"evidence\":7,\"stalls\":99999999999999999999999999}]}",
 	};
 
 	(void)state;
@@ -196,8 +267,9 @@ static void names_cannot_break_the_screen(void **state)
 
 	(void)state;
 	snprintf(line, sizeof(line), SNAPSHOT, 1,
-		 "{\"pid\":1,\"comm\":\"\\u001b]0;x\\u0007\",\"side\":\"sender\","
-		 "\"local\":\"\\r\",\"remote\":\"b\",\"stalls\":1,\"fix\":\"a\\u001b[2J\"}");
+		 "{\"side\":\"sender\",\"sender\":{\"pid\":1,\"comm\":\"\\u001b]0;x\\u0007\","
+		 "\"address\":\"\\r\"},\"receiver\":{\"address\":\"b\"},\"stalls\":1,"
+		 "\"fix\":\"a\\u001b[2J\"}");
 	feed(1, line);
 	assert_int_equal(data.count, 1);
 	assert_string_equal(data.rows[0].comm, "\\x1b]0;x\\x07");
@@ -211,7 +283,7 @@ static void whatever_is_told_memory_is_bounded(void **state)
 
 	(void)state;
 	for (int i = 0; i < 5 * NT_TOP_ROWS; i++) {
-		snprintf(line, sizeof(line), "{\"type\":\"stall\"," NAMED ADDRESS "}", i, i);
+		snprintf(line, sizeof(line), "{\"type\":\"stall\"," CONNECTION("") "}", i, i);
 		assert_int_equal(feed(1, line), NT_TOP_FED_STALL);
 	}
 	assert_int_equal(data.count, 2 * NT_TOP_ROWS);
@@ -228,7 +300,7 @@ static void snapshot_of(uint64_t seconds, int first, int n)
 	size_t at = 0;
 
 	for (int i = first; i < first + n; i++)
-		at += snprintf(list + at, sizeof(list) - at, "%s{" NAMED ADDRESS ",\"stalls\":1}",
+		at += snprintf(list + at, sizeof(list) - at, "%s{" CONNECTION("") ",\"stalls\":1}",
 			       i > first ? "," : "", i, i);
 	assert_true(at < sizeof(list));
 	snprintf(line, sizeof(line), SNAPSHOT, 1, list);
@@ -250,7 +322,7 @@ static void what_a_snapshot_tells_has_room_whatever_stalled(void **state)
 	(void)state;
 	snapshot_of(1, 1, 1);
 	for (int i = 1; i <= 3 * NT_TOP_ROWS; i++) {
-		snprintf(line, sizeof(line), "{\"type\":\"stall\"," NAMED ADDRESS "}", i, i);
+		snprintf(line, sizeof(line), "{\"type\":\"stall\"," CONNECTION("") "}", i, i);
 		feed(1, line);
 	}
 	snapshot_of(2, 2 * NT_TOP_ROWS, 2); /* for the stalls of the first there was room */
@@ -329,13 +401,15 @@ static void the_oldest_cells_go_first(void **state)
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
+	TEST(the_largest_snapshot_is_taken),
+	TEST(a_tree_without_end_is_not_made),
 	TEST(a_snapshot_is_taken),
 	TEST(what_was_looked_at_is_summed_up),
 	TEST(rates_are_those_of_what_is_new),
 	TEST(a_connection_that_counts_anew_keeps_its_rate_until_more_is_known),
 	TEST(what_a_snapshot_lacks_is_shown_no_more_and_then_dropped),
 	TEST(a_stall_becomes_the_last_one_of_its_connection),
-	TEST(a_receivers_stall_has_its_parts_the_other_way_round),
+	TEST(a_receivers_stall_is_told_of_its_own_end),
 	TEST(another_protocol_and_what_is_no_daemon_is_told),
 	TEST(values_of_other_types_count_as_absent),
 	TEST(names_cannot_break_the_screen),

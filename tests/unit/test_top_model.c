@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/top_model.c userspace/top_keys.c userspace/top_data.c userspace/top_rates.c
+// links: userspace/top/model.c userspace/top/keys.c userspace/top/data.c userspace/top/rates.c
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <curses.h>
 #include "unit.h"
-#include "top_keys.h"
+#include "top/keys.h"
 
 #define ESCAPE 27
 
 static struct nt_top_model model;
 
 /* A connection in the data; process p has the pids 100 + p. */
-static struct nt_top_row *add(int pid, int port, uint64_t stalls, uint64_t lost_us, uint64_t max_us)
+static struct nt_top_row *add(int pid, int port, uint64_t stalls, uint64_t excess_us,
+			      uint64_t max_us)
 {
 	struct nt_top_key key;
 	struct nt_top_row *row;
@@ -27,7 +28,7 @@ static struct nt_top_row *add(int pid, int port, uint64_t stalls, uint64_t lost_
 	snprintf(row->comm, sizeof(row->comm), "program-%c", 'z' - pid % 26);
 	snprintf(row->pattern, sizeof(row->pattern), "write_write_read");
 	row->stalls = stalls;
-	row->lost_us = lost_us;
+	row->excess_us = excess_us;
 	row->max_us = max_us;
 	row->p50_us = max_us / 2;
 	row->rate = stalls / 10.0;
@@ -118,7 +119,7 @@ static void less_and_greater_go_to_the_columns_beside(void **state)
 	press("<<");
 	assert_int_equal(model.sort, NT_TOP_BY_P50);
 	press("p"); /* processes have no median */
-	assert_int_equal(model.sort, NT_TOP_BY_LOST);
+	assert_int_equal(model.sort, NT_TOP_BY_EXCESS);
 	press(">");
 	assert_int_equal(model.sort, NT_TOP_BY_MAX);
 	press("5");
@@ -132,7 +133,7 @@ static void processes_sum_up_their_connections(void **state)
 	assert_string_equal(shown(), "1 2 3 ");
 	assert_int_equal(model.lines[0].connections, 2);
 	assert_int_equal(model.lines[0].stalls, 40);
-	assert_int_equal(model.lines[0].lost_us, 700);
+	assert_int_equal(model.lines[0].excess_us, 700);
 	assert_int_equal(model.lines[0].max_us, 90);
 	assert_true(model.lines[0].rate == 4);
 	press("\t");

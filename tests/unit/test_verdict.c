@@ -78,7 +78,7 @@ static void nagle_holds_across_the_wrap_around_of_sequence_numbers(void **state)
 	}
 }
 
-static void minshall_lets_go_behind_full_segments_in_flight(void **state)
+static void minshall_sends_behind_full_segments_in_flight(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -146,7 +146,7 @@ static void more_than_a_segment_waits_for_tso_or_the_small_queue(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 }
 
-static void a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue(void **state)
+static void a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -317,13 +317,13 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_empty_queue_holds_nothing),
 	cmocka_unit_test(a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle),
 	cmocka_unit_test(nagle_holds_across_the_wrap_around_of_sequence_numbers),
-	cmocka_unit_test(minshall_lets_go_behind_full_segments_in_flight),
+	cmocka_unit_test(minshall_sends_behind_full_segments_in_flight),
 	cmocka_unit_test(minshall_boundaries),
 	cmocka_unit_test(nothing_in_flight_is_not_held_by_nagle),
 	cmocka_unit_test(nodelay_is_not_held_by_nagle),
 	cmocka_unit_test(one_byte_less_than_a_segment_is_held_and_a_full_one_is_not),
 	cmocka_unit_test(more_than_a_segment_waits_for_tso_or_the_small_queue),
-	cmocka_unit_test(a_throttled_segment_that_nagle_lets_go_is_held_by_the_small_queue),
+	cmocka_unit_test(a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue),
 	cmocka_unit_test(what_an_attempt_for_one_segment_leaves_is_not_held),
 	cmocka_unit_test(a_corked_socket_is_held_by_cork_even_with_nothing_in_flight),
 	cmocka_unit_test(msg_more_is_told_from_cork_and_asked_before_nagle),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/window.c userspace/aggregate.c
+// links: userspace/summary/window.c userspace/summary/aggregate.c
 #include <string.h>
 #include "unit.h"
-#include "window.h"
+#include "summary/window.h"
 
 static void what_is_reported_is_half_a_window_old_at_least_and_a_whole_one_at_most(void **state)
 {

@@ -86,6 +86,10 @@ class Stall:
     doubt: str = ""
     #: ns from the ACK's departure to the released segment's arrival, at the receiver
     answered: int = 0
+    #: ns for which the receiver's ACK was pending
+    pending: int = 0
+    #: how long before it ended the ACK had come; between the two the machine may have stood still, and clocks differ
+    released_before: int = 0
 
 
 @dataclass
@@ -173,6 +177,11 @@ class Doubt:
     late: int = 2 * MS
     early: int = 2 * MS
     at_once: int = 20 * MS
+    #: Segments may leave long before they are captured: full ones before an ACK that the capture shows before them.
+    behind: bool = False
+    #: Both ends are on one machine: a segment that takes longer from one to the other shows that it stood still, and
+    #: what it would have done meanwhile nobody knows. None: ways may be as long as they like.
+    way: int | None = None
 
 
 def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, doubt: Doubt) -> list[Stall]:
@@ -180,7 +189,8 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
     for s in found:
         write = log.write_of(s.offset)
         if write is None:  # nobody logged it
-            stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.waited, answered=s.answered))
+            stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.waited, "", s.answered,
+                                s.pending))
             continue
         if write.start > s.ack_came:
             continue
@@ -191,21 +201,24 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
             continue
         since = log.nagle_since(s.offset, s.offset + s.length - 1, s.ack_came)
         # what was written as the ACK was on its way waited for the way
-        withheld = s.ack_left - since
-        if withheld < MINIMUM - doubt.minimum:
+        held = s.ack_left - since
+        if held < MINIMUM - doubt.minimum or (s.behind and write.end < s.ack_came):
             continue
         why = ""
-        if write.end > s.ack_came - doubt.race:
+        if s.behind:
+            why = "behind full segments of a write that the ACK came into"
+        elif write.end > s.ack_came - doubt.race:
             why = "written as the ACK came"
         elif s.left > s.ack_came + limits.at_once:
-            why = "left late after the ACK, as pacing may have it"
-        elif withheld < MINIMUM + doubt.minimum or 2 * withheld < s.left - since:
+            why = "left late after the ACK, as pacing or a machine that stood still may have it"
+        elif held < MINIMUM + doubt.minimum or 2 * held < s.left - since:
             why = "held for hardly longer than --min"
-        elif s.put_off < limits.late + doubt.late:
-            why = "put off for hardly long enough"
+        elif s.pending < limits.late + doubt.late:
+            why = "pending for hardly long enough"
         elif any(log.changed_within(o, s.ack_came, s.left) for o in ("TCP_NODELAY", "TCP_CORK")):
             why = "an option set as the ACK came"
-        stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.left - since, why, s.answered))
+        stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.left - since, why, s.answered,
+                            s.pending, s.left - s.ack_came))
     return stalls
 
 
@@ -214,6 +227,14 @@ def seen_by_receiver(stalls: list[Stall], slack: int = 3 * MS) -> list[Stall]:
     prompt = min((s.answered for s in stalls), default=0)
     why = "answered later than a round trip"
     return [replace(s, doubt=s.doubt or why) if s.answered > prompt * 3 // 2 + slack else s for s in stalls]
+
+
+def on_long_ways(stalls: list[Stall], ways: list[tuple[int, int]]) -> list[Stall]:
+    """In doubt is what a segment was on such a way in, since the data came whose ACK was pending."""
+    why = "a segment took long from one end to the other"
+    return [replace(s, doubt=s.doubt or why)
+            if any(came >= s.ended - max(s.duration, s.pending + s.answered) and left <= s.ended for left, came in ways)
+            else s for s in stalls]
 
 
 def ceiling_stalls(segments: list[wire.Segment], sender: str, receiver: str, mss: int, log: Log) -> list[Stall]:
@@ -252,9 +273,10 @@ def truth(client_side: list[wire.Segment], server_side: list[wire.Segment], line
             log = usable(log_of(logs, sender, receiver, client), here, sender)
             # the log knows when TCP_NODELAY was on; without one the wire must tell
             small = 10**6 if log.writes else limits.small
-            wide = wire.Limits(limits.late - doubt.early, limits.at_once + doubt.at_once, small)
+            wide = wire.Limits(limits.late - doubt.early, limits.at_once + doubt.at_once, small, doubt.behind)
             found = wire.stalls(here, there, sender, receiver, mss, wide)
-            stalls += nagle_stalls(found, log, limits, doubt)
+            judged = nagle_stalls(found, log, limits, doubt)
+            stalls += judged if doubt.way is None else on_long_ways(judged, wire.long_ways(here, there, doubt.way))
             stalls += ceiling_stalls(here, sender, receiver, mss, log)
     return sorted(stalls, key=lambda s: s.ended)
 
@@ -279,14 +301,19 @@ def epoch_ns(time: str) -> int:
 
 def ends_of(record: Record) -> tuple[str, str]:
     """(sender, receiver) of a record, whichever side it reports."""
-    here, there = record["local"], record["remote"]
-    return (here, there) if record["side"] == "sender" else (there, here)
+    return record["sender"]["address"], record["receiver"]["address"]
+
+
+def apart(stall: Stall, record: Record) -> int:
+    """How far the record's end is from the stall's, ns; of a doubtful one also from when its ACK came."""
+    earliest = stall.ended - stall.released_before if stall.doubt else stall.ended
+    return max(earliest - when(record), when(record) - stall.ended, 0)
 
 
 def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: int = 5 * MS) -> Score:
     """Matches stall by stall: the same cause and direction, ended within tolerance (ns) of each other.
 
-    A record from the receiver's end measures the pending ACK, not the hold, so its duration is not compared.
+    A record from the receiver's end measures the pending ACK, not the hold, and is compared with that.
     """
     score = Score(name, wire=sum(not s.doubt for s in stalls), reported=len(records))
     left: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
@@ -295,8 +322,8 @@ def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: in
     # the doubtful come last, so that none takes a record that a certain one needs
     for stall in sorted(stalls, key=lambda s: (bool(s.doubt), s.ended)):
         candidates = left[stall.cause, stall.sender, stall.receiver]
-        match = min(candidates, key=lambda r: abs(when(r) - stall.ended), default=None)
-        if match is None or abs(when(match) - stall.ended) > tolerance:
+        match = min(candidates, key=lambda r: apart(stall, r), default=None)
+        if match is None or apart(stall, match) > tolerance:
             match = None
         if match:
             candidates.remove(match)
@@ -306,7 +333,7 @@ def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: in
             score.missed.append(stall)
         else:
             score.matched += 1
-            if match["side"] == "sender":
-                score.errors_us.append(abs(match["duration_us"] - stall.duration / 1000))
+            duration = stall.duration if match["side"] == "sender" else stall.pending
+            score.errors_us.append(abs(match["duration_us"] - duration / 1000))
     score.false = [record for records_left in left.values() for record in records_left]
     return score

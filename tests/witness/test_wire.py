@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_the_textbook_stall_is_found_with_its_times(tmp_path: Path, family: int,
     (stall,) = stalls(hand.segments(), family=family)
     assert (stall.sender, stall.receiver) == ends(family)
     assert (stall.offset, stall.length) == (6, 7)
-    assert stall.put_off == pytest.approx(41 * MS, abs=2000)
+    assert stall.pending == pytest.approx(41 * MS, abs=2000)
     assert stall.waited == pytest.approx(41.05 * MS, abs=2000)
     assert stall.left - stall.ack_came == pytest.approx(0.05 * MS, abs=2000)
 
@@ -126,6 +127,41 @@ def test_a_full_segment_was_not_held_for_its_size(hand: Hand) -> None:
 def test_the_tail_behind_a_full_segment_is_not_released_by_the_ack(hand: Hand) -> None:
     textbook(hand, second=MSS).add(51.06, CLIENT, 7 + MSS, 1, 100)
     assert stalls(hand.segments()) == []
+
+
+def test_the_tail_behind_a_full_segment_is_found_where_captures_come_late(hand: Hand) -> None:
+    """With other prompt ACKs between too, but no longer than at_once, and only the first tail."""
+    behind = Limits(behind=True)
+    textbook(hand, second=MSS).add(51.10, SERVER, 1, 7 + MSS).add(51.15, CLIENT, 7 + MSS, 1, 100)
+    (stall,) = stalls(hand.segments(), limits=behind)
+    assert (stall.offset, stall.length, stall.behind) == (6 + MSS, 100, True)
+    hand.add(51.20, SERVER, 1, 107 + MSS).add(51.25, CLIENT, 107 + MSS, 1, 100)
+    assert stalls(hand.segments(), limits=behind) == [stall]
+    late = textbook(Hand(hand.path), second=MSS).add(53.1, CLIENT, 7 + MSS, 1, 100)
+    assert stalls(late.segments(), limits=behind) == []
+
+
+def test_the_tail_behind_another_ack_is_found_where_captures_come_late(hand: Hand) -> None:
+    hand.shake().add(10, CLIENT, 1, 1, 6).add(49, CLIENT, 7, 1, MSS).add(51, SERVER, 1, 7)
+    hand.add(51.05, SERVER, 1, 7 + MSS).add(51.1, CLIENT, 7 + MSS, 1, 100)
+    assert stalls(hand.segments()) == []
+    (stall,) = stalls(hand.segments(), limits=Limits(behind=True))
+    assert (stall.offset, stall.behind) == (6 + MSS, True)
+
+
+def test_a_long_way_is_found_in_either_direction(hand: Hand) -> None:
+    here = textbook(hand).segments()
+    there = [replace(s, time=s.time + (5 * MS if s.length == 6 else MS) * (1 if s.source == ends()[0] else -1))
+             for s in here]
+    assert [came - left for left, came in wire.long_ways(here, there, 4 * MS)] == [5 * MS]
+    assert wire.long_ways(here, there, 5 * MS) == []
+    assert len(wire.long_ways(there, here, MS // 2)) == len(here)
+
+
+def test_a_late_ack_behind_a_full_segment_releases_for_itself(hand: Hand) -> None:
+    textbook(hand, second=MSS).add(92.0, SERVER, 1, 7 + MSS).add(92.05, CLIENT, 7 + MSS, 1, 100)
+    (stall,) = stalls(hand.segments(), limits=Limits(behind=True, at_once=50 * MS))
+    assert (stall.offset, stall.behind) == (6 + MSS, False)
 
 
 def test_a_retransmission_explains_the_delay(hand: Hand) -> None:
@@ -194,7 +230,7 @@ def test_how_late_an_ack_is_is_measured_where_it_was_sent(tmp_path: Path) -> Non
     here.shake().add(100, CLIENT, 1, 1, 6).add(221, SERVER, 1, 7).add(221.05, CLIENT, 7, 1, 7)
     there.shake(40).add(140, CLIENT, 1, 1, 6).add(181, SERVER, 1, 7).add(261.05, CLIENT, 7, 1, 7)
     (stall,) = stalls(here.segments(), there.segments())
-    assert stall.put_off == pytest.approx(41 * MS, abs=2000)
+    assert stall.pending == pytest.approx(41 * MS, abs=2000)
     assert stall.answered == pytest.approx(80.05 * MS, abs=2000)
 
 
@@ -252,11 +288,11 @@ def test_times_are_exact_to_the_nanosecond(hand: Hand) -> None:
     assert wire.read(hand.path)[0].time == 1_700_000_000_123_456_789
 
 
-def test_put_off_counts_from_the_earliest_data_acknowledged(hand: Hand) -> None:
+def test_pending_counts_from_the_earliest_data_acknowledged(hand: Hand) -> None:
     hand.shake().add(10, CLIENT, 1, 1, MSS).add(30, CLIENT, 1 + MSS, 1, 6)
     hand.add(51, SERVER, 1, 7 + MSS).add(51.05, CLIENT, 7 + MSS, 1, 7)
     (stall,) = stalls(hand.segments())
-    assert stall.put_off == pytest.approx(41 * MS, abs=2000)
+    assert stall.pending == pytest.approx(41 * MS, abs=2000)
 
 
 def test_what_is_sent_again_was_not_released(hand: Hand) -> None:

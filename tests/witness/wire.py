@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a capture shows: the TCP segments that tcpdump saw at one place, and the stalls they tell of.
 
-A stall on the wire: a data segment below the MSS that leaves right after a pure ACK which its receiver had put off.
+A stall on the wire: a data segment below the MSS that leaves right after a pure ACK which its receiver had delayed.
 Nothing here knows what a kernel holds; it sees only what went by, at the sender's end and at the receiver's.
 """
 
@@ -58,17 +58,19 @@ class WireStall:
     length: int
     left: int  # ns since the epoch, at the sender's end, as the next
     ack_came: int
-    put_off: int  # ns from the arrival of the earliest data that the ACK newly acknowledges to it, at the receiver
+    pending: int  # ns from the arrival of the earliest data that the ACK newly acknowledges to it, at the receiver
     waited: int  # ns since the data segment before left
     ack_left: int  # ns since the epoch: when that ACK left, at the receiver's end
     answered: int  # ns from the ACK's departure to the segment's arrival, at the receiver
+    behind: bool = False  # full segments left, or other ACKs came, between the ACK and this one
 
 
 @dataclass(frozen=True)
 class Limits:
-    late: int = 30_000_000  # ns; an ACK put off for less is prompt
+    late: int = 30_000_000  # ns; an ACK pending for less is prompt
     at_once: int = 2_000_000  # ns; what leaves later after the ACK was not released by it
     small: int = 1  # with more small segments out, the sender has TCP_NODELAY, unless it had it only before
+    behind: bool = False  # what leaves behind full segments and other ACKs is found too: those may have released it
 
 
 @dataclass
@@ -318,14 +320,17 @@ class _Sender:
         self.edge: int | None = None  # the receiver takes bytes up to here
         self.late: Segment | None = None  # the ACK that may have released what leaves next
         self.late_edge: int | None = None  # the edge before it
+        self.behind = False  # full segments have left since it came, or other ACKs have come
 
     def ack(self, s: Segment) -> None:
         fresh = s.ack > self.una
         if fresh or s.length:
             explained = s.sack or self.retransmitted > self.una or self.small_out > self.limits.small
-            late = self.there.acks.get((s.ack, s.seq), (0, 0))[0] >= self.limits.late
-            self.late = s if fresh and late and not explained else None
-            self.late_edge = self.edge
+            late = fresh and not explained and self.there.acks.get((s.ack, s.seq), (0, 0))[0] >= self.limits.late
+            if self.limits.behind and self.late and not late:
+                self.behind = True
+            else:
+                self.late, self.late_edge, self.behind = s if late else None, self.edge, False
         if fresh:
             self.una = s.ack
             while self.flight and self.flight[0][0] <= s.ack:
@@ -334,6 +339,7 @@ class _Sender:
 
     def data(self, s: Segment) -> WireStall | None:
         late, self.late = self.late, None
+        behind, self.behind = self.behind, False
         before, self.last_left = self.last_left, s.time
         if s.seq < self.nxt:
             self.retransmitted = max(self.retransmitted, min(s.end, self.nxt))
@@ -343,13 +349,17 @@ class _Sender:
         self.nxt = s.end
         self.flight.append((s.end, s.length < self.mss))
         self.small_out += s.length < self.mss
-        if not late or s.length >= self.mss or s.time > late.time + self.limits.at_once:
+        if not late or s.time > late.time + self.limits.at_once:
+            return None
+        if s.length >= self.mss:
+            if self.limits.behind:
+                self.late, self.behind = late, True
             return None
         if self.late_edge is not None and s.end > self.late_edge:
             return None
-        put_off, departed = self.there.acks[late.ack, late.seq]
-        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time, put_off, s.time - before,
-                         departed, self.there.arrivals.get(s.end, s.time) - departed)
+        pending, departed = self.there.acks[late.ack, late.seq]
+        return WireStall(self.sender, self.receiver, s.seq - 1, s.length, s.time, late.time, pending, s.time - before,
+                         departed, self.there.arrivals.get(s.end, s.time) - departed, behind)
 
 
 def _lives(segments: list[Segment], one: str, other: str) -> list[list[Segment]]:
@@ -364,12 +374,28 @@ def _lives(segments: list[Segment], one: str, other: str) -> list[list[Segment]]
     return lives
 
 
+def long_ways(one_side: list[Segment], other_side: list[Segment], limit: int) -> list[tuple[int, int]]:
+    """(left, came) of each segment that took longer than limit (ns) between the two captures, in either direction."""
+    waiting: dict[tuple[str, int, int, int, int], deque[int]] = defaultdict(deque)
+    for s in one_side:
+        waiting[s.source, s.seq, s.ack, s.length, s.flags].append(s.time)
+    ways = []
+    for s in other_side:
+        times = waiting[s.source, s.seq, s.ack, s.length, s.flags]
+        if times:
+            left, came = sorted((times.popleft(), s.time))
+            if came - left > limit:
+                ways.append((left, came))
+    return ways
+
+
 def stalls(sender_side: list[Segment], receiver_side: list[Segment], sender: str, receiver: str, mss: int,
            limits: Limits = Limits()) -> list[WireStall]:
     """The stalls of one direction of a connection; both captures may be the same one.
 
     Not a stall: what loss explains (retransmission, SACK), what did not fit the receive window before the ACK, what
-    leaves while several small segments were out (that sender has TCP_NODELAY), and what leaves behind a full segment.
+    leaves while several small segments were out (that sender has TCP_NODELAY), and what leaves behind a full segment
+    (unless limits.behind).
     """
     found = []
     for here, there in zip(_lives(sender_side, sender, receiver), _lives(receiver_side, sender, receiver)):

@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""How long nagletrace-join takes, and how much memory, by how much is recorded: writes the table in docs/fleets.md.
+
+join.py [MILLIONS …], by default 1, 3 and 10. Ten hosts have recorded an hour, each in a file: five have stalls, each of
+the others has the late ACKs of one of the five, and one in twenty has no partner. Every record has the keys of a real
+one (tests/unit/joinable.jsonl). The command runs as a user runs it, so that its start and its report count too.
+Files lie below $TMPDIR: 0.6 GB for each million.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from tools import tools  # noqa: E402
+
+PAGE = ROOT / "docs" / "fleets.md"
+BEGIN, END = "<!-- make bench-join writes this -->\n", "<!-- until here -->\n"
+MEMORY = "1GB"
+HOSTS = 10
+
+START = ('{{"type":"start","schema":1,"time":"2026-11-18T11:06:39.000000Z","host":"host{host}","boot_id":'
+         '"f6cc27e1-6ebd-45f6-9934-{host:012}","ack_key":"0011223344556677","late_acks":"all"}}')
+REPORT = ('{{"type":"report","time":"2026-11-18T12:06:41.000000Z","closing":true,"number":{records},"unseen":0,'
+          '"dropped":{{"ring_full":0,"ring_share":0,"ack_map_full":0,"function_return":0}}}}')
+#: In the manner of DuckDB's format(): the time, and what SENT or DELAYED names.
+NAMED = ('"family":4,"ack_id":"{{:016x}}","host":"host{host}","boot_id":"f6cc27e1-6ebd-45f6-9934-{host:012}",'
+         '"number":{{}}')
+OPTIONS = '"options":{{{{"nodelay":false,"cork":false,"pingpong":true,"quickack":false}}}}'
+SENT = ('{{{{"type":"stall","cause":"nagle_delayed_ack","time":"{{}}","side":"sender","evidence":"inferred",'
+        '"pattern":"write_write_read","duration_us":{{}},"excess_us":{{}},"min_rtt_us":35,' + NAMED
+        + ',"sender":{{{{"address":"10.0.0.{host}:{{}}","netns":4026531840,"pid":{{}},"tid":4243,"comm":"java",'
+        '"cgroup":"/system.slice/app.service",' + OPTIONS + ',"hold":{{{{"reason":"nagle","release":"ack","bytes":7,'
+        '"in_flight_bytes":6,"writes":1,"mss":1448}}}}}}}},"receiver":{{{{"address":"203.0.113.1:8000"}}}}}}}}')
+DELAYED = ('{{{{"type":"late_ack","time":"{{}}",' + NAMED + ',"sender":{{{{"address":"10.2.0.254:{{}}"}}}},"receiver":'
+           '{{{{"address":"10.0.1.{host}:8000","netns":4026531840,"pid":{{}},"comm":"nginx",'
+           '"cgroup":"/system.slice/nginx.service",' + OPTIONS + ',"pending_ack":{{{{"duration_us":{{}},'
+           '"reason":"pingpong","release":"timer","limit_us":200000,"bytes":6}}}}}}}}}}}}')
+WHEN = ("strftime(make_timestamp((1795000000000000 + i * 3600000000 // {records} - {before})::BIGINT), "
+        "'%Y-%m-%dT%H:%M:%S.%fZ')")
+
+
+def values(host: int) -> tuple[str, str]:
+    """The format of a record of that host, and its values. A sender's partner is the next host."""
+    port = f"hash(i + {host // 2}) % 60000"
+    if host % 2 == 0:
+        return SENT, f"40000 + i % 997, 39965 + i % 997, hash(i * {HOSTS} + {host}), i, {port}, 1000 + i % 7"
+    ack = f"hash((CASE WHEN i % 20 = 1 THEN -i ELSE i END) * {HOSTS} + {host - 1})"
+    return DELAYED, f"{ack}, i, {port}, 2000 + i % 5, 39900 + i % 887"
+
+
+def record(path: Path, host: int, records: int) -> None:
+    import duckdb
+    line, of = values(host)
+    when = WHEN.format(records=records, before=host % 2 * 200)
+    duckdb.execute(
+        f"COPY (SELECT CASE WHEN i = 0 THEN '{START.format(host=host)}' "  # noqa: S608
+        f"WHEN i = {records + 1} THEN '{REPORT.format(records=records)}' "
+        f"ELSE format('{line.format(host=host)}', {when}, {of}) END FROM range({records + 2}) AS made(i)) "
+        f"TO '{path}' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIM '\x01')")
+
+
+class Cost(NamedTuple):
+    wall_s: float
+    cpu_s: float
+    memory_mb: int
+    files_mb: int
+
+
+class Files(threading.Thread):
+    """Looks again and again how much lies in a directory."""
+
+    def __init__(self, room: Path) -> None:
+        super().__init__(daemon=True)
+        self.room, self.most, self.over = room, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.2):
+            sizes = 0
+            for path in self.room.rglob("*"):
+                try:
+                    sizes += path.stat().st_blocks * 512
+                except OSError:
+                    continue  # it is gone by now
+            self.most = max(self.most, sizes)
+
+
+def joined(files: list[Path], room: Path, *options: str) -> tuple[Cost, str]:
+    room.mkdir()
+    watch = Files(room)
+    watch.start()
+    began = time.monotonic()
+    with (room.parent / "output").open("w") as output:
+        process = subprocess.Popen([tools() / "python3", "-m", "nagletrace_exporters.join.main", "--memory", MEMORY,
+                                    *options, *files], cwd=ROOT / "exporters", stdout=output,
+                                   env={**os.environ, "TMPDIR": str(room)})
+        _, status, used = os.wait4(process.pid, 0)
+    assert status == 0
+    wall_s = time.monotonic() - began
+    watch.over.set()
+    watch.join()
+    room.rmdir()
+    return (Cost(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, watch.most >> 20),
+            (room.parent / "output").read_text()[:200] if not options else "")
+
+
+def rows(millions: int, with_json: bool) -> list[str]:
+    told = []
+    with tempfile.TemporaryDirectory(prefix="nagletrace-bench-") as place:
+        files = [Path(place) / f"host{host}.jsonl" for host in range(HOSTS)]
+        for host, path in enumerate(files):
+            # each in a process of its own: DuckDB keeps memory
+            subprocess.run([tools() / "python3", __file__, "record", path, str(host),
+                            str(millions * 1_000_000 // HOSTS)], check=True)
+        size_mb = sum(path.stat().st_size for path in files) // 1_000_000
+        for output in ("text", "json")[:2 if with_json else 1]:
+            cost, said = joined(files, Path(place) / "room", *(() if output == "text" else ("--output", output)))
+            if said:
+                stalls = millions * 1_000_000 // 2
+                assert f"{stalls * 19 // 20:,} at both ends" in " ".join(said.split()), said
+            told.append(f"| {millions} M, {size_mb:,} MB | {output} | {cost.wall_s:.0f} s | {cost.cpu_s:.0f} s | "
+                        f"{cost.memory_mb:,} MB | {cost.files_mb:,} MB |")
+            print(told[-1], flush=True)
+    return told
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["record"]:
+        record(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+        return 0
+    sizes = [int(word) for word in sys.argv[1:]] or [1, 3, 10]
+    table = ["| recorded | output | time | CPU time | memory | files |", "|---|---|---|---|---|---|"]
+    print("\n".join(table), flush=True)
+    load = os.getloadavg()[1]
+    for millions in sizes:
+        table += rows(millions, millions == sizes[0])
+    load = (load + os.getloadavg()[1]) / 2
+    table += ["", f"On {os.cpu_count()} CPUs, beside other programs if the load is above 2: it was {load:.1f}. "
+              f"`--memory {MEMORY}`."]
+    text = PAGE.read_text()
+    pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
+    assert re.search(pattern, text, re.S), f"{PAGE} has no place for the table"
+    PAGE.write_text(re.sub(pattern, lambda _: BEGIN + "\n" + "\n".join(table) + "\n\n" + END, text, flags=re.S))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A real daemon, real stalls: what it streams is what the receiver gets."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+# Both have a fake_daemon.py: that of exporters/tests is wanted.
+sys.path += [str(ROOT / place) for place in ("exporters/tests", "exporters", "tests", "tests/live")]
+
+from receivers import FakeReceiver, attributes_of  # noqa: E402
+from run_exporter import Exporter  # noqa: E402
+
+from daemon import Daemon, Reader  # noqa: E402  # isort: skip
+from harness import Lab, Record  # noqa: E402  # isort: skip
+
+VETH = ("--over", "veth")
+PATIENCE = 60.0
+
+
+def test_what_the_daemon_streams_is_what_the_receiver_gets() -> None:
+    lab = Lab("write-write-read", *VETH)
+    with lab, lab.kept(), Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as stream, \
+            Reader(daemon.socket) as asks, FakeReceiver() as receiver:
+        begin = stream.ask("stream", format="json")
+        with Exporter("--daemon.socket", str(daemon.socket), "--web.listen-address", "127.0.0.1:0", "--otlp.endpoint",
+                      receiver.url) as exporter:
+            deadline = time.monotonic() + PATIENCE
+            while b"nagletrace_otlp_following 1.0" not in exporter.get().body:
+                assert time.monotonic() < deadline, exporter.log
+            lab.play()
+            counts = asks.ask("snapshot")
+            wanted = counts["totals"]["delayed_acks"]["timer"] + counts["stalls"]
+            told = [record for _ in range(wanted) if (record := stream.line())]
+            got: list[Record] = []
+            while len(got) < wanted:
+                got += receiver.requests.get(timeout=PATIENCE).records()
+    assert Counter(record["type"] for record in told).keys() == {"stall", "late_ack"}
+
+    def identity(record: Record) -> tuple[object, ...]:
+        found = attributes_of(record)
+        return (record["eventName"], found["nagletrace.ack_id"], found["nagletrace.number"], found["nagletrace.host"],
+                found["nagletrace.boot_id"])
+
+    assert [identity(record) for record in got] == [
+        (f"nagletrace.{record['type']}", record["ack_id"], record["number"], begin["host"], begin["boot_id"])
+        for record in told], json.dumps(got[:2])

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0
+"""--otlp.endpoint with rotel, an OTLP receiver that shares no code with us."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path[:0] = [str(ROOT / "exporters" / "tests"), str(ROOT / "exporters"), str(ROOT / "tests")]
+
+from receivers import BOOT_ID, HOST, STREAMING, StreamingDaemon, late_ack, stall  # noqa: E402
+from test_otlp import Carrying  # noqa: E402
+from tools import tools  # noqa: E402
+
+WANTED = Path(__file__).parent / "requirements.txt"
+PATIENCE = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class Rotel:
+    """Prints each record that it takes. After a start anew it prints on."""
+
+    def __init__(self, directory: Path, *more: str) -> None:
+        [agent] = tools(WANTED, "carriers-tools").parent.glob("lib/python3*/site-packages/rotel/rotel-agent")
+        self.port = free_port()
+        self.output = directory / "rotel.txt"
+        self._command = [agent, "start", "--otlp-http-endpoint", f"127.0.0.1:{self.port}", "--otlp-grpc-endpoint",
+                         f"127.0.0.1:{free_port()}", "--exporter", "blackhole", "--debug-log", "logs",
+                         "--debug-log-verbosity", "detailed", *more]
+        self.start()
+
+    def start(self) -> None:
+        with self.output.open("a") as output:
+            self.process = subprocess.Popen(self._command, stdout=output, stderr=output, env={})
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self.process.poll() is None and time.monotonic() < deadline, self.text()
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def numbers(self) -> list[int]:
+        return [int(number) for number in re.findall(r"-> nagletrace\.number: Int\((\d+)\)", self.text())]
+
+    def wait_for(self, wanted: set[int]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while set(self.numbers()) != wanted:
+            assert time.monotonic() < deadline, f"{len(set(self.numbers()))} of {len(wanted)}"
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def rotel(tmp_path: Path) -> Iterator[Rotel]:
+    receiver = Rotel(tmp_path)
+    try:
+        yield receiver
+    finally:
+        receiver.kill()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[StreamingDaemon]:
+    with StreamingDaemon(tmp_path / "daemon") as streaming:
+        yield streaming
+
+
+def test_rotel_reads_what_we_write(rotel: Rotel, daemon: StreamingDaemon) -> None:
+    with Carrying(daemon, f"http://127.0.0.1:{rotel.port}"):
+        daemon.tell(stall(1, comm='a"\\ü'), late_ack(2))
+        rotel.wait_for({1, 2})
+    text = rotel.text()
+    for line in ("Resource attributes:\n     -> service.name: Str(nagletrace)", f"-> host.name: Str({HOST})",
+                 f"-> nagletrace.ack_key: Str({STREAMING['ack_key']})", f"-> nagletrace.boot_id: Str({BOOT_ID})",
+                 "Timestamp: 1795248001000000000", "SeverityNumber: SEVERITY_NUMBER_WARN(13)",
+                 "EventName: nagletrace.stall", "EventName: nagletrace.late_ack",
+                 '-> process.executable.name: Str(a"\\ü)',
+                 "-> network.peer.port: Int(40001)", "-> nagletrace.sender.options.nodelay: Bool(false)",
+                 "-> nagletrace.ack_id: Str(0000000000000002)"):
+        assert line in text, line
+
+
+def test_what_the_queue_holds_arrives_when_rotel_comes_back(rotel: Rotel, daemon: StreamingDaemon) -> None:
+    with Carrying(daemon, f"http://127.0.0.1:{rotel.port}") as exporter:
+        daemon.tell(*[stall(number) for number in range(100)])
+        rotel.wait_for(set(range(100)))
+        rotel.kill()
+        for begin in range(100, 3000, 100):
+            daemon.tell(*[stall(number) for number in range(begin, begin + 100)])
+        exporter.wait_for(queued_records=2900, **{"failed_requests connection": 2})
+        rotel.start()
+        rotel.wait_for(set(range(3000)))
+        assert exporter.wait_for(delivered_records=3000).get("queued_records", 0) == 0
+    assert len(rotel.numbers()) == 3000, "none twice: it was killed when no request was under way"
+
+

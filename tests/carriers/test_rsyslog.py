@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The recipe of docs/fleets.md with Debian's rsyslog: its configurations as they stand there, but for paths, the port
+and how much waits in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "exporters" / "tests"))
+sys.path.insert(0, str(ROOT / "exporters"))
+
+from receivers import late_ack, stall  # noqa: E402
+from recordings import stack  # noqa: E402
+
+PATIENCE = 60.0
+PAGE = (ROOT / "docs" / "fleets.md").read_text()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def eventually(holds: Callable[[], bool], told: Callable[[], str]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.1)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Rsyslog:
+    """rsyslogd with one of the page's configurations."""
+
+    def __init__(self, name: str, directory: Path, port: int) -> None:
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        found = re.search(rf"<!-- rsyslog: {name} -->\n```rsyslog\n(.*?)```", PAGE, re.DOTALL)
+        assert found, name
+        text = found[1]
+        for wanted, ours in (("/var/log/nagletrace", str(directory)), ("logs.example", "127.0.0.1"),
+                             ("2514", str(port)), ('resumeInterval="5"', 'resumeInterval="1"'),
+                             ('queue.size="10000"', 'queue.size="2000"')):
+            assert wanted in text or name == "collector", wanted
+            text = text.replace(wanted, ours)
+        self.config = directory / "rsyslog.conf"
+        self.config.write_text(f'global(workDirectory="{directory}")\n{text}')
+        self.start()
+        if name == "collector":
+            eventually(lambda: answers(port), self.told)
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(["rsyslogd", "-n", "-f", self.config, "-i", self.directory / "pid"],
+                                        stderr=(self.directory / "stderr").open("a"))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def told(self) -> str:
+        return (self.directory / "stderr").read_text()
+
+
+def numbers(path: Path) -> list[int]:
+    """Of whole lines."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line)["number"] for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def test_what_the_queue_holds_arrives_when_the_collector_comes_back(tmp_path: Path,
+                                                                    record_property: Callable[[str, object], None]
+                                                                    ) -> None:
+    port = free_port()
+    told = tmp_path / "host" / "records.jsonl"
+    got = tmp_path / "collector" / "fleet.jsonl"
+    lines: list[str] = []
+
+    def record(count: int) -> None:
+        with told.open("a") as out:
+            for number in range(len(lines), len(lines) + count):
+                deep = {"stack": stack(*["std::vector<ä>::" + "x" * 500] * 60)} if number % 500 == 0 else {}
+                lines.append(json.dumps(late_ack(number) if number % 3 else stall(number, **deep)) + "\n")
+                out.write(lines[-1])
+
+    told.parent.mkdir()
+    collector = Rsyslog("collector", tmp_path / "collector", port)
+    host = Rsyslog("host", tmp_path / "host", port)
+    processes = [collector, host]
+    try:
+        record(100)
+        eventually(lambda: len(numbers(got)) >= 100, lambda: host.told() + collector.told())
+        collector.kill()
+        record(5000)
+        spooled = tmp_path / "host"
+        eventually(lambda: any(spooled.glob("nagletrace.0*")), host.told)
+        on_disk = sum(path.stat().st_size for path in spooled.glob("nagletrace.0*"))
+        assert len(numbers(got)) == 100
+        collector.start()
+        eventually(lambda: len(set(numbers(got))) == len(lines), lambda: f"{len(set(numbers(got)))} of {len(lines)}\n"
+                   + host.told() + collector.told())
+        arrived = got.read_text().splitlines(keepends=True)
+        assert set(arrived) == set(lines), "lines arrive as they were written"
+        assert max(map(len, lines)) > 30_000, "the longest ones too"
+        record_property("rsyslog", f"{len(lines)} lines, {len(arrived) - len(lines)} of them twice; "
+                                   f"{on_disk} bytes waited on disk")
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def test_a_file_that_is_truncated_is_read_from_its_begin(tmp_path: Path) -> None:
+    port = free_port()
+    told, got = tmp_path / "host" / "records.jsonl", tmp_path / "collector" / "fleet.jsonl"
+    told.parent.mkdir()
+    collector = Rsyslog("collector", tmp_path / "collector", port)
+    host = Rsyslog("host", tmp_path / "host", port)
+    try:
+        for number in range(3):
+            told.write_text(json.dumps(stall(number, duration_us=10 ** (6 - number))) + "\n")  # each shorter
+            eventually(lambda: numbers(got) == list(range(number + 1)), host.told)  # noqa: B023
+    finally:
+        for process in (collector, host):
+            process.kill()
+
+
+@pytest.mark.parametrize("name", ["host", "collector"])
+def test_rsyslog_accepts_the_configuration(name: str, tmp_path: Path) -> None:
+    found = re.search(rf"<!-- rsyslog: {name} -->\n```rsyslog\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    (tmp_path / "conf").write_text(f'global(workDirectory="{tmp_path}")\n{found[1]}')
+    done = subprocess.run(["rsyslogd", "-N1", "-f", tmp_path / "conf"], capture_output=True, text=True,
+                          timeout=PATIENCE, check=False)
+    assert done.returncode == 0 and "error" not in done.stderr, done.stderr

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The audit: what the machine hides is counted, no more and no less, and its stalls are told all the same.
+
+The machine is build/nagletrace-blind: its programs do not see one timer in four. Witnesses are the application's clock
+and the kernel's own counter, which the tests read by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+
+import harness
+import pytest
+from daemon import Daemon
+from ends import own_end
+from harness import ROOT, Lab, Record, Tracer, unseen
+from test_mix import one_busy_core
+from witnesses import MS, witness
+
+sys.path.insert(0, str(ROOT / "tests"))
+from spaces import Namespace  # noqa: E402
+
+BLIND = ROOT / "build" / "nagletrace-blind"
+OWN = ("--own-netns", "--rounds", "40", "--linger", "300ms")
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch, hooks: str) -> None:
+    """The tracer is the one that does not see all."""
+    assert BLIND.exists(), f"{BLIND} is not built: run `make test`"
+    if hooks not in ("auto", "tracepoint"):
+        pytest.skip("it hides timers from the tracepoint family")
+    monkeypatch.setattr(harness, "NAGLETRACE", BLIND)
+    monkeypatch.setattr("daemon.NAGLETRACE", BLIND)
+    monkeypatch.setattr(Tracer, "hooks", "tracepoint")
+
+
+@contextlib.contextmanager
+def playing(*arguments: str) -> Iterator[tuple[Lab, Namespace]]:
+    """The textbook stall in a namespace whose counters can be read."""
+    with Namespace() as space, Lab("write-write-read", "--rounds", "40", "--linger", "300ms", *arguments,
+                                   prefix=space.enter()) as lab:
+        yield lab, space
+
+
+def inferred(stalls: list[Record]) -> list[Record]:
+    return [s for s in stalls if s["evidence"] == "inferred"]
+
+
+def test_what_is_hidden_is_counted_and_its_stalls_are_told_as_inferred(blind: None) -> None:
+    run = witness("write-write-read", *OWN[1:], only="client")  # in a namespace with the server
+    counted = run.result["server"]["counters"]["TcpExtDelayedACKs"]
+    closing = run.closing
+    assert counted >= 30 and not run.score.missed and not run.score.false, run.wrong()
+    assert closing["totals"]["delayed_acks"]["timer"] + closing["unseen"] == counted
+    assert counted // 5 <= closing["unseen"] <= counted // 3, (closing["unseen"], counted)
+    hidden = inferred(run.records)
+    assert closing["unseen"] - 2 <= len(hidden) <= closing["unseen"], "not each timer ends a stall"
+    assert all(s["side"] == "sender" and s["pattern"] == "write_write_read" and "netns" not in s["receiver"]
+               for s in hidden)
+    assert closing["totals"]["stalls"]["nagle_delayed_ack"] == closing["stalls"] + closing["totals"]["contradicted"]
+
+
+@pytest.mark.parametrize("over", ["loopback", "veth"])
+def test_the_whole_host_is_audited_across_namespaces(blind: None, over: str) -> None:
+    run = witness("write-write-read", *(() if over == "loopback" else ("--over", "veth")), *OWN[1:])
+    assert not run.score.missed and not run.score.false, run.wrong()
+    assert 5 <= len(inferred(run.records)) <= run.closing["unseen"]
+
+
+def test_a_namespace_that_comes_and_goes_during_the_trace_is_audited_from_its_begin(blind: None) -> None:
+    with Tracer("-i", "100ms") as tracer:
+        with playing() as (lab, _):
+            lab.play()
+        with playing() as (other, _):
+            other.play()
+        tracer.stop()
+    reports = tracer.records("report")
+    for client in (lab.client, other.client):
+        assert len(inferred([s for s in tracer.stalls() if own_end(s).get("pid") == client])) >= 5
+    assert len(inferred(tracer.stalls())) <= reports[-1]["unseen"]
+    assert sum(r["unseen"] for r in reports[:-1]) <= reports[-1]["unseen"]
+
+
+def test_without_an_audit_the_other_ends_silence_contradicts_and_that_is_shown(blind: None) -> None:
+    """A filter by port: other sockets of the namespace are not looked at, so nobody knows what was unseen there."""
+    with playing() as (lab, _):
+        port = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
+        with Tracer("-P", port, "--all-holds") as tracer, Tracer("-P", port) as quiet:
+            lab.play()
+            tracer.stop()
+            quiet.stop()
+    closing = tracer.closing()
+    assert "unseen" not in closing
+    contradicted = [h for h in tracer.records("hold") if "contradicted" in h]
+    assert len(contradicted) == closing["totals"]["contradicted"] >= 5
+    assert len(tracer.stalls()) + len(contradicted) == closing["totals"]["stalls"]["nagle_delayed_ack"] >= 30
+    assert {(h["side"], own_end(h)["pid"], h["pattern"], h["sender"]["hold"]["release"]) for h in contradicted} == {
+        ("sender", lab.client, "ack_clocked", "ack")}
+    assert {s["evidence"] for s in tracer.stalls()} == {"seen"}
+    assert closing["stalls"] == len(tracer.stalls()), "what is contradicted is in no sum of stalls"
+    assert quiet.records("hold") == [] and quiet.closing()["totals"]["contradicted"] > 0
+
+
+def test_a_sender_elsewhere_is_not_audited_for_the_receiver(blind: None) -> None:
+    """From the receiver's end alone a timer that nobody saw shows nothing: so many stalls are missing, and no more."""
+    with Lab("write-write-read", "--over", "veth", *OWN[1:]) as lab, lab.kept():
+        with Tracer("--netns", str(lab.server)) as tracer:
+            counted = lab.play()["server"]["counters"]["TcpExtDelayedACKs"]
+            tracer.stop()
+    told = tracer.stalls()
+    assert unseen(tracer) >= 5 and 20 <= len(told) <= counted - unseen(tracer)
+    assert {(s["side"], s["evidence"]) for s in told} == {("receiver", "inferred")}
+
+
+def test_the_text_tells_it_in_a_line(blind: None) -> None:
+    with playing() as (lab, space), Tracer("--netns", str(space.holder.pid), text=True) as tracer:
+        lab.play()
+        tracer.stop()
+    said = re.search(r"^    unseen    (\d+) delayed ACKs whose timer this machine hid from BPF$", tracer.lines.text(),
+                     re.MULTILINE)
+    assert said and int(said[1]) >= 8, tracer.lines.text()
+
+
+def test_what_is_all_seen_needs_no_line() -> None:
+    with Lab("echo", "--own-netns") as lab, lab.kept(), Tracer("--netns", str(lab.client), text=True) as tracer:
+        lab.play()
+        tracer.stop()
+    assert "looked at" in tracer.lines.text() and "unseen" not in tracer.lines.text()
+
+
+def test_the_daemon_tells_it_and_it_never_goes_down(blind: None) -> None:
+    with playing() as (lab, space), Daemon("--netns", str(space.holder.pid)) as daemon:
+        before = space.counter("TcpExtDelayedACKs")
+        lab.go()
+        told = [daemon.ask("snapshot")["unseen"]]
+        while lab.process.poll() is None:
+            told.append(daemon.ask("snapshot")["unseen"])
+            with contextlib.suppress(Exception):
+                lab.process.wait(0.15)
+        lab.result()
+        counted = space.counter("TcpExtDelayedACKs") - before
+        snapshot = daemon.ask("snapshot")
+        report = daemon.ask("report", format="json")
+    assert told == sorted(told) and told[0] == 0 < told[-1]
+    assert snapshot["unseen"] == counted - snapshot["totals"]["delayed_acks"]["timer"] == report["unseen"]
+    assert snapshot["stalls"] + snapshot["totals"]["contradicted"] == snapshot["totals"]["stalls"]["nagle_delayed_ack"]
+    by_evidence = {s["evidence"]: s["stalls"] for s in snapshot["series"]}
+    assert 0 < by_evidence["inferred"] <= snapshot["unseen"]
+
+
+def test_on_a_busy_core_unseen_timers_excuse_stalls_and_not_what_was_none(blind: None) -> None:
+    """There one wait in a hundred looks like a stall from one end, and none of these becomes one of the hundreds told.
+
+    A stall of less than 30 ms (the held part was written when the ACK was pending already) no end alone can infer.
+    """
+    run = witness("mix", "--over", "veth", "--seed", "1", "--seconds", "8", around=one_busy_core())
+    assert not run.score.false, run.wrong()
+    assert run.closing["totals"]["contradicted"] > 0 and len(inferred(run.records)) > 100, "nothing was shown"
+    assert all(stall.duration < 30 * MS for stall in run.score.missed), run.score.line()
+
+
+@pytest.mark.parametrize("row", [("rate-limited", "--over", "veth", "--cc", "cubic"), ("bulk", "--over", "veth"),
+                                 ("write-write-read", "--over", "veth", "--coalesce")])
+def test_what_is_no_stall_is_none_on_such_a_machine_either(blind: None, row: tuple[str, ...]) -> None:
+    run = witness(*row)
+    assert not run.score.false and run.score.wire == 0, run.score.line()

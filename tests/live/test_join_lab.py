@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The lab's experiments between two hosts, with a router that translates addresses: what is joined, against the wire.
+
+The lab plays between two namespaces; a router takes the place of the cable between them. A tracer at each end knows
+only its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from harness import IN_GUEST, PATIENCE, Lab, Record, Tracer, dropped, unseen
+from joined import join
+from test_truth import INNOCENT, PUBLISHED, VETH, Row, identity
+from two_hosts import Cannot, named, nft, run
+from witnesses import AT_ONCE, DOUBT, TOLERANCE, Run, lab_for, play, score, wire
+
+pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
+
+#: As the server's host calls both ends, and as the client's does.
+CLIENTS_VIEW = {"198.51.100.254:": "192.0.2.1:", "198.51.100.2:": "192.0.2.2:"}
+
+#: A router knows no IPv6 here, and the lab's server has lost its route.
+ROWS: list[Row] = [row for row in PUBLISHED + INNOCENT
+                   if row[1][:2] == VETH and not {"-6", "--quickack-route"} & set(row[1])]
+MIXTURE: Row = ("mix", (*VETH, "--seed", "1", "--seconds", "4"), 100)
+
+
+def as_client_sees(text: str) -> str:
+    for one, other in CLIENTS_VIEW.items():
+        text = text.replace(one, other)
+    return text
+
+
+class Router:
+    """Takes the server's end of the lab's cable, with the address that the client connects to, and has a cable of its
+    own to the server, which sees nobody but the router."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.holder = subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec sleep 3000"], stdout=subprocess.PIPE)
+
+    def __enter__(self) -> Router:
+        try:
+            assert self.holder.stdout and self.holder.stdout.readline() == b"\n"
+            self._plug()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.holder.kill()
+        self.holder.communicate()
+
+    def _plug(self) -> None:
+        router = ["nsenter", "-t", str(self.holder.pid), "-n"]
+        server = ["nsenter", "-t", str(self.lab.server), "-n"]
+        run(*server, "ip", "link", "set", "lab-server", "netns", self.holder.pid)
+        run(*router, "ip", "address", "add", "192.0.2.2/24", "dev", "lab-server")
+        run(*router, "ip", "link", "set", "lab-server", "up")
+        run(*router, "ip", "link", "add", "to-server", "type", "veth", "peer", "name", "lab-server", "netns",
+            self.lab.server)
+        for place, device, address in ((router, "to-server", "198.51.100.254/24"),
+                                       (server, "lab-server", "198.51.100.2/24")):
+            run(*place, "ip", "address", "add", address, "dev", device)
+            run(*place, "ip", "link", "set", device, "up")
+        run(*router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+        nft(router,
+            "add table ip nat",
+            "add chain ip nat before { type nat hook prerouting priority -100; }",
+            'add rule ip nat before iifname "lab-server" dnat to 198.51.100.2',
+            "add chain ip nat after { type nat hook postrouting priority 100; }",
+            'add rule ip nat after oifname "to-server" snat to 198.51.100.254')
+        # a link takes a while to run, and its first packets would be lost
+        for place, device in ((router, "lab-server"), (router, "to-server"), (server, "lab-server")):
+            until = time.monotonic() + PATIENCE
+            while " UP " not in subprocess.check_output([*place, "ip", "-br", "link", "show", device], text=True):
+                assert time.monotonic() < until, f"{device} does not come up"
+                time.sleep(0.01)
+
+
+def traced(lab: Lab, key: str, options: tuple[str, ...]) -> Iterator[Tracer]:
+    for host, end in (("web1", lab.client), ("db1", lab.server)):
+        yield Tracer("--netns", str(end), "--fleet-key", key, "--late-acks", *options, prefix=named(host))
+
+
+def by_receiver_alone(record: Record) -> bool:
+    return bool(record["evidence"] == "inferred" and record["side"] == "receiver")
+
+
+def between_hosts(row: Row, tmp_path: Path, options: tuple[str, ...] = ()) -> tuple[Run, dict[str, list[Record]]]:
+    """The joined records against the witnesses', and each host's own."""
+    key = tmp_path / "fleet.key"
+    key.touch(mode=0o600)
+    key.write_text(os.urandom(16).hex())
+    tracers: list[Tracer] = []
+    with lab_for(row[0], *row[1], "--any-address", "--timeout", "120s") as lab, lab.kept(), Router(lab):
+        try:
+            for tracer in traced(lab, str(key), options):
+                tracers.append(tracer)
+            played = play(lab, identity(row))
+            for tracer in tracers:
+                tracer.catch_up()
+                tracer.stop()
+        finally:
+            for tracer in tracers:
+                tracer.close()
+    assert not any(dropped(tracer.closing()) for tracer in tracers)
+    own = {host: [json.loads(line) for _, line in tracer.lines.all] for host, tracer in zip(("web1", "db1"), tracers)}
+    played.log = [as_client_sees(line) for line in played.log]
+    played.result = json.loads(as_client_sees(json.dumps(played.result)))
+    segments = [replace(one, source=as_client_sees(one.source), destination=as_client_sees(one.destination))
+                for one in played.at_server]
+    played.at_server = segments
+    told = [json.loads(as_client_sees(json.dumps(record))) for record in join(tmp_path, own)
+            if record["type"] == "stall"]
+    mss = max(end["snd_mss"] for end in played.result["client"]["tcp_info"] + played.result["server"]["tcp_info"])
+    limits = wire.Limits(at_once=AT_ONCE)
+    stalls = score.truth(played.at_client, segments, played.lines, played.clock, mss, limits, DOUBT)
+    made = score.compare(f"{identity(row)} (between hosts)", stalls, told, TOLERANCE)
+    closing = {"unseen": sum(unseen(tracer) for tracer in tracers)}
+    return Run(made, stalls, told, closing, played), own
+
+
+def check(row: Row, run: Run, own: dict[str, list[Record]], note: Callable[[str, object], None]) -> None:
+    """Recall and precision are 1.0, and each stall of Nagle's is seen."""
+    note("score", run.score.line())
+    print(run.score.line())
+    if run.wrong():
+        pytest.fail(run.wrong(), pytrace=False)
+    least = row[2]
+    if least:
+        assert run.score.matched >= max(1, least - 2) - run.closing["unseen"], f"nothing to find: {run.score.line()}"
+    else:
+        assert run.score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
+    # a receiver whose timer ran unseen, by the tracer's own audit, has no late ACK to tell of
+    inferred = [one for one in run.records if one["cause"] == "nagle_delayed_ack" and one["evidence"] != "seen"]
+    assert len(inferred) <= run.closing["unseen"], inferred
+    # alone, no host could tell: each knows its own address and the router's
+    assert not [one for lines in own.values() for one in lines if one["type"] == "stall"
+                and one["cause"] == "nagle_delayed_ack" and one["evidence"] == "seen"]
+
+
+def test_a_mixture_is_seen_from_both_ends(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    """What is written while an ACK is pending is held for less than the sender's host takes for a late ACK: so it tells
+    its holds too. What a receiver alone infers is no part of this: by chance its peer may write just after a late ACK.
+    """
+    try:
+        run, _ = between_hosts(MIXTURE, tmp_path, ("--all-holds",))
+    except Cannot as cannot:
+        pytest.skip(str(cannot))
+    told = [one for one in run.records if not by_receiver_alone(one)]
+    made = score.compare(run.score.scenario, run.stalls, told, TOLERANCE)
+    record_property("score", f"{made.line()}  unseen {run.closing['unseen']}  by a receiver alone "
+                             f"{len(run.records) - len(told)}, of them false {len(run.score.false)}")
+    run = replace(run, score=made, records=told)
+    if run.wrong():
+        pytest.fail(run.wrong(), pytrace=False)
+    assert made.matched >= MIXTURE[2], "hardly anything stalled: nothing was shown"
+    inferred = [one for one in told if one["cause"] == "nagle_delayed_ack" and one["evidence"] != "seen"]
+    assert len(inferred) <= run.closing["unseen"], inferred
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=identity(row)) for row in ROWS])
+def test_what_two_hosts_tell_is_what_the_wire_shows(row: Row, tmp_path: Path,
+                                                   record_property: Callable[[str, object], None]) -> None:
+    try:
+        run, own = between_hosts(row, tmp_path)
+    except Cannot as cannot:
+        pytest.skip(str(cannot))
+    check(row, run, own, record_property)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Two hosts as in test_join.py, over ways that are slow or lose segments, and under daemons that are started anew:
+nobody is accused who acknowledged promptly, and no stall is told twice."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from daemon import Daemon, Reader
+from harness import IN_GUEST, REST, Record, Tracer, dropped, unseen
+from joined import join
+from test_join import Recorded, assert_true, lines_of
+from two_hosts import INNOCENT, STALLING, Cannot, Network, named, play
+
+pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
+
+#: Of the first second of a recording, and of the last one, it is no witness: join.sql, `contradicted`.
+MARGIN_S = 1.1
+HOSTS = (("web1", "client"), ("db1", "server"))
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    path = tmp_path / "fleet.key"
+    path.touch(mode=0o600)
+    path.write_text(os.urandom(16).hex())
+    return str(path)
+
+
+@contextmanager
+def network_of(slow: bool = False, lossy: bool = False) -> Iterator[Network]:
+    network = Network(slow, lossy)
+    try:
+        network.__enter__()
+    except Cannot as cannot:
+        pytest.skip(str(cannot))
+    try:
+        yield network
+    finally:
+        network.__exit__()
+
+
+def record(network: Network, key: str, prompt_from: int) -> Recorded:
+    with ExitStack() as stack:
+        tracers = {host: stack.enter_context(Tracer("--netns", str(network.pid(end)), "--fleet-key", key, "--late-acks",
+                                                    prefix=named(host))) for host, end in HOSTS}
+        time.sleep(MARGIN_S)
+        felt = play(network, STALLING, prompt_from=prompt_from)
+        for tracer in tracers.values():
+            tracer.catch_up()
+            tracer.stop()
+    assert not any(dropped(tracer.closing()) for tracer in tracers.values())
+    return Recorded(felt, {host: lines_of(tracer) for host, tracer in tracers.items()},
+                    sum(unseen(tracer) for tracer in tracers.values()))
+
+
+def test_a_slow_way_is_no_late_ack(key: str, tmp_path: Path) -> None:
+    """From round 6 on the way takes 40 ms there and back, and the ends acknowledge promptly: the sender's host, which
+    remembers quicker round trips, infers stalls; the receiver's host shows that there was none."""
+    with network_of(slow=True) as network:
+        recorded = record(network, key, prompt_from=6)
+    joined = join(tmp_path, recorded.lines)
+    told = [one for one in joined if one["type"] == "stall"]
+    dismissed = [one for one in joined if one.get("contradicted")]
+    inferred = {one["ack_id"] for one in recorded.lines["web1"] + recorded.lines["db1"] if one["type"] == "stall"}
+    assert sum(one["sure"] for one in recorded.felt) >= 20 and len(dismissed) >= 10, (len(recorded.felt), dismissed)
+    assert {one["ack_id"] for one in dismissed} <= inferred
+    if recorded.unseen:
+        pytest.skip(f"{recorded.unseen} timers ran unseen: the receiver's host is no witness")
+    assert_true(recorded, told)
+    assert {one["evidence"] for one in told} == {"seen"}
+
+
+def test_a_lost_segment_is_no_late_ack(key: str, tmp_path: Path) -> None:
+    with network_of(lossy=True) as network:
+        recorded = record(network, key, prompt_from=0)
+        lost = network.lost()
+    assert lost >= 3, "hardly anything was lost: nothing was shown"
+    told = [one for one in join(tmp_path, recorded.lines) if one["type"] == "stall"]
+    assert not told, (told, lost)
+
+
+class Followed:
+    """A daemon on a host, and its stream up to now."""
+
+    def __init__(self, daemon: Daemon, stack: ExitStack) -> None:
+        self.stream, self.asks = (stack.enter_context(Reader(daemon.socket)) for _ in range(2))
+        self.lines = [self.stream.ask("stream", format="json")]
+
+    def read(self) -> list[Record]:
+        """All that was told up to now. A stall waits for a look at all processes; nothing new comes after that."""
+        counted, before = self._counted(), -1
+        while counted != before:
+            time.sleep(REST)
+            counted, before = self._counted(), counted
+        while self.lines[-1]["number"] < counted:
+            self.lines += itertools.islice(self.stream.lines(), 1)
+        return self.lines
+
+    def _counted(self) -> int:
+        counts = self.asks.ask("snapshot")
+        return int(counts["totals"]["delayed_acks"]["timer"] + counts["stalls"])
+
+
+def test_daemons_that_are_started_anew_tell_no_stall_twice(key: str, tmp_path: Path) -> None:
+    """Each host's stream goes to one log, from the daemon before and the one after; and once more to another log, as
+    where a carrier delivers twice."""
+    logs: dict[str, list[Record]] = {host: [] for host, _ in HOSTS}
+    felt: list[Record] = []
+    with network_of() as network:
+        for _ in range(2):
+            with ExitStack() as stack:
+                followed = {host: Followed(stack.enter_context(Daemon("--netns", str(network.pid(end)), "--fleet-key",
+                                                                      key, prefix=named(host))), stack)
+                            for host, end in HOSTS}
+                felt += play(network, STALLING[:2] + INNOCENT[:1])
+                for host, one in followed.items():
+                    logs[host] += one.read()
+    starts = [one["number"] for one in logs["db1"] if one["type"] in ("start", "streaming")]
+    assert starts == [0, 0] and sum(one["sure"] for one in felt) >= 40
+    again = {f"{host} again": lines for host, lines in logs.items()}
+    told = join(tmp_path, {**logs, **again})
+    assert_true(Recorded(felt, {}, 0), told)
+    assert len({one["ack_id"] for one in told}) == len(told)
+    assert told == join(tmp_path, logs)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What each host tells of a stall whose other end is on another host: by this the two records are joined.
+
+Two tracers stand for two hosts: each knows only its end's network namespace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from daemon import Daemon, Reader
+from harness import ROOT, Lab, Record, Tracer, run, stalled_rounds, unseen
+from witnesses import Capture, end_captures
+
+pytestmark = pytest.mark.quick
+
+VETH = ("--over", "veth")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    path = tmp_path / "fleet.key"
+    path.touch(mode=0o600)
+    path.write_text(os.urandom(16).hex() + "\n")
+    return str(path)
+
+
+def ids(records: list[Record]) -> set[str]:
+    return {record["ack_id"] for record in records if "ack_id" in record}
+
+
+def numbers(tracer: Tracer) -> list[int]:
+    return [record["number"] for kind in ("stall", "hold", "late_ack") for record in tracer.records(kind)]
+
+
+def test_both_hosts_name_the_ack_of_a_stall_alike_if_they_have_the_same_key(key: str) -> None:
+    lab = Lab("write-write-read", *VETH)
+    client, server = ("--netns", str(lab.client)), ("--netns", str(lab.server))
+    with lab, lab.kept(), Tracer(*client, "--fleet-key", key) as sender, \
+            Tracer(*server, "--fleet-key", key, "--late-acks") as receiver, \
+            Tracer(*server, "--late-acks") as keyless:
+        result = lab.play()
+        for tracer in (sender, receiver, keyless):
+            tracer.stop()
+    felt, told = stalled_rounds(result), sender.stalls()
+    assert len(felt) >= 8 and len(told) == len(felt)
+    assert {(stall["evidence"], stall["side"]) for stall in told} == {("inferred", "sender")}
+    # the receiver's tracer may have missed timers, by its own audit: of those it says nothing
+    late = receiver.records("late_ack")
+    assert len(ids(told)) == len(told) and len(ids(told) - ids(late)) <= unseen(receiver)
+    for record in late:
+        assert record["receiver"]["pid"] == lab.server and "netns" not in record["sender"]
+        assert record["receiver"]["pending_ack"]["release"] == "timer"
+        assert 0 < record["receiver"]["pending_ack"]["limit_us"] <= 200_000
+    # what its receiver infers has the same name
+    assert ids(receiver.stalls()) <= ids(told) | ids(late)
+    assert keyless.records("late_ack") and not ids(keyless.records("late_ack")) & ids(told)
+    # each record has its host, and its number; the closing report has the last one's
+    [start] = receiver.records("start")
+    assert start["host"] == os.uname().nodename and start["late_acks"] == "all"
+    assert start["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert sender.records("start")[0]["ack_key"] == start["ack_key"] != keyless.records("start")[0]["ack_key"]
+    for tracer in (sender, receiver, keyless):
+        assert sorted(numbers(tracer)) == list(range(1, tracer.closing()["number"] + 1))
+    records = [*told, *late, receiver.closing()]
+    assert {(record["host"], record["boot_id"]) for record in records} == {(start["host"], start["boot_id"])}
+
+
+def test_a_filter_leaves_out_late_acks_and_says_so(key: str) -> None:
+    done = run("-o", "json", "--late-acks", "--fleet-key", key, "-P", "1", "-d", "10ms")
+    assert json.loads(done.stdout.splitlines()[0])["late_acks"] == "some"
+    done = run("-o", "json", "--fleet-key", key, "-d", "10ms")
+    assert "late_acks" not in json.loads(done.stdout.splitlines()[0])
+
+
+def test_the_daemon_streams_late_acks_to_readers_of_json_and_counts_none_as_a_stall(key: str) -> None:
+    lab = Lab("write-write-read", *VETH)
+    with lab, lab.kept(), Daemon("--netns", str(lab.server), "--fleet-key", key) as daemon, \
+            Reader(daemon.socket) as stream, Reader(daemon.socket) as asks:
+        begin = stream.ask("stream", format="json")
+        assert begin["number"] == 0 and begin["late_acks"] == "all" and begin["host"] == os.uname().nodename
+        lab.play()
+        counts = asks.ask("snapshot")
+        wanted = Counter(late_ack=counts["totals"]["delayed_acks"]["timer"], stall=counts["stalls"])
+        assert wanted["late_ack"] and wanted["stall"]
+        told: list[Record] = []
+        while not wanted <= Counter(record["type"] for record in told):
+            told += itertools.islice(stream.lines(), 1)
+        assert [record["number"] for record in told] == list(range(1, len(told) + 1))
+        assert asks.ask("snapshot")["stalls"] == sum(record["type"] == "stall" for record in told)
+
+
+def test_without_a_reader_the_daemon_makes_no_late_acks() -> None:
+    lab = Lab("write-write-read", *VETH)
+    with lab, lab.kept(), Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as asks:
+        lab.play()
+        timers = asks.ask("snapshot")["totals"]["delayed_acks"]["timer"]
+        assert timers > 1
+        told = asks.ask("stream", format="json")["number"]
+    # stalls alone have numbers: a receiver infers one of each timer at most
+    assert told <= timers
+
+
+def numbers_on_the_wire(capture: Path) -> set[int]:
+    """Every sequence number and acknowledged number of the TCP segments, as they are on the wire."""
+    numbers: set[int] = set()
+    text = subprocess.check_output(["tcpdump", "-r", str(capture), "-n", "-S", "-t", "tcp"], text=True,
+                                   stderr=subprocess.DEVNULL)
+    for line in text.splitlines():
+        for key in ("seq", "ack"):
+            found = re.search(rf"\b{key} (\d+)(?::(\d+))?", line)
+            numbers |= {int(number) for number in (found.groups() if found else ()) if number}
+    return {number for number in numbers if number > 1 << 16}  # a smaller one may be anything
+
+
+def test_no_sequence_number_is_told(key: str, tmp_path: Path) -> None:
+    """Of stalls, late ACKs, holds, events and reports: nothing that is told is a number of the wire."""
+    lab = Lab("write-write-read", "--late-connect", *VETH)
+    with lab, lab.kept():
+        options = ("-o", "json", "--fleet-key", key, "--all-holds", "--stacks")
+        with Tracer("--netns", str(lab.client), *options, "--timeline") as sender, \
+                Tracer("--netns", str(lab.server), *options, "--late-acks") as receiver:
+            capture = Capture(lab.client, "lab-client", tmp_path / "wire.pcap")
+            try:
+                lab.play()
+                end_captures([capture])
+            finally:
+                capture.close()
+            for tracer in (sender, receiver):
+                tracer.stop()
+    numbers = numbers_on_the_wire(capture.path)
+    lines = [line for tracer in (sender, receiver) for _, line in tracer.lines.all]
+    assert len(numbers) > 20 and receiver.records("late_ack") and sender.stalls() and sender.records("event")
+    written = {form for number in numbers for form in (
+        str(number), f"{number:08x}", number.to_bytes(4, "little").hex())}
+    words = {word for line in lines for word in re.findall(r"[0-9a-z]+", line)}
+    halves = {half for word in words if len(word) == 16 for half in (word[:8], word[8:])}
+    assert not written & (words | halves)
+
+
+def test_no_record_has_a_place_for_a_sequence_number() -> None:
+    """The keys of all records, by the schema; an event's `seq` and `ack` count from the begin of the connection."""
+    schema = json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text())
+    found: dict[str, list[object]] = {}
+
+    def look(at: object) -> None:
+        if isinstance(at, dict):
+            for key, value in at.get("properties", {}).items():
+                if re.search(r"(^|_)(seq|ack|isn|snd|rcv|sequence|numbers)(_|$)", key):
+                    found.setdefault(key, []).append(value)
+            for value in at.values():
+                look(value)
+        elif isinstance(at, list):
+            for value in at:
+                look(value)
+
+    look(schema)
+    relative = {"$ref": "#/$defs/relative"}
+    assert found.pop("seq") == [relative] and found.pop("ack") == [relative]
+    assert set(found) <= {"pending_ack", "ack_id", "ack_key", "late_ack", "late_acks", "ack_after_hold_us",
+                          "ack_map_full", "delayed_acks", "unseen_delayed_acks"}, found
+
+
+@pytest.mark.parametrize(("text", "mode", "told"), [
+    (b"00" * 16, 0o644, "other users may use it; `chmod 600` it"), (b"00" * 16, 0o602, "other users may use it"),
+    (b"", 0o600, "not a key"), (b"\n", 0o600, "not a key"), (b"00" * 15, 0o600, "not a key"),
+    (b"00" * 17, 0o600, "not a key"), (b"\x00" * 15, 0o600, "not a key"), (b"\xff" * 17, 0o600, "not a key"),
+    (b"\x1b[2J" * 8, 0o600, "not a key"), (None, 0, "No such file")])
+def test_a_bad_key_is_one_line_and_exit_code_2(text: bytes | None, mode: int, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    if text is not None:
+        path.write_bytes(text)
+        path.chmod(mode)
+    done = run("--fleet-key", str(path), "-d", "10ms")
+    assert done.returncode == 2 and not done.stdout
+    assert re.fullmatch(r"nagletrace: --fleet-key [^\n]*\n", done.stderr) and told in done.stderr
+    assert str(path)[:20] in done.stderr and (told != "not a key" or "openssl rand -hex 16" in done.stderr)
+
+
+def test_a_key_may_be_bytes_or_digits(tmp_path: Path) -> None:
+    """The same key, as `openssl rand 16` and `openssl rand -hex 16` write it, and readable by a group."""
+    names = set()
+    for number, text in enumerate((bytes(range(16)), bytes(range(16)).hex().encode(),
+                                   bytes(range(16)).hex().upper().encode() + b"\n")):
+        path = tmp_path / str(number)
+        path.touch(mode=0o640)
+        path.write_bytes(text)
+        start = json.loads(run("-o", "json", "--fleet-key", str(path), "-d", "10ms").stdout.splitlines()[0])
+        names.add(start["ack_key"])
+    assert len(names) == 1

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Output that nobody reads. A command may wait for its reader, but not longer than until a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_daemon import FakeDaemon, Stalling, connection
+from harness import NAGLETRACE, PATIENCE, Lab, Lines, Tracer, assert_valid, dropped, seconds_to_end, stalled_rounds
+from terminal import Terminal
+
+CTRL_S = b"\x13"
+#: fcntl.h; Python's fcntl has it from 3.10 on, its types later.
+F_SETPIPE_SZ = 1031
+LEAST_PIPE = 4096
+#: SECURITY.md promises a second; the rest is a slow machine's, in s.
+SIGNAL_TAKES = 3.0
+
+
+class Pipe:
+    """A pipe as small as pipes can be."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        fcntl.fcntl(self.writing, F_SETPIPE_SZ, LEAST_PIPE)
+
+    def fill(self) -> None:
+        """Others may have written a part of it."""
+        os.set_blocking(self.writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(self.writing, b"x")
+        os.set_blocking(self.writing, True)
+
+    def close(self) -> None:
+        for fd in (self.reading, self.writing):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+@contextlib.contextmanager
+def nagletrace(*arguments: str, pipe: Pipe, errors_too: bool = False) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
+    """Writes into the pipe: its stdout, and if so its stderr too."""
+    command = [str(NAGLETRACE), *arguments]
+    if arguments[0] != "sample" and Tracer.hooks != "auto":
+        command += ["--hooks", Tracer.hooks]
+    process = subprocess.Popen(command, stdout=pipe.writing, text=True,
+                               stderr=pipe.writing if errors_too else subprocess.PIPE)
+    errors = Lines([] if errors_too else process.stderr)
+    try:
+        yield process, errors
+    finally:
+        process.kill()
+        process.wait()
+        pipe.close()
+
+
+def wait_until_it_takes_signals(process: subprocess.Popen[str]) -> None:
+    """Until it blocks them, they end it by themselves."""
+    status = Path(f"/proc/{process.pid}/status")
+    end = time.monotonic() + PATIENCE
+    while not int(status.read_text().split("SigBlk:")[1].split()[0], 16) >> signal.SIGINT - 1 & 1:
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("arguments,how", [
+    pytest.param(["--all-holds"], signal.SIGINT, marks=pytest.mark.quick),
+    pytest.param(["--json"], signal.SIGTERM, marks=pytest.mark.quick),
+    pytest.param(["sample", "1"], signal.SIGINT, marks=pytest.mark.quick),
+    (["--timeline"], signal.SIGTERM),
+    (["--timeline", "--json"], signal.SIGINT),
+])
+def test_a_signal_ends_it_while_nobody_reads_its_output(arguments: list[str], how: signal.Signals) -> None:
+    pipe = Pipe()
+    with Lab("write-write-read", "--rounds", "3") as lab, nagletrace(*arguments, pipe=pipe) as (process, errors):
+        errors.wait_for("nagletrace: ready")
+        pipe.fill()
+        assert stalled_rounds(lab.play())
+        assert process.poll() is None
+        assert seconds_to_end(process, how) <= SIGNAL_TAKES
+        assert process.returncode == 1
+    errors.finish()
+    assert "nagletrace: cannot write the output: nobody reads it" in errors.text().splitlines()
+
+
+def test_a_signal_ends_it_while_nobody_reads_its_messages_either() -> None:
+    pipe = Pipe()
+    pipe.fill()
+    with nagletrace("--json", pipe=pipe, errors_too=True) as (process, _):
+        wait_until_it_takes_signals(process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 1
+
+
+def test_a_signal_ends_the_daemon_while_nobody_reads_its_messages(tmp_path: Path) -> None:
+    pipe = Pipe()
+    pipe.fill()
+    with nagletrace("daemon", "--socket", str(tmp_path / "socket"), pipe=pipe, errors_too=True) as (process, _):
+        wait_until_it_takes_signals(process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.quick
+def test_after_its_duration_it_waits_for_its_reader_until_a_signal() -> None:
+    pipe = Pipe()
+    pipe.fill()
+    with nagletrace("--json", "-d", "100ms", pipe=pipe) as (process, errors):
+        wait_until_it_takes_signals(process)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.5)  # it would have given up by now
+        assert seconds_to_end(process, signal.SIGINT) <= SIGNAL_TAKES
+        assert process.returncode == 1
+    errors.finish()
+    assert "nobody reads it" in errors.text()
+
+
+@pytest.mark.quick
+def test_a_reader_that_comes_late_gets_everything() -> None:
+    pipe = Pipe()
+    with Lab("write-write-read", "--rounds", "12", "--connections", "4", "--own-netns") as lab, lab.kept(), \
+            nagletrace("--json", "--netns", str(lab.client), pipe=pipe) as (process, errors):
+        errors.wait_for("nagletrace: ready")
+        lab.play()
+        os.close(pipe.writing)
+        with os.fdopen(pipe.reading) as stream:
+            lines = Lines(stream)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0, errors.text()
+            lines.finish()
+    records = [json.loads(line) for _, line in lines.all]
+    for record in records:
+        assert_valid(record)
+    assert sum(len(line) for _, line in lines.all) > 4 * LEAST_PIPE
+    assert [r["type"] for r in records].count("stall") == records[-1]["stalls"] > 10
+    assert records[-1]["closing"] and not dropped(records[-1])
+
+
+@pytest.mark.quick
+def test_a_signal_ends_top_while_its_terminal_is_stopped(tmp_path: Path) -> None:
+    with FakeDaemon(tmp_path / "socket", Stalling([connection(i) for i in range(40)])) as fake, \
+            Terminal(str(NAGLETRACE), "top", "--socket", str(fake.path), "-i", "100ms") as top:
+        top.wait_for("program-0[1000]")
+        top.press(CTRL_S)
+        drawn = -1
+        while drawn != len(top.output):  # what it drew before
+            drawn = len(top.output)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                top.process.wait(0.3)
+        assert seconds_to_end(top.process, signal.SIGTERM) <= SIGNAL_TAKES
+        assert top.ended() == 0
+        assert top.state_at_end == top.state

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Compiles the programs of bpf/ for the host, over shim/, with what every runner of them needs: a
+ * start without memory of an earlier run, random numbers, and a check of what is left. */
+#ifndef NT_MODEL_PROGRAMS_H
+#define NT_MODEL_PROGRAMS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define NT_CONFIG_H /* bpf/config.h makes it constant, for the verifier */
+#include "nagletrace.h"
+static struct nt_config nt_config;
+#include "nagletrace.bpf.c"
+
+#define US     1000ULL
+#define MS     1000000ULL
+#define SECOND 1000000000ULL
+
+/* Runs a program with these arguments, as a raw tracepoint or fentry passes them. */
+#define RUN_PROGRAM(program, ...)                               \
+	({                                                      \
+		unsigned long long __context[] = {__VA_ARGS__}; \
+		program(__context);                             \
+	})
+
+static u64 apart(u64 a, u64 b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* Turns a seed into a start of random_next(); neighbouring seeds give unlike starts. */
+static u64 random_begin(u64 seed)
+{
+	return (seed * 0x9e3779b97f4a7c15ULL) ^ 0x5851f42d4c957f2dULL;
+}
+
+/* xorshift64*, Vigna 2016 */
+static u64 random_next(u64 *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1dULL;
+}
+
+/* Forgets all of an earlier run. */
+static void programs_begin(const struct nt_config *config, void *task,
+			   void (*on_record)(const void *record))
+{
+	for (struct host_map *map = host_maps; map; map = map->next) {
+		for (u32 i = 0; i < map->slots; i++)
+			if (map->entries[i].value && map->entries[i].value != host_gone)
+				host_drop(map, &map->entries[i]);
+		map->refused = map->refuses = 0;
+	}
+	memset(buckets, 0, sizeof(buckets));
+	memset(&host, 0, sizeof(host));
+	host.task = task;
+	host.on_record = on_record;
+	host_ring.full = false;
+	host_ring.refused = 0;
+	nt_config = *config;
+	ack_begins_unseen = false;
+	delack_timer_function = write_timer_function = 0;
+}
+
+/*
+ * Checks that nothing is kept once all sockets are gone. For each socket whose end was skipped, a
+ * hash may keep its hold and its pending ACK, and its bucket a hold. Socket storage goes with the
+ * socket.
+ */
+static void programs_keep_nothing(u64 ends_skipped)
+{
+	u64 stored = host_storage_of(&hold_storage)->count + host_storage_of(&ack_storage)->count;
+	u64 left = host_sized(&hold_hash)->count + host_sized(&ack_hash)->count, holds = 0;
+
+	for (u32 i = 0; i < BUCKETS; i++)
+		holds += buckets[i].holds;
+	if (stored || left > 2 * ends_skipped || holds > ends_skipped)
+		fail_msg("%llu stored, %llu entries and %llu holds are left; %llu ends of sockets were skipped",
+			 (unsigned long long)stored, (unsigned long long)left, (unsigned long long)holds,
+			 (unsigned long long)ends_skipped);
+	for (u32 i = 0; i < SCRATCH_LEVELS; i++)
+		assert_false(scratch_here()->busy[i]);
+}
+
+#endif /* NT_MODEL_PROGRAMS_H */

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Tests limits that random runs rarely meet, by single calls of programs on a socket laid out by
+ * hand. */
+#ifndef NT_MODEL_SINGLE_CALLS_H
+#define NT_MODEL_SINGLE_CALLS_H
+
+#include "told.h"
+
+/* Returns an end of a connection that has not held a segment yet. */
+static struct endpoint *lone_endpoint(void)
+{
+	static struct conversation none;
+	struct endpoint *e = &none.end[0];
+
+	none.life++;
+	endpoint_open(&none, 0, 1, 1, 1448);
+	e->tp.snd_wnd = e->tp.rcv_wnd = 65535;
+	world_delay(SECOND);
+	return e;
+}
+
+static void segment_comes(struct endpoint *e, u32 len, u32 ack, u32 echo)
+{
+	struct packet p = {.skb = {.data = p.header}};
+	struct wire w = {.seq = e->tp.rcv_nxt, .end_seq = e->tp.rcv_nxt + len, .len = len, .ack = ack,
+			 .window = 65535, .flags = TCPHDR_ACK, .ts_value = e->ts_recent,
+			 .ts_echo = echo};
+
+	packet_from_wire(&p, &w);
+	hook_probe(e, &p);
+}
+
+/*
+ * Says whether a stall is reported when the receiver's timer sends an ACK and the next segment
+ * comes after_ns later. older: by how many ms the timestamp that the segment echoes is older than
+ * that of the ACK; -1: no timestamps.
+ */
+static bool answer_is_told(u64 rtt_ns, u64 srtt_ns, u64 after_ns, int older)
+{
+	struct endpoint *e = lone_endpoint();
+	struct inet_connection_sock *icsk = &e->tp.inet_conn;
+	struct packet ack = {.skb = {.data = ack.header}};
+	bool was_told;
+	u32 echo;
+
+	e->tp.rx_opt.tstamp_ok = older >= 0;
+	e->tp.rtt_min.s[0].v = rtt_ns / US;
+	e->tp.srtt_us = 8 * (srtt_ns / US);
+	e->tp.data_segs_out = e->tp.data_segs_in = 10;
+	icsk->icsk_ack.pingpong = 1;
+	icsk->icsk_ack.lrcvtime = world_jiffies();
+	tcp_mstamp_refresh(e);
+	e->tp.rcv_nxt += 100;
+	icsk->icsk_ack.pending = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
+	hook_send_delayed_ack(e);
+	world_delay(40 * MS);
+	hook_delack_timer_handler(e);
+	icsk->icsk_ack.pending = ICSK_ACK_SCHED;
+	icsk->icsk_ack.pingpong = 0;
+	cb_of(&ack)->seq = cb_of(&ack)->end_seq = e->tp.snd_nxt;
+	hook_transmit(e, &ack, e->tp.rcv_nxt);
+	e->tp.rcv_wup = e->tp.rcv_nxt;
+	icsk->icsk_ack.pending = 0;
+	echo = tcp_stamp(e) - older;
+	world_delay(after_ns);
+	segment_comes(e, 200, e->tp.snd_una, echo);
+	was_told = n_told;
+	segment_comes(e, 200, e->tp.snd_una, echo); /* a second one, with the same delay */
+	assert_int_equal(n_told, was_told);
+	if (was_told)
+		assert_int_equal(told[0].pattern, NT_PATTERN_PEER_HOLDS);
+	n_told = 0;
+	hook_destroy(e);
+	host_socket_gone(e);
+	return was_told;
+}
+
+static void answer_comes_within(u64 rtt_ns, u64 srtt_ns, u64 most_ns)
+{
+	assert_true(answer_is_told(rtt_ns, srtt_ns, most_ns, 0));
+	assert_false(answer_is_told(rtt_ns, srtt_ns, most_ns + 1, 0));
+}
+
+/* Counts the map lookups for the segments of a bulk transfer, each of which meets a large tail. */
+static u64 lookups_of_segments(u32 n)
+{
+	struct endpoint *e = lone_endpoint();
+	struct sk_buff *queue = queue_end(e);
+	u64 before;
+
+	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 64 * 1448, 0));
+	e->tp.write_seq += 64 * 1448;
+	e->tp.inet_conn.icsk_ack.pingpong = 1;
+	e->tp.snd_cwnd = e->tp.packets_out = 10;
+	hook_send_length(e, 64 * 1448);
+	before = host.lookups;
+	while (n--)
+		segment_comes(e, 0, e->tp.snd_una, tcp_stamp(e));
+	before = host.lookups - before;
+	packets_free(e);
+	assert_ptr_equal(sock_of(e)->sk_write_queue.next, queue);
+	hook_destroy(e);
+	host_socket_gone(e);
+	n_told = 0;
+	return before;
+}
+
+enum recovery {
+	NO_RECOVERY,
+	RECOVERY_AT_ACK,  /* the ACK ends it */
+	RECOVERY_BEGINS,  /* the ACK starts it */
+	SENT_AGAIN,
+	LOST,
+	RETRANSMITTED,    /* during the hold */
+	NODELAY_SINCE,    /* no recovery, but TCP_NODELAY is set when the hold is over */
+	CORK_SINCE,       /* no recovery, but an unseen cork goes on to hold what Nagle held */
+};
+
+/* Nagle holds a segment for 50 ms and an ACK releases it: says whether a stall is reported. */
+static bool wait_is_told(enum recovery recovery)
+{
+	struct endpoint *e = lone_endpoint();
+	struct inet_connection_sock *icsk = &e->tp.inet_conn;
+	bool was_told;
+
+	e->tp.rtt_min.s[0].v = 100;
+	e->tp.packets_out = 1;
+	e->tp.data_segs_out = 10;
+	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + 100;
+	e->tp.write_seq = e->tp.snd_nxt + 50;
+	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
+	tcp_mstamp_refresh(e);
+	hook_write_xmit_exit(e, 1448, 0, 0);
+	world_delay(50 * MS);
+	icsk->icsk_ca_state = recovery == RECOVERY_AT_ACK ? 3 : CA_OPEN;
+	e->tp.nonagle = recovery == CORK_SINCE ? NT_NAGLE_CORK : 0;
+	segment_comes(e, 0, e->tp.snd_nxt, tcp_stamp(e));
+	icsk->icsk_ca_state = CA_OPEN;
+	e->tp.nonagle = recovery == NODELAY_SINCE ? NT_NAGLE_OFF : 0;
+	e->tp.sacked_out = recovery == RECOVERY_BEGINS;
+	e->tp.retrans_out = recovery == SENT_AGAIN;
+	e->tp.lost_out = recovery == LOST;
+	e->tp.total_retrans = recovery == RETRANSMITTED;
+	tcp_mstamp_refresh(e);
+	e->tp.snd_una = e->tp.snd_nxt;
+	e->tp.snd_nxt = e->tp.snd_sml = e->tp.write_seq;
+	packets_free(e);
+	hook_write_xmit_exit(e, 1448, 0, 0);
+	was_told = n_told && told[0].cause;
+	if (was_told)
+		assert_int_equal(told[0].evidence, NT_EVIDENCE_INFERRED);
+	if (was_told)
+		assert_int_equal(told[0].pattern, recovery == NODELAY_SINCE ? NT_PATTERN_HANDSHAKE_FLIGHT
+									    : NT_PATTERN_WRITE_WRITE_READ);
+	n_told = 0;
+	hook_destroy(e);
+	host_socket_gone(e);
+	return was_told;
+}
+
+/* Tests a cork whose begin was not seen, with a busy device when the probe timer sends the
+ * segment. */
+static void cork_ends_by_timer(void)
+{
+	struct endpoint *e = lone_endpoint();
+	u64 began_ns = world.now_ns;
+
+	e->tp.write_seq += 50;
+	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
+	e->tp.nonagle = NT_NAGLE_CORK;
+	e->tp.inet_conn.icsk_pending = ICSK_TIME_PROBE0;
+	sock_of(e)->sk_tsq_flags = NT_TSQ_THROTTLED;
+	tcp_mstamp_refresh(e);
+	world_delay(200 * MS);
+	hook_timer_expire(e->write_timer.list);
+	assert_int_equal(n_told, 1);
+	assert_int_equal(told[0].cause, NT_CAUSE_CORK_CEILING);
+	assert_int_equal(told[0].hold.begin_ns, began_ns);
+	n_told = 0;
+	packets_free(e);
+	e->tp.snd_nxt = e->tp.write_seq;
+	hook_destroy(e);
+	host_socket_gone(e);
+}
+
+/* Tests that a probe timer does not end a cork while the application has the socket locked. */
+static void cork_outlasts_a_postponed_timer(void)
+{
+	struct endpoint *e = lone_endpoint();
+
+	e->tp.write_seq += 50;
+	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
+	e->tp.nonagle = NT_NAGLE_CORK;
+	e->tp.inet_conn.icsk_pending = ICSK_TIME_PROBE0;
+	tcp_mstamp_refresh(e);
+	hook_write_xmit_entry(e, 1448, NT_NAGLE_CORK, 0);
+	hook_write_xmit_exit(e, 1448, NT_NAGLE_CORK, 0);
+	hook_send_length(e, 50);
+	world_delay(200 * MS);
+	sock_of(e)->sk_lock.owned = 1;
+	hook_timer_expire(e->write_timer.list);
+	sock_of(e)->sk_lock.owned = 0;
+	assert_int_equal(n_told, 0);
+	packets_free(e);
+	hook_destroy(e);
+	host_socket_gone(e);
+	n_told = 0;
+}
+
+/* Returns the begin found for an ACK that the timer sends and whose begin was not seen; meanwhile
+ * the socket's clock has moved by clock_ns. */
+static u64 unseen_ack_began(u64 clock_ns)
+{
+	struct endpoint *e = lone_endpoint();
+	struct inet_connection_sock *icsk = &e->tp.inet_conn;
+	u64 came_ns = world.now_ns, told_ns;
+
+	icsk->icsk_ack.lrcvtime = world_jiffies();
+	icsk->icsk_ack.pending = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
+	e->tp.tcp_clock_cache = came_ns + clock_ns;
+	world_delay(40 * MS);
+	hook_timer_expire(e->ack_timer.list);
+	told_ns = late_ack_find(e->tp.rcv_nxt, e->tp.snd_nxt)->part.begin_ns;
+	hook_destroy(e);
+	host_socket_gone(e);
+	return told_ns - came_ns;
+}
+
+#endif /* NT_MODEL_SINGLE_CALLS_H */

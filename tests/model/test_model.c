@@ -1,0 +1,702 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The programs of bpf/, compiled for the host over shim/, against a model of TCP whose truth is
+ * known by construction. NAGLETRACE_MODEL_STEPS (programs run in each test) and
+ * NAGLETRACE_MODEL_SEED choose how long and which.
+ */
+#include "programs.h"
+
+#include "hooks.h"
+#include "single_calls.h"
+#include "talk.h"
+#include "tcp.h"
+#include "told.h"
+#include "truth.h"
+#include "world.h"
+
+#define DEFAULT_STEPS 250000
+
+static u64 from_environment(const char *name, u64 otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+/* ---- runs ---- */
+
+static void happen(const struct event *event)
+{
+	struct endpoint *e = event->e;
+
+	switch (event->kind) {
+	case EVENT_NOTHING:
+		break;
+	case EVENT_ARRIVES:
+		arrives(e, event->object);
+		break;
+	case EVENT_TIMER: {
+		struct model_timer *timer = event->object;
+
+		if (!e->gone && timer->armed && timer->generation == event->detail)
+			timer_expires(e, timer);
+		break;
+	}
+	case EVENT_PACING:
+		e->pacing_armed = false;
+		if (!e->gone)
+			tcp_tsq_handler(e);
+		break;
+	case EVENT_DEVICE:
+		device_done(e, event->detail);
+		break;
+	case EVENT_TASKLET:
+		tasklet(e);
+		break;
+	case EVENT_APP:
+		turn(e);
+		break;
+	case EVENT_RELEASE:
+		if (!e->gone) {
+			release_sock(e);
+			close_when_done(e);
+		}
+		break;
+	case EVENT_DESTROY:
+		endpoint_destroy(e);
+		break;
+	case EVENT_WROTE:
+		in_process(e);
+		if (!e->gone)
+			hook_send_length(e, event->detail);
+		in_process(NULL);
+		break;
+	case EVENT_CHAT:
+		chat(e);
+		break;
+	case EVENT_FORGED:
+		forge(e);
+		break;
+	case EVENT_END:
+		for (int side = 0; side < 2; side++)
+			if (!e->talk->end[side].gone)
+				tcp_abort(&e->talk->end[side]);
+		break;
+	}
+}
+
+static void one_event(void)
+{
+	struct event event = world_next();
+	struct conversation *t = event.e->talk;
+
+	world.now_ns = host.now_ns = max_u64(world.now_ns, event.at_ns);
+	host.jiffies = world_jiffies();
+	if (event.life != t->life || (event.e->destroyed && event.kind != EVENT_DEVICE)) {
+		if (event.kind == EVENT_ARRIVES)
+			free(event.object);
+		return;
+	}
+	hooks.e = event.e;
+	happen(&event);
+	check_told(event.e);
+}
+
+struct setting {
+	enum family family;
+	bool sk_storage, direct, guarded, short_run;
+	u32 netns; /* whose end is looked at; 0: both */
+	u32 skip;
+	u32 seed;
+	u64 min_ns;         /* 0: LEAST_NS; NO_LEAST: none */
+	enum nt_target target;
+	bool stalls_only, stacks;
+	bool timeout_field, usec_stamps; /* of other kernels */
+	bool ring_full, maps_refuse, scratch_full; /* now and then */
+};
+
+#define LEAST_NS MS
+#define NO_LEAST (~0ULL)
+
+static const struct setting *setting_now;
+
+static struct nt_totals *totals_told(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&totals, &zero);
+}
+
+/* The programs learn the timers' functions from a socket that goes: userspace/capture/tracer.c makes one. */
+static void teach_timers(void)
+{
+	static struct conversation none;
+	u32 skip = hooks.skip;
+
+	hooks.skip = 0;
+	none.life++;
+	endpoint_open(&none, 0, 1, 1, 1448);
+	hook_destroy(&none.end[0]);
+	hooks.skip = skip;
+}
+
+/* The same memory twice: what one view forbids, the other shows. */
+static void talks_begin(bool guarded)
+{
+	const size_t page = 4096, bytes = (CONVERSATIONS * sizeof(*talks) + page - 1) / page * page;
+	static char *view;
+	int fd;
+
+	if (!talks) {
+		fd = memfd_create("sockets", 0);
+		assert_true(fd >= 0 && !ftruncate(fd, bytes));
+		talks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_true(talks != MAP_FAILED && view != MAP_FAILED);
+		close(fd);
+	}
+	if (!guarded)
+		return;
+	host.guarded = (uintptr_t)talks;
+	host.guarded_end = host.guarded + bytes;
+	host.view = view - (char *)talks;
+}
+
+static void begin(const struct setting *setting)
+{
+	u64 seed = from_environment("NAGLETRACE_MODEL_SEED", 1) + 1000 * setting->seed;
+	struct nt_config config = {
+		.min_ns = setting->min_ns == NO_LEAST ? 0 : LEAST_NS,
+		.tick_ns = world.tick_ns,
+		.netns = setting->netns,
+		.target = setting->target,
+		.all_holds = !setting->stalls_only,
+		.stacks = setting->stacks,
+		.direct = setting->direct,
+		.cast = setting->direct && !setting->guarded,
+		.functions = setting->family != TRACEPOINT,
+		.sk_storage = setting->sk_storage,
+		.name = "client",
+	};
+	u32 client = tasks[0].tgid;
+	u8 one = 1;
+
+	setting_now = setting;
+	programs_begin(&config, &idle, on_record);
+	bpf_map_update_elem(&pids, &client, &one, BPF_ANY);
+	talks_begin(setting->guarded);
+	n_told = world.n_events = 0; /* of a run that failed */
+	memset(&run, 0, sizeof(run));
+	memset(&truth, 0, sizeof(truth));
+	truth.netns = setting->netns;
+	truth.least_ns = config.min_ns;
+	truth.target = setting->target != NT_TARGET_ALL;
+	truth.show_missed = getenv("NAGLETRACE_MODEL_MISSED");
+	memset(&hooks, 0, sizeof(hooks));
+	run.family = hooks.family = setting->family;
+	run.exact = setting->family != TRACEPOINT && !setting->skip && !setting->netns &&
+		    !setting->ring_full && !setting->maps_refuse && !setting->scratch_full;
+	run.one_end = setting->netns;
+	hooks.skip = setting->skip;
+	world.random = random_begin(seed);
+	world.steps = 0;
+	world.now_ns = host.now_ns = 1000 * SECOND;
+	host.jiffies = world_jiffies();
+	world_ends = false;
+	world.timeout_field = setting->timeout_field;
+	world.usec_stamps = setting->usec_stamps;
+	if (setting->timeout_field)
+		host.icsk_timeout = offsetof(struct endpoint, write_timeout);
+	if (setting->usec_stamps)
+		host.tcp_usec_ts = offsetof(struct endpoint, usec_stamps);
+	teach_timers();
+}
+
+static struct host_map *some_map(void)
+{
+	switch (random_below(5)) {
+	case 0:
+		return host_sized(&hold_hash);
+	case 1:
+		return host_storage_of(&hold_storage);
+	case 2:
+		return host_sized(&ack_hash);
+	case 3:
+		return host_storage_of(&ack_storage);
+	default:
+		return host_sized(&late_acks);
+	}
+}
+
+static void scratch_all_busy(bool busy)
+{
+	for (u32 i = 0; i < SCRATCH_LEVELS; i++)
+		scratch_here()->busy[i] = busy;
+}
+
+/* An event for which there may be no room. */
+static void one_tight_event(void)
+{
+	bool scratch = setting_now->scratch_full && one_in(10);
+
+	if (setting_now->ring_full)
+		host_ring.full = one_in(3);
+	if (setting_now->maps_refuse && one_in(10))
+		some_map()->refuses = one_in(3);
+	if (scratch)
+		scratch_all_busy(true);
+	one_event();
+	if (scratch)
+		scratch_all_busy(false);
+}
+
+static void show_count(const char *what, u32 i, u64 told, u64 true_count)
+{
+	if (told || true_count)
+		fprintf(stderr, "  %s %u: told %llu, true %llu (%+.4f)\n", what, i, (unsigned long long)told,
+			(unsigned long long)true_count,
+			true_count ? (double)told / (double)true_count - 1 : 0);
+}
+
+/* NAGLETRACE_MODEL_COUNTS: how far what was told is from what is true. */
+static void show_counts(void)
+{
+	const struct nt_totals *t = totals_told();
+
+	for (u32 i = 0; i < NT_HOLD_REASONS; i++) {
+		show_count("holds", i, t->holds[i], truth.holds[i]);
+		show_count("hold_ns", i, t->hold_ns[i], truth.hold_ns[i]);
+	}
+	for (u32 i = 0; i < NT_ACK_RELEASES; i++)
+		show_count("ACKs", i, t->delayed_acks[i], truth.delayed_acks[i]);
+	show_count("writes", 0, t->writes, truth.writes);
+	for (u32 i = 0; i < NT_CAUSES; i++)
+		show_count("stalls counted, in records", i, t->stalls[i], run.stalls[i]);
+	for (u32 i = 0; i < NT_RELEASES; i++)
+		show_count("releases counted, in records", i, t->releases[i], run.releases[i]);
+	for (u32 i = 0; i < NT_DROPPED_WAYS; i++)
+		show_count("dropped", i, t->dropped[i], 0);
+	show_count("long holds", 0, run.holds_told, truth.long_holds);
+	show_count("felt", 0, run.felt_told, truth.felt_clean);
+	fprintf(stderr, "  unknown holds %llu, contradicted %llu, felt told otherwise %llu, lookups a program %.3f; compared %llu, otherwise:",
+		(unsigned long long)run.holds_unknown, (unsigned long long)run.contradicted,
+		(unsigned long long)run.felt_unlike, (double)host.lookups / (double)world.steps,
+		(unsigned long long)run.compared);
+	for (enum part part = 0; part < PARTS; part++)
+		fprintf(stderr, " %s %llu", part_names[part], (unsigned long long)run.unlike[part]);
+	fprintf(stderr, "\n");
+}
+
+/* Plays so many programs' runs, ends all connections, and looks at what is left. */
+static void play(const struct setting *setting)
+{
+	u64 steps = from_environment("NAGLETRACE_MODEL_STEPS", DEFAULT_STEPS);
+
+	if (setting->short_run)
+		steps /= 5;
+	begin(setting);
+	for (u32 i = 0; i < CONVERSATIONS; i++) {
+		talks[i].number = i;
+		conversation_open(&talks[i]);
+	}
+	while (world.steps < steps)
+		one_tight_event();
+	world_ends = true;
+	for (u32 i = 0; i < CONVERSATIONS; i++)
+		for (int side = 0; side < 2; side++)
+			if (!talks[i].end[side].gone)
+				tcp_abort(&talks[i].end[side]);
+	while (world.n_events)
+		one_tight_event();
+	programs_keep_nothing(hooks.destroys_skipped);
+	print_message("%llu programs run, %llu skipped; stalls %llu, clean %llu; told %llu, clean %llu, false %llu\n",
+		      (unsigned long long)world.steps, (unsigned long long)hooks.skipped,
+		      (unsigned long long)(truth.stalls[1] + truth.stalls[2]),
+		      (unsigned long long)truth.clean, (unsigned long long)run.told,
+		      (unsigned long long)run.told_clean, (unsigned long long)run.false_stalls);
+	if (getenv("NAGLETRACE_MODEL_COUNTS"))
+		show_counts();
+}
+
+
+/* What the kernel side counted, where it saw all. */
+static void totals_are_exact(void)
+{
+	const struct nt_totals *t = totals_told();
+
+	for (u32 reason = NT_HOLD_NAGLE; reason <= NT_HOLD_MSG_MORE; reason++) {
+		assert_int_equal(t->holds[reason], truth.holds[reason]);
+		assert_int_equal(t->hold_ns[reason], truth.hold_ns[reason]);
+	}
+	for (u32 end = NT_ACK_TIMER; end < NT_ACK_RELEASES; end++)
+		assert_int_equal(t->delayed_acks[end], truth.delayed_acks[end]);
+	assert_int_equal(t->writes, truth.writes);
+}
+
+/* Each record is counted, in what user space shows where records are dropped; and no more. */
+static void totals_are_the_records(void)
+{
+	const struct nt_totals *t = totals_told();
+	u64 counted = 0, in_records = 0;
+
+	for (u32 cause = NT_CAUSE_NAGLE_DELAYED_ACK; cause < NT_CAUSES; cause++) {
+		counted += t->stalls[cause];
+		in_records += run.stalls[cause];
+	}
+	if (!host_ring.refused)
+		assert_int_equal(counted, in_records);
+	assert_int_equal(t->holds[NT_HOLD_INVALID] + t->hold_ns[NT_HOLD_INVALID], 0);
+	if (truth.least_ns || !nt_config.all_holds)
+		return;
+	for (u32 release = NT_RELEASE_ACK; release < NT_RELEASES; release++) {
+		if (!host_ring.refused && !truth.target)
+			assert_int_equal(t->releases[release], run.releases[release]);
+	}
+}
+
+static void nothing_is_dropped(void)
+{
+	for (u32 way = 0; way < NT_DROPPED_WAYS; way++)
+		assert_int_equal(totals_told()->dropped[way], 0);
+}
+
+/* ---- where not all is seen: how far what is told is from what is true, in runs of a kind together ---- */
+
+struct share {
+	u64 part, whole;
+};
+
+static struct {
+	struct share stalls_missed, holds_missed, felt_missed, felt_otherwise;
+	struct share never_were, contradicted;
+	struct share otherwise[PARTS];
+	struct share holds[NT_HOLD_REASONS], hold_ns[NT_HOLD_REASONS]; /* off by so many */
+	struct share acks[NT_ACK_RELEASES];
+	struct share lookups; /* in maps, for each program that runs */
+} pool;
+
+#define MEASURES (sizeof(pool) / sizeof(struct share))
+
+struct limits {
+	const char *kind;
+	u32 most[MEASURES]; /* of ten thousand each */
+};
+
+#include "model_limits.h"
+
+static void share_add(struct share *s, u64 part, u64 whole)
+{
+	s->part += part;
+	s->whole += whole;
+}
+
+static void pool_play(const struct setting *setting)
+{
+	const struct nt_totals *t;
+	u64 some;
+
+	play(setting);
+	assert_int_equal(run.false_stalls, 0);
+	totals_are_the_records();
+	if (!setting->skip)
+		nothing_is_dropped();
+	t = totals_told();
+	assert_true(truth.clean > 10);
+	share_add(&pool.stalls_missed, truth.clean - run.told_clean, truth.clean);
+	share_add(&pool.holds_missed, apart(truth.long_holds, run.holds_told), truth.long_holds);
+	if (setting->netns)
+		share_add(&pool.felt_missed, truth.felt_clean - run.felt_told, truth.felt_clean);
+	share_add(&pool.felt_otherwise, run.felt_unlike, run.felt_told);
+	share_add(&pool.never_were, run.holds_unknown, run.holds_told);
+	share_add(&pool.contradicted, run.contradicted, truth.clean);
+	for (enum part part = 0; part < PARTS; part++)
+		share_add(&pool.otherwise[part], run.unlike[part], run.compared);
+	some = world.steps / 3000; /* are added to those that there are hardly any of */
+	for (u32 i = 1; i < NT_HOLD_REASONS; i++) {
+		share_add(&pool.holds[i], apart(t->holds[i], truth.holds[i]), truth.holds[i] + some);
+		share_add(&pool.hold_ns[i], apart(t->hold_ns[i], truth.hold_ns[i]),
+			  truth.hold_ns[i] + some * MS);
+	}
+	for (u32 i = 1; i < NT_ACK_RELEASES; i++)
+		share_add(&pool.acks[i], apart(t->delayed_acks[i], truth.delayed_acks[i]), truth.delayed_acks[i]);
+	share_add(&pool.lookups, host.lookups, world.steps);
+}
+
+/* NAGLETRACE_MODEL_LIMITS: for model_limits.py, what the limits are to be made of. */
+static void pool_check(const char *format, ...)
+{
+	struct share shares[MEASURES];
+	bool shown = getenv("NAGLETRACE_MODEL_LIMITS");
+	/* they were measured with the steps and the seed that are played by default */
+	u64 slack = getenv("NAGLETRACE_MODEL_STEPS") || getenv("NAGLETRACE_MODEL_SEED") ? 2 : 1;
+	const struct limits *l = limits;
+	char kind[64];
+	va_list args;
+
+	memcpy(shares, &pool, sizeof(shares));
+	memset(&pool, 0, sizeof(pool));
+	va_start(args, format);
+	vsnprintf(kind, sizeof(kind), format, args);
+	va_end(args);
+	if (shown)
+		fprintf(stderr, "measured %s:", kind);
+	while (!shown && strcmp(l->kind, kind))
+		assert_true(++l < limits + sizeof(limits) / sizeof(limits[0]));
+	for (u32 i = 0; i < MEASURES; i++) {
+		double share = shares[i].whole ? (double)shares[i].part / (double)shares[i].whole : 0;
+		u64 of_ten_thousand = share * 10000;
+
+		if (shown)
+			fprintf(stderr, " %llu", (unsigned long long)of_ten_thousand);
+		else if (of_ten_thousand > slack * l->most[i])
+			fail_msg("%s: measure %u is %llu of %llu, which is beyond %u of ten thousand", kind, i,
+				 (unsigned long long)shares[i].part, (unsigned long long)shares[i].whole,
+				 l->most[i]);
+	}
+	if (shown)
+		fprintf(stderr, "\n");
+}
+
+/* ---- the tests ---- */
+
+static void exactly(const struct setting *setting)
+{
+	pool_play(setting);
+	totals_are_exact();
+	assert_int_equal(run.told, truth.stalls[1] + truth.stalls[2]);
+}
+
+static void functions_tell_each_hold_as_it_was(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		exactly(&(struct setting){.family = FUNCTION, .sk_storage = i & 1, .direct = i >> 1,
+					  .min_ns = i & 1 ? NO_LEAST : 0, .timeout_field = i & 1,
+					  .usec_stamps = i >> 1, .stacks = i >> 1, .seed = i});
+	pool_check("functions");
+}
+
+static void kprobes_tell_each_hold_as_it_was(void **state)
+{
+	(void)state;
+	exactly(&(struct setting){.family = KPROBE, .min_ns = NO_LEAST, .seed = 10});
+	pool_check("kprobes");
+}
+
+static void only_stalls_are_told_where_no_more_is_asked_for(void **state)
+{
+	(void)state;
+	exactly(&(struct setting){.family = FUNCTION, .stalls_only = true, .sk_storage = true, .seed = 11});
+	pool_check("stalls only");
+}
+
+/* The totals count the sockets of who was asked for; the records say who that is. */
+static void the_totals_are_of_who_was_asked_for(void **state)
+{
+	(void)state;
+	for (enum nt_target target = NT_TARGET_PIDS; target <= NT_TARGET_CGROUP; target++)
+		exactly(&(struct setting){.family = FUNCTION, .target = target, .sk_storage = target & 1,
+					  .min_ns = NO_LEAST, .seed = 12 + target});
+	pool_check("targets");
+}
+
+static void dropped_is_what_found_no_room(void **state)
+{
+	const u64 *dropped;
+
+	(void)state;
+	for (enum family family = 0; family < FAMILIES; family++) {
+		play(&(struct setting){.family = family, .sk_storage = family != KPROBE, .ring_full = true,
+				       .seed = 16 + family});
+		dropped = totals_told()->dropped;
+		assert_true(host_ring.refused);
+		assert_int_equal(dropped[NT_DROPPED_RING_FULL], host_ring.refused);
+		assert_int_equal(dropped[NT_DROPPED_HOLD_MAP] + dropped[NT_DROPPED_ACK_MAP], 0);
+		assert_int_equal(run.false_stalls, 0);
+		if (family != TRACEPOINT)
+			totals_are_exact();
+		play(&(struct setting){.family = family, .sk_storage = family != KPROBE, .maps_refuse = true,
+				       .seed = 20 + family});
+		dropped = totals_told()->dropped;
+		assert_true(dropped[NT_DROPPED_HOLD_MAP] && dropped[NT_DROPPED_ACK_MAP]);
+		assert_int_equal(dropped[NT_DROPPED_HOLD_MAP], host_storage_of(&hold_storage)->refused +
+								 host_sized(&hold_hash)->refused);
+		assert_int_equal(dropped[NT_DROPPED_ACK_MAP], host_storage_of(&ack_storage)->refused +
+								host_sized(&ack_hash)->refused +
+								host_sized(&late_acks)->refused);
+		assert_int_equal(dropped[NT_DROPPED_RING_FULL], 0);
+		assert_int_equal(run.false_stalls, 0);
+		totals_are_the_records();
+	}
+}
+
+/* No level of the scratch is free: what cannot be judged is counted as dropped, and as nothing else. */
+static void dropped_is_what_could_not_be_judged(void **state)
+{
+	u64 told_or_dropped = 0, were = 0;
+
+	(void)state;
+	play(&(struct setting){.family = FUNCTION, .scratch_full = true, .stalls_only = true, .seed = 25});
+	for (u32 reason = NT_HOLD_NAGLE; reason <= NT_HOLD_MSG_MORE; reason++) {
+		told_or_dropped += totals_told()->holds[reason];
+		were += truth.holds[reason];
+	}
+	assert_true(totals_told()->dropped[NT_DROPPED_HOLD_MAP]);
+	assert_int_equal(told_or_dropped + totals_told()->dropped[NT_DROPPED_HOLD_MAP], were);
+	assert_int_equal(run.false_stalls, 0);
+	for (u32 end = NT_ACK_TIMER; end < NT_ACK_RELEASES; end++)
+		assert_int_equal(totals_told()->delayed_acks[end], truth.delayed_acks[end]);
+}
+
+/* See hook_guard(); a short run is enough to pass everywhere. */
+static void untrusted_sockets_are_read_by_probes_only(void **state)
+{
+	(void)state;
+	play(&(struct setting){.family = KPROBE, .direct = true, .guarded = true, .short_run = true,
+			       .seed = 26});
+	play(&(struct setting){.family = TRACEPOINT, .direct = true, .guarded = true, .short_run = true,
+			       .seed = 27});
+	play(&(struct setting){.family = KPROBE, .direct = true, .guarded = true, .short_run = true,
+			       .skip = 3, .seed = 28});
+	play(&(struct setting){.family = TRACEPOINT, .direct = true, .guarded = true, .short_run = true,
+			       .skip = 3, .seed = 29});
+}
+
+static const char *const families[] = {"functions", "kprobes", "tracepoints"};
+
+/* Which may be a little late, as round trips vary: latest_answer_ns(). */
+static void an_answer_to_a_late_ack_comes_a_round_trip_after_it(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = FUNCTION});
+	answer_comes_within(20 * MS, 20 * MS, 30 * MS + world.tick_ns);
+	answer_comes_within(20 * MS, 30 * MS, 30 * MS + world.tick_ns);
+	answer_comes_within(20 * MS, 36 * MS, 36 * MS + world.tick_ns);
+	answer_comes_within(20 * MS, 100 * MS, 40 * MS + world.tick_ns);
+}
+
+/*
+ * By its timestamps: what it echoes left before the ACK was pending, 40 ms, or is that ACK, which
+ * may have its own well before it leaves. Without them by the time, to an eighth of the round trip.
+ */
+static void what_was_sent_before_the_ack_came_is_no_answer(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = FUNCTION});
+	assert_true(answer_is_told(20 * MS, 20 * MS, 10 * MS, 1));
+	assert_true(answer_is_told(20 * MS, 20 * MS, 20 * MS, 20));
+	assert_false(answer_is_told(20 * MS, 20 * MS, 20 * MS, 21));
+	assert_false(answer_is_told(20 * MS, 20 * MS, 20 * MS, 40));
+	assert_true(answer_is_told(16 * MS, 16 * MS, 14 * MS, -1));
+	assert_false(answer_is_told(16 * MS, 16 * MS, 14 * MS - 1, -1));
+}
+
+static void loss_explains_a_wait(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = FUNCTION});
+	assert_true(wait_is_told(NO_RECOVERY));
+	assert_false(wait_is_told(RECOVERY_AT_ACK));
+	assert_false(wait_is_told(RECOVERY_BEGINS));
+	assert_false(wait_is_told(SENT_AGAIN));
+	assert_false(wait_is_told(LOST));
+	assert_false(wait_is_told(RETRANSMITTED));
+	assert_true(wait_is_told(NODELAY_SINCE));
+	assert_false(wait_is_told(CORK_SINCE));
+}
+
+static void what_began_unseen_is_told_when_its_timer_ends_it(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = KPROBE});
+	cork_ends_by_timer();
+	cork_outlasts_a_postponed_timer();
+	begin(&(struct setting){.family = TRACEPOINT});
+	cork_ends_by_timer();
+	cork_outlasts_a_postponed_timer();
+	assert_int_equal(unseen_ack_began(world.tick_ns), world.tick_ns);
+	assert_int_equal(unseen_ack_began(world.tick_ns + 1), 0); /* something else has moved it */
+}
+
+/* More would cost a bulk transfer too much. */
+static void a_large_tail_is_looked_at_once_in_a_jiffy(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = TRACEPOINT});
+	assert_int_equal(lookups_of_segments(100), 0);
+}
+
+static void tracepoints_tell_each_stall(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		pool_play(&(struct setting){.family = TRACEPOINT, .sk_storage = i & 1, .direct = i >> 1,
+					    .timeout_field = i & 1, .usec_stamps = i >> 1,
+					    .min_ns = i & 1 ? NO_LEAST : 0, .seed = 30 + i});
+	pool_check("tracepoints");
+}
+
+static void one_end_alone_accuses_nobody_falsely(void **state)
+{
+	(void)state;
+	for (enum family family = 0; family < FAMILIES; family++) {
+		for (int i = 0; i < 2; i++)
+			pool_play(&(struct setting){.family = family, .netns = i ? CLIENT_SPACE : SERVER_SPACE,
+						    .sk_storage = family != KPROBE, .usec_stamps = i,
+						    .seed = 40 + 2 * family + i});
+		pool_check("%s, one end", families[family]);
+	}
+}
+
+static void programs_that_are_skipped_accuse_nobody(void **state)
+{
+	const u32 rates[] = {200, 20, 4, 2};
+
+	(void)state;
+	for (u32 i = 0; i < 4; i++) {
+		for (enum family family = 0; family < FAMILIES; family++) {
+			struct setting s = {.family = family, .sk_storage = i & 1, .skip = rates[i],
+					    .seed = 100 + 16 * family + i};
+
+			pool_play(&s);
+			pool_check("%s, 1 in %u skipped", families[family], rates[i]);
+			for (s.netns = CLIENT_SPACE; s.netns <= SERVER_SPACE; s.netns++) {
+				s.seed += 4;
+				pool_play(&s);
+			}
+			pool_check("%s, one end, 1 in %u skipped", families[family], rates[i]);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(functions_tell_each_hold_as_it_was),
+		cmocka_unit_test(kprobes_tell_each_hold_as_it_was),
+		cmocka_unit_test(only_stalls_are_told_where_no_more_is_asked_for),
+		cmocka_unit_test(the_totals_are_of_who_was_asked_for),
+		cmocka_unit_test(dropped_is_what_found_no_room),
+		cmocka_unit_test(dropped_is_what_could_not_be_judged),
+		cmocka_unit_test(untrusted_sockets_are_read_by_probes_only),
+		cmocka_unit_test(an_answer_to_a_late_ack_comes_a_round_trip_after_it),
+		cmocka_unit_test(what_was_sent_before_the_ack_came_is_no_answer),
+		cmocka_unit_test(loss_explains_a_wait),
+		cmocka_unit_test(what_began_unseen_is_told_when_its_timer_ends_it),
+		cmocka_unit_test(a_large_tail_is_looked_at_once_in_a_jiffy),
+		cmocka_unit_test(tracepoints_tell_each_stall),
+		cmocka_unit_test(one_end_alone_accuses_nobody_falsely),
+		cmocka_unit_test(programs_that_are_skipped_accuse_nobody),
+	};
+
+	const char *trace = getenv("NAGLETRACE_MODEL_TRACE");
+	unsigned long long from, to;
+
+	if (trace && sscanf(trace, "%llu-%llu", &from, &to) == 2) {
+		trace_from_ns = from * US;
+		trace_to_ns = to * US;
+	}
+	cmocka_set_test_filter(getenv("NAGLETRACE_MODEL_TEST"));
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

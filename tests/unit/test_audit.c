@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/capture/audit.c
+#include <stdlib.h>
+#include <string.h>
+#include "unit.h"
+#include "capture/audit.h"
+#include "base/clock.h"
+#include "capture/namespaces.h"
+
+/* ---- namespaces as these tests want them, in the place of userspace/capture/namespaces.c ---- */
+
+struct fake {
+	uint64_t id;
+	uint32_t inum;
+	bool lived_in;
+	struct nt_timers timers;
+};
+
+static struct {
+	struct fake list[64];
+	size_t count;
+	bool complete, refused, overflowed;
+	unsigned int scans, reads;
+	uint64_t forgotten;
+} kernel;
+
+int nt_namespaces_open(struct nt_namespaces *ns, const struct nt_tracer *tracer)
+{
+	memset(ns, 0, sizeof(*ns));
+	ns->tracer = tracer;
+	if (kernel.refused)
+		return -1;
+	ns->list = calloc(64, sizeof(*ns->list));
+	return 0;
+}
+
+void nt_namespaces_close(struct nt_namespaces *ns)
+{
+	free(ns->list);
+}
+
+int nt_namespaces_scan(struct nt_namespaces *ns)
+{
+	kernel.scans++;
+	ns->count = kernel.count;
+	ns->complete = kernel.complete;
+	for (size_t i = 0; i < kernel.count; i++)
+		ns->list[i] = (struct nt_netns){
+			.id = kernel.list[i].id, .inum = kernel.list[i].inum, .tid = 1};
+	return 0;
+}
+
+bool nt_namespaces_read(struct nt_namespaces *ns, uint64_t id, struct nt_timers *timers)
+{
+	(void)ns;
+	kernel.reads++;
+	for (size_t i = 0; i < kernel.count; i++) {
+		if (kernel.list[i].id != id)
+			continue;
+		*timers = kernel.list[i].timers;
+		return kernel.list[i].lived_in;
+	}
+	return false;
+}
+
+bool nt_namespaces_overflowed(const struct nt_namespaces *ns)
+{
+	(void)ns;
+	return kernel.overflowed;
+}
+
+void nt_namespaces_forget(struct nt_namespaces *ns, uint64_t id)
+{
+	(void)ns;
+	kernel.forgotten = id;
+}
+
+static struct fake *space(uint64_t id, uint32_t inum, uint64_t counted, uint64_t seen)
+{
+	struct fake *fake = &kernel.list[kernel.count++];
+
+	*fake = (struct fake){
+		.id = id,
+		.inum = inum,
+		.lived_in = true,
+		.timers = {.counted = counted,
+			   .seen_before = seen,
+			   .seen = seen,
+			   .file = 1000 + id},
+	};
+	return fake;
+}
+
+/* So many timers expire, and some of them are seen. */
+static void expire(struct fake *fake, uint64_t timers, uint64_t seen)
+{
+	fake->timers.counted += timers;
+	fake->timers.seen += seen;
+	fake->timers.seen_before += seen;
+}
+
+static struct nt_audit *begin(const struct nt_settings *settings)
+{
+	static const struct nt_tracer tracer;
+	static const struct nt_settings none;
+
+	return nt_audit_new(&tracer, settings ? settings : &none);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&kernel, 0, sizeof(kernel));
+	kernel.complete = true;
+	return 0;
+}
+
+static uint64_t unseen(struct nt_audit *audit)
+{
+	uint64_t n = 12345;
+
+	nt_audit_read(audit, true);
+	assert_true(nt_audit_unseen(audit, &n));
+	return n;
+}
+
+static bool excuses(struct nt_audit *audit, uint32_t inum, uint64_t begin_ns)
+{
+	return nt_audit_excuses(audit, inum, begin_ns, nt_now_ns());
+}
+
+/* ---- what is counted ---- */
+
+static void what_was_before_does_not_count(void **state)
+{
+	struct fake *host = space(1, 100, 5000, 0);
+	struct nt_audit *audit = begin(NULL);
+
+	(void)state;
+	assert_int_equal(unseen(audit), 0);
+	expire(host, 10, 10);
+	assert_int_equal(unseen(audit), 0);
+	expire(host, 10, 7);
+	assert_int_equal(unseen(audit), 3);
+	nt_audit_free(audit);
+}
+
+static void a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen(void **state)
+{
+	struct fake *host = space(1, 100, 50, 20);
+	struct nt_audit *audit;
+
+	(void)state;
+	host->timers.seen = 22; /* two programs ran between the looks at them */
+	host->timers.counted++; /* and of one of them the handler */
+	audit = begin(NULL);
+	host->timers.seen_before = 22;
+	host->timers.counted++;
+	assert_int_equal(unseen(audit), 0);
+	nt_audit_free(audit);
+}
+
+static void it_never_goes_down(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit = begin(NULL);
+
+	(void)state;
+	expire(host, 5, 3);
+	assert_int_equal(unseen(audit), 2);
+	expire(host, 0, 1); /* its handler is about to run */
+	assert_int_equal(unseen(audit), 2);
+	expire(host, 1, 0);
+	assert_int_equal(unseen(audit), 2);
+	expire(host, 1, 0);
+	assert_int_equal(unseen(audit), 3);
+	nt_audit_free(audit);
+}
+
+static void a_namespace_that_appears_later_began_at_zero(void **state)
+{
+	struct nt_audit *audit;
+
+	(void)state;
+	space(1, 100, 7, 7);
+	audit = begin(NULL);
+	space(2, 101, 9, 5);
+	assert_int_equal(unseen(audit), 4);
+	nt_audit_free(audit);
+}
+
+static void where_some_are_not_listed_one_that_appears_later_may_be_old(void **state)
+{
+	struct fake *late;
+	struct nt_audit *audit;
+
+	(void)state;
+	kernel.complete = false;
+	space(1, 100, 7, 7);
+	audit = begin(NULL);
+	late = space(2, 101, 9, 5);
+	assert_int_equal(unseen(audit), 0);
+	expire(late, 2, 1);
+	assert_int_equal(unseen(audit), 1);
+	nt_audit_free(audit);
+}
+
+static void one_in_which_somebody_lives_later_was_there_before(void **state)
+{
+	struct fake *empty;
+	struct nt_audit *audit;
+
+	(void)state;
+	space(1, 100, 7, 7);
+	empty = space(2, 101, 900, 0);
+	empty->lived_in = false;
+	audit = begin(NULL);
+	assert_int_equal(unseen(audit), 0);
+	empty->lived_in = true;
+	assert_int_equal(unseen(audit), 0);
+	expire(empty, 1, 0);
+	assert_int_equal(unseen(audit), 1);
+	nt_audit_free(audit);
+}
+
+static void what_was_unseen_in_a_namespace_that_is_gone_stays_counted(void **state)
+{
+	struct fake *lab;
+	struct nt_audit *audit;
+
+	(void)state;
+	space(1, 100, 0, 0);
+	audit = begin(NULL);
+	lab = space(2, 101, 8, 5);
+	assert_int_equal(unseen(audit), 3);
+	kernel.count--;
+	assert_int_equal(unseen(audit), 3);
+	assert_int_equal(kernel.forgotten, 2);
+	/* its number is given to another one */
+	lab = space(3, 101, 4, 4);
+	assert_int_equal(unseen(audit), 3);
+	expire(lab, 1, 0);
+	assert_int_equal(unseen(audit), 4);
+	nt_audit_free(audit);
+}
+
+static void one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete(void **state)
+{
+	struct nt_audit *audit;
+	struct fake *lab;
+
+	(void)state;
+	kernel.complete = false;
+	space(1, 100, 0, 0);
+	lab = space(2, 101, 8, 5);
+	audit = begin(NULL);
+	kernel.count--;
+	assert_int_equal(unseen(audit), 0);
+	kernel.count++;
+	assert_int_equal(kernel.forgotten, 0);
+	expire(lab, 2, 1);
+	assert_int_equal(unseen(audit), 1);
+	nt_audit_free(audit);
+}
+
+static void a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace(void **state)
+{
+	struct fake *host = space(1, 100, 3, 3), *other = space(2, 101, 500, 500);
+	struct nt_audit *audit = begin(NULL);
+	struct nt_timers own = host->timers;
+
+	(void)state;
+	host->timers = other->timers;
+	host->timers.seen = host->timers.seen_before = own.seen;
+	assert_int_equal(unseen(audit), 0);
+	host->timers = own;
+	expire(host, 1, 0);
+	assert_int_equal(unseen(audit), 1);
+	nt_audit_free(audit);
+}
+
+static void only_the_namespace_asked_for_is_compared(void **state)
+{
+	const struct nt_settings settings = {.netns = 101};
+	struct fake *host = space(1, 100, 0, 0), *lab = space(2, 101, 0, 0);
+	struct nt_audit *audit = begin(&settings);
+
+	(void)state;
+	expire(host, 5, 0);
+	expire(lab, 2, 0);
+	assert_int_equal(unseen(audit), 2);
+	nt_audit_free(audit);
+}
+
+/* ---- what is not known ---- */
+
+static void a_filter_that_hides_sockets_leaves_nothing_to_compare(void **state)
+{
+	static const struct nt_settings filters[] = {
+		{.ports.count = 1}, {.local_ports.count = 1}, {.remote_ports.count = 1},
+		{.only_v4 = true},  {.only_v6 = true},
+	};
+	static const struct nt_settings none[] = {{.n_pids = 1}, {.name = "x"}, {.cgroup = "/"}};
+
+	(void)state;
+	space(1, 100, 0, 0);
+	for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++)
+		assert_null(begin(&filters[i]));
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		struct nt_audit *audit = begin(&none[i]);
+
+		assert_int_equal(unseen(audit), 0);
+		nt_audit_free(audit);
+	}
+}
+
+static void what_cannot_be_known_is_not_said(void **state)
+{
+	struct nt_audit *audit;
+	struct fake *host;
+	uint64_t n;
+
+	(void)state;
+	kernel.refused = true;
+	assert_null(begin(NULL));
+	assert_false(nt_audit_unseen(NULL, &n));
+	nt_audit_read(NULL, true);
+	nt_audit_stop(NULL);
+	assert_false(nt_audit_excuses(NULL, 100, 0, 1));
+	nt_audit_free(NULL);
+
+	kernel.refused = false;
+	host = space(1, 100, 0, 0);
+	host->lived_in = false;
+	audit = begin(NULL);
+	assert_false(nt_audit_unseen(audit, &n));
+	host->lived_in = true;
+	assert_int_equal(unseen(audit), 0);
+	expire(host, 3, 0);
+	kernel.overflowed = true;
+	nt_audit_read(audit, true);
+	assert_false(nt_audit_unseen(audit, &n));
+	assert_false(excuses(audit, 100, 0));
+	nt_audit_free(audit);
+}
+
+static void when_the_hooks_are_gone_nothing_more_is_unseen(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit = begin(NULL);
+
+	(void)state;
+	expire(host, 3, 2);
+	assert_int_equal(unseen(audit), 1);
+	nt_audit_stop(audit);
+	expire(host, 100, 0);
+	assert_int_equal(unseen(audit), 1);
+	assert_true(excuses(audit, 100, 0));
+	assert_false(excuses(audit, 100, 0));
+	nt_audit_free(audit);
+}
+
+static void a_reading_of_a_moment_ago_will_do(void **state)
+{
+	struct nt_audit *audit;
+	unsigned int scans;
+
+	(void)state;
+	space(1, 100, 0, 0);
+	audit = begin(NULL);
+	nt_audit_read(audit, true);
+	scans = kernel.scans;
+	nt_audit_read(audit, false);
+	assert_int_equal(kernel.scans, scans);
+	nt_audit_read(audit, true);
+	assert_int_equal(kernel.scans, scans + 1);
+	nt_audit_free(audit);
+}
+
+/* ---- what it excuses ---- */
+
+static void each_unseen_timer_excuses_once(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit = begin(NULL);
+	uint64_t held_ns = nt_now_ns();
+
+	(void)state;
+	assert_false(excuses(audit, 100, held_ns));
+	expire(host, 3, 1);
+	assert_true(excuses(audit, 100, held_ns));
+	assert_true(excuses(audit, 100, held_ns));
+	assert_false(excuses(audit, 100, held_ns));
+	assert_int_equal(unseen(audit), 2);
+	nt_audit_free(audit);
+}
+
+static void it_excuses_in_its_own_namespace_only(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit;
+	uint64_t held_ns = nt_now_ns();
+
+	(void)state;
+	space(2, 101, 0, 0);
+	audit = begin(NULL);
+	expire(host, 1, 0);
+	assert_false(excuses(audit, 101, held_ns));
+	assert_false(excuses(audit, 102, held_ns));
+	assert_true(excuses(audit, 100, held_ns));
+	nt_audit_free(audit);
+}
+
+static void a_timer_that_was_known_before_the_hold_began_excuses_nothing(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit = begin(NULL);
+	uint64_t held_ns;
+
+	(void)state;
+	expire(host, 5, 0);
+	assert_int_equal(unseen(audit), 5);
+	held_ns = nt_now_ns() + 1;
+	while (nt_now_ns() <= held_ns)
+		;
+	assert_false(excuses(audit, 100, held_ns));
+	expire(host, 1, 0);
+	assert_true(excuses(audit, 100, held_ns));
+	assert_false(excuses(audit, 100, held_ns));
+	nt_audit_free(audit);
+}
+
+static void a_timer_that_expired_after_the_hold_ended_excuses_nothing(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit = begin(NULL);
+	uint64_t held_ns = nt_now_ns(), released_ns = nt_now_ns() + 1;
+
+	(void)state;
+	while (nt_now_ns() <= released_ns)
+		;
+	assert_int_equal(unseen(audit), 0); /* a reading between the two */
+	expire(host, 1, 0);
+	assert_int_equal(unseen(audit), 1);
+	assert_false(nt_audit_excuses(audit, 100, held_ns, released_ns));
+	nt_audit_free(audit);
+}
+
+static void a_namespace_of_which_nothing_was_known_is_looked_for(void **state)
+{
+	struct nt_audit *audit;
+	uint64_t held_ns;
+
+	(void)state;
+	space(1, 100, 0, 0);
+	audit = begin(NULL);
+	held_ns = nt_now_ns();
+	space(2, 101, 1, 0);
+	assert_true(excuses(audit, 101, held_ns));
+	assert_false(excuses(audit, 101, held_ns));
+	nt_audit_free(audit);
+}
+
+static void judgements_of_the_same_moment_share_a_reading(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit = begin(NULL);
+	uint64_t released_ns = nt_now_ns();
+	unsigned int reads;
+
+	(void)state;
+	expire(host, 8, 4);
+	assert_true(nt_audit_excuses(audit, 100, 0, released_ns));
+	reads = kernel.reads;
+	for (int i = 0; i < 3; i++)
+		assert_true(nt_audit_excuses(audit, 100, 0, released_ns));
+	assert_false(nt_audit_excuses(audit, 100, 0, released_ns));
+	assert_int_equal(kernel.reads, reads);
+	nt_audit_free(audit);
+}
+
+/* However many there were, no more is kept than has room. */
+static void very_old_unseen_timers_excuse_nothing_any_more(void **state)
+{
+	struct fake *host = space(1, 100, 0, 0);
+	struct nt_audit *audit = begin(NULL);
+	unsigned int excused = 0;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		expire(host, 1, 0);
+		assert_int_equal(unseen(audit), i + 1);
+	}
+	while (excused < 200 && excuses(audit, 100, 0))
+		excused++;
+	assert_int_equal(excused, 32);
+	nt_audit_free(audit);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+static const struct CMUnitTest tests[] = {
+	TEST(what_was_before_does_not_count),
+	TEST(a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen),
+	TEST(it_never_goes_down),
+	TEST(a_namespace_that_appears_later_began_at_zero),
+	TEST(where_some_are_not_listed_one_that_appears_later_may_be_old),
+	TEST(one_in_which_somebody_lives_later_was_there_before),
+	TEST(what_was_unseen_in_a_namespace_that_is_gone_stays_counted),
+	TEST(one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete),
+	TEST(a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace),
+	TEST(only_the_namespace_asked_for_is_compared),
+	TEST(a_filter_that_hides_sockets_leaves_nothing_to_compare),
+	TEST(what_cannot_be_known_is_not_said),
+	TEST(when_the_hooks_are_gone_nothing_more_is_unseen),
+	TEST(a_reading_of_a_moment_ago_will_do),
+	TEST(each_unseen_timer_excuses_once),
+	TEST(it_excuses_in_its_own_namespace_only),
+	TEST(a_timer_that_was_known_before_the_hold_began_excuses_nothing),
+	TEST(a_timer_that_expired_after_the_hold_ended_excuses_nothing),
+	TEST(a_namespace_of_which_nothing_was_known_is_looked_for),
+	TEST(judgements_of_the_same_moment_share_a_reading),
+	TEST(very_old_unseen_timers_excuse_nothing_any_more),
+};
+
+UNIT_MAIN(tests)

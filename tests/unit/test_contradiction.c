@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/capture/stall.c
+/* What one end shows, beside what the other end of the same host shows: userspace/capture/stall.c.
+ */
+#include <string.h>
+#include <sys/socket.h>
+#include "unit.h"
+#include "capture/stall.h"
+#include "no_owners.h"
+
+#define MS        1000000ULL
+#define HOST_NS   100
+#define SERVER_NS 101
+
+static const struct nt_settings all;
+static const struct nt_settings server_only = {.netns = SERVER_NS}, host_only = {.netns = HOST_NS};
+static struct nt_owners owners;
+
+/* ---- in the place of owners.c, processes.c and audit.c ---- */
+
+static struct nt_tuple peer;
+static bool peer_is_here;
+static unsigned int excuses_left, asked;
+static uint32_t asked_netns;
+
+const struct nt_tuple *nt_owners_find_peer(struct nt_owners *o, const struct nt_tuple *tuple)
+{
+	(void)o;
+	(void)tuple;
+	return peer_is_here ? &peer : NULL;
+}
+
+const struct nt_process *nt_owners_recall(const struct nt_owners *o, const struct nt_end *end)
+{
+	(void)o;
+	(void)end;
+	return NULL;
+}
+
+void nt_owners_remember(struct nt_owners *o, const struct nt_end *end,
+			const struct nt_process *process)
+{
+	(void)o;
+	(void)end;
+	(void)process;
+}
+
+bool nt_targets_any(const struct nt_targets *targets)
+{
+	(void)targets;
+	return false;
+}
+
+bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)
+{
+	(void)targets;
+	(void)tgid;
+	return false;
+}
+
+bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process)
+{
+	(void)targets;
+	(void)process;
+	return false;
+}
+
+int nt_process_read(pid_t tgid, struct nt_process *process)
+{
+	(void)tgid;
+	(void)process;
+	return -1;
+}
+
+bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns)
+{
+	(void)audit;
+	assert_int_equal(begin_ns, 10 * MS);
+	assert_int_equal(end_ns, 54 * MS);
+	asked++;
+	asked_netns = netns;
+	if (!excuses_left)
+		return false;
+	excuses_left--;
+	return true;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	peer = (struct nt_tuple){.netns = SERVER_NS};
+	peer_is_here = true;
+	excuses_left = asked = asked_netns = 0;
+	return 0;
+}
+
+/* ---- records ---- */
+
+static struct nt_record from_sender(enum nt_evidence evidence)
+{
+	return (struct nt_record){
+		.kind = NT_RECORD_STALL,
+		.cause = NT_CAUSE_NAGLE_DELAYED_ACK,
+		.evidence = evidence,
+		.pattern = NT_PATTERN_WRITE_WRITE_READ,
+		.sender = {.present = 1, .tuple.netns = HOST_NS, .tuple.family = AF_INET},
+		.hold = {.begin_ns = 10 * MS,
+			 .end_ns = 54 * MS,
+			 .reason = NT_HOLD_NAGLE,
+			 .release = NT_RELEASE_ACK},
+	};
+}
+
+static struct nt_record from_receiver(void)
+{
+	return (struct nt_record){
+		.kind = NT_RECORD_STALL,
+		.cause = NT_CAUSE_NAGLE_DELAYED_ACK,
+		.evidence = NT_EVIDENCE_INFERRED,
+		.pattern = NT_PATTERN_PEER_HOLDS,
+		.receiver = {.present = 1, .tuple.netns = HOST_NS, .tuple.family = AF_INET},
+		.ack = {.begin_ns = 10 * MS, .end_ns = 54 * MS, .release = NT_ACK_TIMER},
+	};
+}
+
+static struct nt_stall judge(const struct nt_record *record, const struct nt_settings *settings)
+{
+	struct nt_stall stall;
+
+	memset(&stall, 0xa5, sizeof(stall));
+	assert_true(nt_stall_from_record(&stall, record, settings, NULL, &owners, NULL));
+	assert_true(stall.contradicted != stall.is_stall);
+	return stall;
+}
+
+/* ---- what is decided ---- */
+
+static void an_end_elsewhere_contradicts_nothing(void **state)
+{
+	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED), r = from_receiver();
+
+	(void)state;
+	peer_is_here = false;
+	assert_true(judge(&s, &all).is_stall);
+	assert_true(judge(&r, &all).is_stall);
+	assert_int_equal(asked, 0);
+}
+
+static void what_both_ends_showed_is_not_contradicted(void **state)
+{
+	struct nt_record s = from_sender(NT_EVIDENCE_SEEN);
+
+	(void)state;
+	assert_true(judge(&s, &all).is_stall);
+	assert_int_equal(asked, 0);
+}
+
+static void a_receiver_of_this_host_that_showed_nothing_contradicts(void **state)
+{
+	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
+	struct nt_stall stall = judge(&s, &all);
+
+	(void)state;
+	assert_true(stall.contradicted);
+	assert_int_equal(stall.record.cause, NT_CAUSE_INVALID);
+	assert_int_equal(stall.record.evidence, NT_EVIDENCE_INVALID);
+	assert_int_equal(stall.record.pattern, NT_PATTERN_ACK_CLOCKED);
+	assert_int_equal(stall.duration_ns, 44 * MS);
+}
+
+static void a_timer_that_nobody_saw_excuses_one_receivers_silence(void **state)
+{
+	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
+	struct nt_stall stall;
+
+	(void)state;
+	excuses_left = 1;
+	stall = judge(&s, &all);
+	assert_true(stall.is_stall);
+	assert_int_equal(asked_netns, SERVER_NS); /* the receiver's, not the sender's */
+	assert_int_equal(stall.record.evidence, NT_EVIDENCE_INFERRED);
+	assert_int_equal(stall.record.pattern, NT_PATTERN_WRITE_WRITE_READ);
+	assert_true(judge(&s, &all).contradicted);
+}
+
+/* The receiver's timer was seen there: it is the sender that shows no hold. */
+static void no_timer_excuses_a_sender_that_held_nothing(void **state)
+{
+	struct nt_record r = from_receiver();
+	struct nt_stall stall;
+
+	(void)state;
+	excuses_left = 5;
+	stall = judge(&r, &all);
+	assert_true(stall.contradicted);
+	assert_int_equal(stall.record.pattern, NT_PATTERN_INVALID);
+	assert_int_equal(excuses_left, 5);
+}
+
+static void an_end_in_a_namespace_that_is_not_traced_contradicts_nothing(void **state)
+{
+	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
+
+	(void)state;
+	assert_true(judge(&s, &host_only).is_stall);
+	assert_int_equal(asked, 0);
+	/* both ends in the one that is */
+	assert_true(judge(&s, &server_only).contradicted);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+static const struct CMUnitTest tests[] = {
+	TEST(an_end_elsewhere_contradicts_nothing),
+	TEST(what_both_ends_showed_is_not_contradicted),
+	TEST(a_receiver_of_this_host_that_showed_nothing_contradicts),
+	TEST(a_timer_that_nobody_saw_excuses_one_receivers_silence),
+	TEST(no_timer_excuses_a_sender_that_held_nothing),
+	TEST(an_end_in_a_namespace_that_is_not_traced_contradicts_nothing),
+};
+
+UNIT_MAIN(tests)

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/base/each_process.c
+#include <unistd.h>
+#include "unit.h"
+#include "base/each_process.h"
+
+struct calls {
+	int self, all;
+};
+
+static int count(void *context, pid_t pid)
+{
+	struct calls *calls = context;
+
+	assert_true(pid > 0);
+	calls->self += pid == getpid();
+	calls->all++;
+	return 0;
+}
+
+static int end_at_self(void *context, pid_t pid)
+{
+	struct calls *calls = context;
+
+	assert_false(calls->self);
+	count(calls, pid);
+	return calls->self ? -7 : 0;
+}
+
+static void it_calls_for_each_process_once(void **state)
+{
+	struct calls calls = {};
+
+	(void)state;
+	assert_int_equal(nt_each_process(count, &calls), 0);
+	assert_int_equal(calls.self, 1);
+	assert_in_range(calls.all, 2, 1 << 22); /* there is the one that started this, too */
+}
+
+static void a_call_ends_the_walk(void **state)
+{
+	struct calls calls = {};
+
+	(void)state;
+	assert_int_equal(nt_each_process(end_at_self, &calls), -7);
+	assert_int_equal(calls.self, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(it_calls_for_each_process_once),
+	cmocka_unit_test(a_call_ends_the_walk),
+};
+
+UNIT_MAIN(tests)

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+// links:
+#include "unit.h"
+#include "../../bpf/judge.h"
+
+#define MS 1000000ULL
+
+/* The textbook stall: 43.9 ms held by Nagle, released by the ACK that the receiver's timer sent. */
+static struct nt_stall_facts textbook(void)
+{
+	return (struct nt_stall_facts){
+		.duration_ns = 43900000,
+		.silent_ns = 43900000,
+		.pending_in_hold_ns = 43800000,
+		.min_rtt_ns = 35000,
+		.delack_limit_ns = 200 * MS,
+		.in_flight_bytes = 6,
+		.mss = 1448,
+		.segments_before = 10,
+		.reason = NT_HOLD_NAGLE,
+		.release = NT_RELEASE_ACK,
+		.late_release = NT_ACK_TIMER,
+		.pure_ack = true,
+	};
+}
+
+static enum nt_cause cause_of(const struct nt_stall_facts *f, enum nt_evidence *evidence)
+{
+	return nt_stall_cause(f, evidence);
+}
+
+static void expect(const struct nt_stall_facts *f, enum nt_cause cause, enum nt_evidence evidence)
+{
+	enum nt_evidence got;
+
+	assert_int_equal(cause_of(f, &got), cause);
+	assert_int_equal(got, evidence);
+}
+
+static void a_hold_released_by_the_timers_ack_is_a_stall_seen(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	f.duration_ns = 4 * MS; /* a receiver with a small limit: seen is seen */
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+}
+
+static void an_ack_that_carried_data_is_no_stall(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.pure_ack = false;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.late_release = NT_ACK_INVALID;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void only_an_ack_releases_into_a_stall(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	for (unsigned int release = NT_RELEASE_FULL_SEGMENT; release < NT_RELEASES; release++) {
+		f.release = release;
+		expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	}
+}
+
+static void no_other_reason_is_ever_called_nagle(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	for (unsigned int reason = NT_HOLD_CORK; reason < NT_HOLD_REASONS; reason++) {
+		f.reason = reason;
+		expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+		assert_int_equal(nt_may_stall(reason), reason <= NT_HOLD_MSG_MORE);
+	}
+}
+
+static void from_one_end_it_takes_30_ms_beyond_the_round_trip(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_INVALID;
+	f.min_rtt_ns = 20 * MS;
+	f.duration_ns = 50 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	f.duration_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void from_one_end_acks_that_keep_coming_explain_the_wait(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_INVALID;
+	f.duration_ns = 300 * MS;
+	f.silent_ns = 30 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	f.silent_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.min_rtt_ns = 0;
+	f.duration_ns = 4 * MS;
+	f.pending_in_hold_ns = 2 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	f.pending_in_hold_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void from_one_end_nobody_delays_the_ack_of_two_full_segments(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_INVALID;
+	f.silent_bytes = 2 * 1448 - 1;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	f.silent_bytes++;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.late_release = NT_ACK_TIMER; /* a program saw that the receiver's timer fired */
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+}
+
+static void from_one_end_a_smaller_limit_in_force_counts(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_INVALID;
+	f.min_rtt_ns = MS / 10;
+	f.delack_limit_ns = 5 * MS;
+	f.duration_ns = f.min_rtt_ns + 5 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	f.duration_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void from_one_end_nothing_is_late_before_a_round_trip_was_measured(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_INVALID;
+	f.min_rtt_ns = 0;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.late_release = NT_ACK_TIMER;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+}
+
+static void loss_recovery_explains_a_delay_from_one_end(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_INVALID;
+	f.duration_ns = 210 * MS;
+	f.recovering = true;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void a_pending_ack_that_the_reader_sent_must_have_come_too_late(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_READ;
+	f.pending_ns = 30 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	f.pending_ns--;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	/* long, but not for the receiver's sake */
+	f.duration_ns = 300 * MS;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void a_hold_shorter_than_the_round_trip_lost_nothing(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.min_rtt_ns = f.duration_ns + 1;
+	assert_int_equal(nt_excess_ns(&f), 0);
+	f.min_rtt_ns = f.duration_ns - 1;
+	assert_int_equal(nt_excess_ns(&f), 1);
+}
+
+static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.release = NT_RELEASE_TIMER;
+	f.late_release = NT_ACK_INVALID;
+	f.reason = NT_HOLD_CORK;
+	expect(&f, NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
+	f.reason = NT_HOLD_MSG_MORE;
+	expect(&f, NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
+	f.reason = NT_HOLD_RWND; /* a probe into a closed window */
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.reason = NT_HOLD_CORK;
+	f.release = NT_RELEASE_UNCORK; /* long, but as the application wanted it */
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
+static void patterns_are_told_apart(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
+			 NT_PATTERN_WRITE_WRITE_READ);
+	f.in_flight_bytes = f.mss;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_REPLY_TAIL);
+	f.segments_before = NT_HANDSHAKE_SEGMENTS;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
+			 NT_PATTERN_HANDSHAKE_FLIGHT);
+	f.segments_before++;
+	f.nodelay = true;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
+			 NT_PATTERN_HANDSHAKE_FLIGHT);
+	f.locked = true;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_LOCKED_SOCKET);
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_CORK_CEILING), NT_PATTERN_CORK_CEILING);
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);
+	f.reason = NT_HOLD_AUTOCORK;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_AUTOCORK);
+	f.reason = NT_HOLD_CWND;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_hold_released_by_the_timers_ack_is_a_stall_seen),
+	cmocka_unit_test(an_ack_that_carried_data_is_no_stall),
+	cmocka_unit_test(only_an_ack_releases_into_a_stall),
+	cmocka_unit_test(no_other_reason_is_ever_called_nagle),
+	cmocka_unit_test(from_one_end_it_takes_30_ms_beyond_the_round_trip),
+	cmocka_unit_test(from_one_end_a_smaller_limit_in_force_counts),
+	cmocka_unit_test(from_one_end_nothing_is_late_before_a_round_trip_was_measured),
+	cmocka_unit_test(an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for),
+	cmocka_unit_test(from_one_end_nobody_delays_the_ack_of_two_full_segments),
+	cmocka_unit_test(from_one_end_acks_that_keep_coming_explain_the_wait),
+	cmocka_unit_test(loss_recovery_explains_a_delay_from_one_end),
+	cmocka_unit_test(a_pending_ack_that_the_reader_sent_must_have_come_too_late),
+	cmocka_unit_test(a_hold_shorter_than_the_round_trip_lost_nothing),
+	cmocka_unit_test(a_cork_that_the_probe_timer_ended_is_a_cork_ceiling),
+	cmocka_unit_test(patterns_are_told_apart),
+};
+
+UNIT_MAIN(tests)

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/base/loop.c userspace/base/streams.c userspace/base/log.c
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "unit.h"
+#include "base/loop.h"
+
+#define MS      1000000ULL
+#define A_WHILE (30 * NT_SECOND_NS) /* no test waits for so long */
+
+/* ---- who is called, in which order ---- */
+
+struct called {
+	struct nt_loop *loop;
+	char names[128];
+	uint32_t what;
+	int forgets; /* what a call forgets, -1: nothing */
+	int timer;   /* what a call switches off, -1: nothing */
+	bool stops;
+};
+
+struct one {
+	struct called *called;
+	char name;
+};
+
+static void note(void *context, uint32_t what)
+{
+	const struct one *one = context;
+	struct called *called = one->called;
+	size_t n = strlen(called->names);
+
+	assert_true(n < sizeof(called->names) - 1);
+	called->names[n] = one->name;
+	called->what = what;
+	if (called->forgets >= 0)
+		nt_loop_forget(called->loop, called->forgets);
+	if (called->timer >= 0)
+		assert_int_equal(nt_timer_set(called->timer, NT_NEVER, 0), 0);
+	if (called->stops)
+		nt_loop_stop(called->loop);
+}
+
+static struct called begin(void)
+{
+	struct called called = {.loop = nt_loop_new(), .forgets = -1, .timer = -1};
+
+	assert_non_null(called.loop);
+	return called;
+}
+
+/* Makes one turn, which does not wait; returns the names of those called. */
+static const char *turn(struct called *called)
+{
+	memset(called->names, 0, sizeof(called->names));
+	assert_int_equal(nt_loop_turn(called->loop, 0), 0);
+	return called->names;
+}
+
+static void pipe_of(int ends[2])
+{
+	assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+}
+
+static void write_to(int fd)
+{
+	assert_int_equal(write(fd, "x", 1), 1);
+}
+
+static void close_both(const int ends[2])
+{
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void sleep_until(uint64_t at_ns)
+{
+	const struct timespec at = {.tv_sec = at_ns / NT_SECOND_NS,
+				    .tv_nsec = at_ns % NT_SECOND_NS};
+
+	assert_int_equal(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL), 0);
+}
+
+/* ---- descriptors ---- */
+
+static void those_that_are_ready_are_called_in_the_order_in_which_they_were_added(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
+	int first[2], second[2], third[2];
+
+	(void)state;
+	pipe_of(first);
+	pipe_of(second);
+	pipe_of(third);
+	assert_int_equal(nt_loop_watch(called.loop, third[0], EPOLLIN, note, &a), 0);
+	assert_int_equal(nt_loop_watch(called.loop, first[0], EPOLLIN, note, &b), 0);
+	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, &c), 0);
+	assert_string_equal(turn(&called), "");
+	write_to(second[1]);
+	assert_string_equal(turn(&called), "c");
+	assert_int_equal(called.what, EPOLLIN);
+	write_to(first[1]);
+	write_to(third[1]);
+	for (int i = 0; i < 3; i++)
+		assert_string_equal(turn(&called), "abc");
+	close_both(first);
+	close_both(second);
+	close_both(third);
+	nt_loop_free(called.loop);
+}
+
+static void many_that_are_always_ready_all_have_their_turn(void **state)
+{
+	enum {
+		MANY = 48
+	};
+	struct called called = begin();
+	struct one all[MANY];
+	int ends[MANY][2];
+
+	(void)state;
+	for (int i = 0; i < MANY; i++) {
+		all[i] = (struct one){&called, '0' + i};
+		pipe_of(ends[i]);
+		write_to(ends[i][1]);
+		assert_int_equal(nt_loop_watch(called.loop, ends[i][0], EPOLLIN, note, &all[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(nt_loop_turn(called.loop, 0), 0);
+	for (int i = 0; i < MANY; i++) {
+		assert_non_null(strchr(called.names, '0' + i));
+		close_both(ends[i]);
+	}
+	nt_loop_free(called.loop);
+}
+
+static void who_is_forgotten_is_called_no_more_even_in_the_same_turn(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
+	int first[2], second[2], again;
+
+	(void)state;
+	pipe_of(first);
+	pipe_of(second);
+	write_to(first[1]);
+	write_to(second[1]);
+	assert_int_equal(nt_loop_watch(called.loop, first[0], EPOLLIN, note, &a), 0);
+	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, &b), 0);
+	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, &c), -EEXIST);
+	called.forgets = second[0];
+	assert_string_equal(turn(&called), "a");
+	called.forgets = first[0]; /* the one that is called forgets itself */
+	assert_string_equal(turn(&called), "a");
+	assert_string_equal(turn(&called), "");
+	nt_loop_forget(called.loop, first[0]); /* once more does no harm */
+
+	/* its number may be another's, which is watched by itself */
+	again = dup2(second[0], first[0]);
+	assert_int_equal(again, first[0]);
+	called.forgets = -1;
+	assert_int_equal(nt_loop_watch(called.loop, again, EPOLLIN, note, &c), 0);
+	assert_string_equal(turn(&called), "c");
+	close_both(first);
+	close_both(second);
+	nt_loop_free(called.loop);
+}
+
+static void the_end_of_a_reader_shows_at_the_writer(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'};
+	int ends[2];
+
+	(void)state;
+	pipe_of(ends);
+	assert_int_equal(nt_loop_watch(called.loop, ends[1], 0, note, &a), 0);
+	assert_string_equal(turn(&called), "");
+	close(ends[0]);
+	assert_string_equal(turn(&called), "a");
+	assert_true(called.what & EPOLLERR);
+	close(ends[1]);
+	nt_loop_free(called.loop);
+}
+
+static void nobody_waits_for_a_file(void **state)
+{
+	struct called called = begin();
+	FILE *file = tmpfile();
+
+	(void)state;
+	assert_non_null(file);
+	assert_int_equal(nt_loop_watch(called.loop, fileno(file), 0, note, NULL), -EPERM);
+	assert_int_equal(nt_loop_watch(called.loop, 9999, 0, note, NULL), -EBADF);
+	fclose(file);
+	nt_loop_free(called.loop);
+}
+
+/* ---- times ---- */
+
+static void a_timer_calls_once_or_again_and_again(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'}, b = {&called, 'b'};
+	uint64_t now_ns = nt_now_ns();
+	int once, each;
+
+	(void)state;
+	once = nt_loop_timer(called.loop, 0, 0, note, &a);
+	each = nt_loop_timer(called.loop, now_ns, MS, note, &b);
+	assert_true(once >= 0 && each >= 0);
+	sleep_until(now_ns + 20 * MS);
+	/* one call makes up for all that the loop has missed */
+	assert_string_equal(turn(&called), "ab");
+	assert_true(called.what >= 21);
+	sleep_until(nt_now_ns() + MS);
+	assert_string_equal(turn(&called), "b");
+	assert_int_equal(nt_timer_set(each, nt_now_ns() + A_WHILE, MS), 0);
+	assert_int_equal(nt_timer_set(once, nt_now_ns(), 0), 0);
+	assert_string_equal(turn(&called), "a");
+	assert_string_equal(turn(&called), "");
+	nt_loop_free(called.loop);
+}
+
+static void a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_time(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'}, b = {&called, 'b'};
+	int timer;
+
+	(void)state;
+	assert_true(nt_loop_timer(called.loop, 0, 0, note, &a) >= 0);
+	timer = nt_loop_timer(called.loop, 0, MS, note, &b);
+	called.timer = timer;
+	assert_string_equal(turn(&called), "a");
+	assert_string_equal(turn(&called), "");
+	nt_loop_free(called.loop);
+}
+
+static void a_turn_ends_at_its_time_and_the_next_one_knows_its_own(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'};
+	uint64_t began_ns = nt_now_ns(), until_ns = began_ns + 5 * MS + 1;
+
+	(void)state;
+	assert_int_equal(nt_loop_turn(called.loop, until_ns), 0);
+	assert_true(nt_now_ns() >= until_ns);
+	assert_int_equal(nt_loop_turn(called.loop, until_ns), 0); /* it is past: this one too */
+	assert_int_equal(nt_loop_turn(called.loop, began_ns), 0);
+
+	/* the old time does not end these: each waits for the timer, and calls */
+	for (int i = 0; i < 2; i++) {
+		assert_true(nt_loop_timer(called.loop, nt_now_ns() + 5 * MS, 0, note, &a) >= 0);
+		assert_int_equal(nt_loop_turn(called.loop, i ? nt_now_ns() + A_WHILE : NT_NEVER),
+				 0);
+		assert_int_equal(strlen(called.names), i + 1);
+	}
+	nt_loop_free(called.loop);
+}
+
+/* ---- signals ---- */
+
+/* One that the C library keeps for itself, and leaves out of its sets. */
+#define KEPT_SIGNAL 33
+
+static void signals_call_with_their_numbers(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'};
+	uint64_t set = NT_SIGNAL(SIGUSR1) | NT_SIGNAL(KEPT_SIGNAL);
+
+	(void)state;
+	assert_true(!nt_loop_signals(called.loop, set, 0, note, &a));
+	assert_string_equal(turn(&called), "");
+	raise(SIGUSR1);
+	raise(SIGUSR1); /* the kernel keeps one of them */
+	assert_string_equal(turn(&called), "a");
+	assert_int_equal(called.what, SIGUSR1);
+	assert_int_equal(syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), KEPT_SIGNAL), 0);
+	raise(SIGUSR1);
+	assert_string_equal(turn(&called), "aa");
+	assert_int_equal(called.what, KEPT_SIGNAL);
+	nt_loop_free(called.loop);
+}
+
+/* ---- the end ---- */
+
+static void stopped_it_calls_nobody_else(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'}, b = {&called, 'b'};
+	int ends[2];
+
+	(void)state;
+	pipe_of(ends);
+	write_to(ends[1]);
+	assert_true(nt_loop_timer(called.loop, 0, 0, note, &a) >= 0);
+	assert_int_equal(nt_loop_watch(called.loop, ends[0], EPOLLIN, note, &b), 0);
+	called.stops = true;
+	assert_false(nt_loop_stopped(called.loop));
+	assert_int_equal(nt_loop_run(called.loop), 0);
+	assert_true(nt_loop_stopped(called.loop));
+	assert_string_equal(called.names, "a");
+	assert_int_equal(nt_loop_run(called.loop), 0);
+	assert_string_equal(called.names, "a");
+	close_both(ends);
+	nt_loop_free(called.loop);
+}
+
+/* ---- a loop in a loop ---- */
+
+static void another_loop_sees_when_it_has_something_to_call(void **state)
+{
+	struct called called = begin();
+	struct one a = {&called, 'a'};
+	struct pollfd fd = {.fd = nt_loop_fd(called.loop), .events = POLLIN};
+
+	(void)state;
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	assert_true(nt_loop_timer(called.loop, nt_now_ns() + 5 * MS, 0, note, &a) >= 0);
+	assert_int_equal(poll(&fd, 1, A_WHILE / MS), 1);
+	assert_string_equal(turn(&called), "a");
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	nt_loop_free(called.loop);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(those_that_are_ready_are_called_in_the_order_in_which_they_were_added),
+	cmocka_unit_test(many_that_are_always_ready_all_have_their_turn),
+	cmocka_unit_test(who_is_forgotten_is_called_no_more_even_in_the_same_turn),
+	cmocka_unit_test(the_end_of_a_reader_shows_at_the_writer),
+	cmocka_unit_test(nobody_waits_for_a_file),
+	cmocka_unit_test(a_timer_calls_once_or_again_and_again),
+	cmocka_unit_test(a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_time),
+	cmocka_unit_test(a_turn_ends_at_its_time_and_the_next_one_knows_its_own),
+	cmocka_unit_test(signals_call_with_their_numbers),
+	cmocka_unit_test(stopped_it_calls_nobody_else),
+	cmocka_unit_test(another_loop_sees_when_it_has_something_to_call),
+};
+
+UNIT_MAIN(tests)

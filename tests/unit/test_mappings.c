@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/names/mappings.c
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "unit.h"
+#include "names/mappings.h"
+
+static struct nt_mappings found;
+
+static void read_lines(const char *lines, const uint64_t *addresses, size_t n)
+{
+	FILE *maps = fmemopen((void *)lines, strlen(lines), "r");
+
+	assert_non_null(maps);
+	assert_int_equal(nt_mappings_read(maps, addresses, n, &found), 0);
+	fclose(maps);
+}
+
+static void of_many_lines_those_are_taken_that_an_address_points_into(void **state)
+{
+	static const uint64_t addresses[] = {0xfff, 0x3000, 0x4fff, 0x9000};
+	static const char lines[] =
+		"1000-2000 r-xp 00000000 fd:01 11                      /not/hit\n"
+		"2000-3000 r--p 00000000 fd:01 12                      /hit/at its end\n"
+		"3000-4000 r-xp 00001000 103:02 4294967297             /hit/at its begin (deleted)\n"
+		"4000-5000 rw-p 00000000 00:00 0 \n"
+		"6000-7000 r-xp 00000000 00:00 0                       [vdso]\n"
+		"8fff-ffffffffffffffff rwxs 00000000 00:05 1           /x\n";
+
+	(void)state;
+	read_lines(lines, addresses, 4);
+	assert_int_equal(found.lines, 6);
+	assert_int_equal(found.count, 4);
+	assert_string_equal(found.list[0].path, "/hit/at its end");
+	assert_false(found.list[0].executable);
+	assert_string_equal(found.list[1].path, "/hit/at its begin (deleted)");
+	assert_true(found.list[1].executable);
+	assert_int_equal(found.list[1].start, 0x3000);
+	assert_int_equal(found.list[1].end, 0x4000);
+	assert_int_equal(found.list[1].offset, 0x1000);
+	assert_true(found.list[1].inode == 4294967297ULL);
+	assert_int_equal(found.list[1].device, makedev(0x103, 2));
+	assert_string_equal(found.list[2].path, "");
+	assert_string_equal(found.list[3].path, "/x");
+	assert_int_equal(found.list[3].fd, -1);
+	nt_mappings_free(&found);
+}
+
+static void lines_of_another_form_are_passed_over(void **state)
+{
+	static const uint64_t address = 0x1800;
+	static const char lines[] = "\n"
+				    "nonsense\n"
+				    "1000-2000\n"
+				    "1000-2000 r-xp\n"
+				    "1000-2000 r-xp 0 fd:01\n"
+				    "1000-2000 r-xp 0 fd 01 11 /x\n"
+				    "1000 2000 r-xp 0 fd:01 11 /x\n"
+				    "2000-1000 r-xp 0 fd:01 11 /x\n"
+				    " 1000-2000 r-xp 0 fd:01 11 /x\n"
+				    "-1000-2000 r-xp 0 fd:01 11 /x\n"
+				    "1000-2000 r-xp 0 fd:01 11";
+
+	(void)state;
+	read_lines(lines, &address, 1);
+	assert_int_equal(found.count, 0);
+	assert_int_equal(found.lines, 11);
+	read_lines("", &address, 1);
+	assert_int_equal(found.lines, 0);
+}
+
+static void more_than_there_is_room_for_are_left_out_and_told(void **state)
+{
+	static uint64_t addresses[NT_MAPPINGS_MOST + 1];
+	static char lines[(NT_MAPPINGS_MOST + 1) * 64];
+
+	(void)state;
+	for (size_t i = 0; i <= NT_MAPPINGS_MOST; i++) {
+		addresses[i] = 0x1000 + i * 0x2000;
+		snprintf(lines + strlen(lines), 64, "%" PRIx64 "-%" PRIx64 " r-xp 0 0:0 1 /x\n",
+			 addresses[i], addresses[i] + 0x1000);
+	}
+	read_lines(lines, addresses, NT_MAPPINGS_MOST);
+	assert_int_equal(found.count, NT_MAPPINGS_MOST);
+	assert_false(found.full);
+	nt_mappings_free(&found);
+	read_lines(lines, addresses, NT_MAPPINGS_MOST + 1);
+	assert_int_equal(found.count, NT_MAPPINGS_MOST);
+	assert_true(found.full);
+	nt_mappings_free(&found);
+}
+
+/* Maps a page of the file executable in this process. Returns MAP_FAILED if that is not allowed. */
+static void *map(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+
+	close(fd);
+	return page;
+}
+
+/*
+ * Looks for what is mapped at an address within the page. The page's first address would also hit a
+ * mapping that happens to end there.
+ */
+static void open_mapping(const void *page)
+{
+	const uint64_t address = (uint64_t)page + 16;
+
+	assert_int_equal(nt_mappings_open(getpid(), &address, 1, &found), 0);
+	assert_int_equal(found.count, 1);
+}
+
+static void what_is_mapped_is_opened_for_reading_and_is_that_file(void **state)
+{
+	char path[] = "/tmp/nt-mappings-XXXXXX", bytes[4096] = "";
+	int fd = mkstemp(path);
+	struct stat mine, its;
+	void *page;
+
+	(void)state;
+	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+	assert_int_equal(fstat(fd, &mine), 0);
+	page = map(path);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	open_mapping(page);
+	assert_true(found.list[0].fd >= 0);
+	assert_int_equal(fstat(found.list[0].fd, &its), 0);
+	assert_true(mine.st_dev == its.st_dev && mine.st_ino == its.st_ino);
+	assert_int_equal(fcntl(found.list[0].fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	nt_mappings_free(&found);
+	munmap(page, 4096);
+	unlink(path);
+	close(fd);
+}
+
+static void a_device_is_not_opened(void **state)
+{
+	void *page = map("/dev/zero");
+
+	(void)state;
+	if (page == MAP_FAILED) {
+		print_message("skipped: no code may be in /dev here\n");
+		skip();
+	}
+	open_mapping(page);
+	assert_string_equal(found.list[0].path, "/dev/zero");
+	assert_int_equal(found.list[0].fd, -1);
+	nt_mappings_free(&found);
+	munmap(page, 4096);
+}
+
+static void of_a_process_that_has_ended_there_is_nothing(void **state)
+{
+	uint64_t address = 4096;
+	siginfo_t info;
+	pid_t child = fork();
+
+	(void)state;
+	if (!child)
+		_exit(0);
+	assert_int_equal(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(nt_mappings_open(child, &address, 1, &found), -ESRCH);
+	waitpid(child, NULL, 0);
+	assert_int_equal(nt_mappings_open(child, &address, 1, &found), -ESRCH);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(of_many_lines_those_are_taken_that_an_address_points_into),
+	cmocka_unit_test(lines_of_another_form_are_passed_over),
+	cmocka_unit_test(more_than_there_is_room_for_are_left_out_and_told),
+	cmocka_unit_test(what_is_mapped_is_opened_for_reading_and_is_that_file),
+	cmocka_unit_test(a_device_is_not_opened),
+	cmocka_unit_test(of_a_process_that_has_ended_there_is_nothing),
+};
+
+UNIT_MAIN(tests)

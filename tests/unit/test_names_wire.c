@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/names/wire.c userspace/names/symbols.c userspace/names/unwind.c userspace/names/mappings.c
+// links: userspace/base/text.c
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "unit.h"
+#include "names/wire.h"
+
+static uint8_t bytes[NT_NAMES_REPLY_BYTES + 1];
+static struct nt_names_reply head;
+static struct nt_frame frames[NT_STACK_DEPTH];
+
+static size_t encode(struct nt_frame *list, size_t n)
+{
+	const struct nt_names_reply h = {.number = 7, .why = NT_UNNAMED_LIMIT};
+
+	return nt_names_encode(&h, list, n, bytes);
+}
+
+/* A reply of one frame, whose module is "/bin/x" and whose symbol "main". */
+static size_t encode_one(void)
+{
+	struct nt_frame one = {.ip = 1, .module = "/bin/x", .offset = 2, .symbol = "main"};
+
+	return encode(&one, 1);
+}
+
+static int decode(size_t length)
+{
+	/* a copy that ends where it ends, for the sanitizer to see who reads on */
+	uint8_t *copy = malloc(length ? length : 1);
+	int err;
+
+	memcpy(copy, bytes, length);
+	err = nt_names_decode(copy, length, &head, frames);
+	free(copy);
+	return err;
+}
+
+static struct nt_names_frame *first_frame(void)
+{
+	return (struct nt_names_frame *)(bytes + sizeof(struct nt_names_reply));
+}
+
+static void what_was_encoded_is_decoded(void **state)
+{
+	struct nt_frame list[] = {{.ip = 1, .module = "/bin/x", .offset = 2, .symbol = "main"},
+				  {.ip = UINT64_MAX},
+				  {.ip = 3,
+				   .module = "",
+				   .symbol = "gr\xc3\xbc\xc3\x9f"
+					     "e"}};
+
+	(void)state;
+	assert_int_equal(decode(encode(list, 3)), 0);
+	assert_int_equal(head.number, 7);
+	assert_int_equal(head.why, NT_UNNAMED_LIMIT);
+	assert_int_equal(head.n, 3);
+	assert_string_equal(frames[0].module, "/bin/x");
+	assert_int_equal(frames[0].offset, 2);
+	assert_string_equal(frames[0].symbol, "main");
+	assert_int_equal(frames[1].ip, UINT64_MAX);
+	assert_null(frames[1].module);
+	assert_null(frames[1].symbol);
+	assert_string_equal(frames[2].module, "");
+	assert_string_equal(frames[2].symbol, "gr\xc3\xbc\xc3\x9f"
+					      "e");
+	nt_frames_free(frames, 3);
+}
+
+static void a_long_name_is_cut_at_a_whole_character(void **state)
+{
+	char name[NT_NAME_BYTES + 8];
+	struct nt_frame one = {.symbol = name};
+
+	(void)state;
+	for (size_t ascii = 0; ascii < 4; ascii++) {
+		memset(name, 'a', ascii);
+		name[ascii] = '\0';
+		while (strlen(name) + 4 < sizeof(name))
+			strcat(name, "\xe2\x86\x92");
+		assert_int_equal(decode(encode(&one, 1)), 0);
+		assert_int_equal(strlen(frames[0].symbol), ascii + (NT_NAME_BYTES - ascii) / 3 * 3);
+		nt_frames_free(frames, 1);
+	}
+}
+
+static void names_have_so_much_room_in_all_and_the_outermost_go_without(void **state)
+{
+	struct nt_frame list[NT_STACK_DEPTH];
+	const struct nt_names_reply fine = {.number = 7};
+	char name[2 * NT_NAME_BYTES];
+	size_t length, named = NT_NAMES_BYTES / NT_NAME_BYTES / 2;
+
+	(void)state;
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	for (size_t i = 0; i < NT_STACK_DEPTH; i++)
+		list[i] = (struct nt_frame){.ip = i, .module = name, .symbol = name};
+	length = nt_names_encode(&fine, list, NT_STACK_DEPTH, bytes);
+	assert_int_equal(length, NT_NAMES_REPLY_BYTES);
+	assert_int_equal(decode(length), 0);
+	assert_int_equal(head.why, NT_UNNAMED_LIMIT);
+	assert_int_equal(head.n, NT_STACK_DEPTH);
+	for (size_t i = 0; i < NT_STACK_DEPTH; i++) {
+		assert_int_equal(frames[i].ip, i);
+		assert_int_equal(!!frames[i].module, i < named);
+		assert_int_equal(!!frames[i].symbol, i < named);
+	}
+	nt_frames_free(frames, NT_STACK_DEPTH);
+	length = nt_names_encode(&fine, list, named, bytes);
+	assert_int_equal(decode(length), 0);
+	assert_int_equal(head.why, NT_NAMED);
+	nt_frames_free(frames, named);
+}
+
+static void what_is_cut_off_anywhere_is_refused(void **state)
+{
+	size_t whole = encode_one();
+
+	(void)state;
+	for (size_t length = 0; length < whole; length++)
+		assert_int_equal(decode(length), -EBADMSG);
+	bytes[whole] = 0;
+	assert_int_equal(decode(whole + 1), -EBADMSG);
+}
+
+static void counts_and_lengths_that_are_too_large_are_refused(void **state)
+{
+	static const uint32_t counts[] = {NT_STACK_DEPTH + 1, 0x80000000, UINT32_MAX};
+	static const uint16_t lengths[] = {NT_NAME_BYTES + 1, 0x7fff, 0xfffe};
+	size_t whole = encode_one();
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		((struct nt_names_reply *)bytes)->n = counts[i];
+		assert_int_equal(decode(whole), -EBADMSG);
+		assert_int_equal(decode(sizeof(bytes)), -EBADMSG);
+	}
+	for (size_t i = 0; i < 3; i++) {
+		encode_one();
+		first_frame()->module = lengths[i];
+		assert_int_equal(decode(sizeof(bytes)), -EBADMSG);
+		encode_one();
+		first_frame()->symbol = lengths[i];
+		assert_int_equal(decode(sizeof(bytes)), -EBADMSG);
+	}
+}
+
+static void a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused(void **state)
+{
+	size_t whole = encode_one();
+
+	(void)state;
+	((struct nt_names_reply *)bytes)->why = NT_UNNAMED_REASONS;
+	assert_int_equal(decode(whole), -EBADMSG);
+	encode_one();
+	bytes[whole - 2] = '\0';
+	assert_int_equal(decode(whole), -EBADMSG);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_was_encoded_is_decoded),
+	cmocka_unit_test(a_long_name_is_cut_at_a_whole_character),
+	cmocka_unit_test(names_have_so_much_room_in_all_and_the_outermost_go_without),
+	cmocka_unit_test(what_is_cut_off_anywhere_is_refused),
+	cmocka_unit_test(counts_and_lengths_that_are_too_large_are_refused),
+	cmocka_unit_test(a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused),
+};
+
+UNIT_MAIN(tests)

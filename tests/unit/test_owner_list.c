@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/capture/owner_list.c
+#include <string.h>
+#include "unit.h"
+#include "capture/owner_list.h"
+
+/* of ASan; gcc comes without the header */
+extern size_t __sanitizer_get_current_allocated_bytes(void);
+
+#define ALICE   1000
+#define MALLORY 65534
+
+static struct nt_owner owner_of(uint64_t sk, uint32_t tgid, uint64_t share)
+{
+	return (struct nt_owner){
+		.sk = sk,
+		.share = share,
+		.tgid = tgid,
+		.tuple = {.local_port = sk % 50000, .remote_port = sk / 50000, .netns = 1},
+	};
+}
+
+/* Asked for are the numbers from 1000 on. */
+static bool wanted(void *context, uint32_t tgid)
+{
+	++*(unsigned int *)context;
+	return tgid >= 1000;
+}
+
+static unsigned int questions;
+
+static void add(struct nt_owner_list *list, uint64_t sk, uint32_t tgid, uint64_t share)
+{
+	struct nt_owner owner = owner_of(sk, tgid, share);
+
+	assert_int_equal(nt_owner_list_add(list, &owner, wanted, &questions), 0);
+}
+
+static size_t find(const struct nt_owner_list *list, uint64_t sk,
+		   struct nt_owner found[NT_OWNERS_OF_SOCKET])
+{
+	struct nt_end end = {.sk = sk, .tuple = owner_of(sk, 0, 0).tuple};
+
+	return nt_owner_list_find(list, &end, found);
+}
+
+static void a_process_is_there_once_for_all_its_descriptors(void **state)
+{
+	struct nt_owner found[NT_OWNERS_OF_SOCKET];
+	struct nt_owner_list list = {};
+
+	(void)state;
+	for (unsigned int i = 0; i < 100000; i++) {
+		add(&list, 64 + 64 * (i % 2), 7, ALICE);
+		add(&list, 64, 5, ALICE);
+	}
+	assert_int_equal(list.count, 3);
+	assert_int_equal(find(&list, 64, found), 2);
+	assert_int_equal(found[0].tgid, 5);
+	assert_int_equal(found[1].tgid, 7);
+	assert_int_equal(find(&list, 128, found), 1);
+	assert_int_equal(find(&list, 192, found), 0);
+	nt_owner_list_clear(&list);
+}
+
+static void of_many_processes_those_asked_for_and_the_last_stay(void **state)
+{
+	struct nt_owner found[NT_OWNERS_OF_SOCKET];
+	struct nt_owner_list list = {};
+
+	(void)state;
+	for (uint32_t tgid = 1; tgid <= 200; tgid++)
+		add(&list, 64, tgid, ALICE);
+	add(&list, 64, 1001, ALICE);
+	for (uint32_t tgid = 201; tgid <= 300; tgid++)
+		add(&list, 64, tgid, ALICE);
+	assert_int_equal(list.count, NT_OWNERS_OF_SOCKET);
+	assert_int_equal(find(&list, 64, found), NT_OWNERS_OF_SOCKET);
+	assert_int_equal(found[NT_OWNERS_OF_SOCKET - 1].tgid, 1001);
+	assert_int_equal(found[NT_OWNERS_OF_SOCKET - 2].tgid, 300);
+	/* where there is room for all nobody is asked */
+	questions = 0;
+	for (uint32_t tgid = 1; tgid <= NT_OWNERS_OF_SOCKET; tgid++)
+		add(&list, 128, tgid, ALICE);
+	assert_int_equal(questions, 0);
+	nt_owner_list_clear(&list);
+}
+
+static void the_sockets_of_one_user_do_not_push_out_those_of_another(void **state)
+{
+	struct nt_owner found[NT_OWNERS_OF_SOCKET];
+	struct nt_owner_list list = {};
+	size_t memory = __sanitizer_get_current_allocated_bytes();
+
+	(void)state;
+	for (uint64_t i = 0; i < 500; i++)
+		add(&list, 64 + 64 * i, 1, ALICE);
+	for (uint64_t i = 0; i < 1000000; i++)
+		add(&list, 1 << 30 | 64 * i, 2, MALLORY);
+	for (uint64_t i = 500; i < 1000; i++)
+		add(&list, 64 + 64 * i, 1, ALICE);
+	for (uint64_t i = 0; i < 1000; i++)
+		assert_int_equal(find(&list, 64 + 64 * i, found), 1);
+	assert_true(list.count <= NT_MOST_OWNERS);
+	assert_int_equal(list.no_room + list.count, 1001000);
+	assert_true(__sanitizer_get_current_allocated_bytes() - memory < 26 << 20);
+	nt_owner_list_clear(&list);
+	assert_int_equal(__sanitizer_get_current_allocated_bytes(), memory);
+}
+
+static void the_other_end_is_found_by_its_addresses(void **state)
+{
+	struct nt_owner owner = {.sk = 64, .tgid = 1}, other = {.sk = 128, .tgid = 2};
+	struct nt_owner_list list = {};
+	const struct nt_owner *peer;
+
+	(void)state;
+	owner.tuple = (struct nt_tuple){.local_addr = {10, 0, 0, 1},
+					.remote_addr = {10, 0, 0, 2},
+					.local_port = 80,
+					.remote_port = 4000,
+					.netns = 1};
+	other.tuple = (struct nt_tuple){.local_addr = {10, 0, 0, 2},
+					.remote_addr = {10, 0, 0, 1},
+					.local_port = 4000,
+					.remote_port = 80,
+					.netns = 2};
+	assert_null(nt_owner_list_find_peer(&list, &owner.tuple));
+	nt_owner_list_add(&list, &owner, wanted, &questions);
+	assert_null(nt_owner_list_find_peer(&list, &owner.tuple));
+	for (uint64_t i = 0; i < 5000; i++)
+		add(&list, 256 + 64 * i, 3, ALICE);
+	nt_owner_list_add(&list, &other, wanted, &questions);
+	peer = nt_owner_list_find_peer(&list, &owner.tuple);
+	assert_non_null(peer);
+	assert_int_equal(peer->tgid, 2);
+	nt_owner_list_clear(&list);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_process_is_there_once_for_all_its_descriptors),
+	cmocka_unit_test(of_many_processes_those_asked_for_and_the_last_stay),
+	cmocka_unit_test(the_sockets_of_one_user_do_not_push_out_those_of_another),
+	cmocka_unit_test(the_other_end_is_found_by_its_addresses),
+};
+
+UNIT_MAIN(tests)

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+// links: userspace/capture/stacks.c -lbpf
+/* What is asked about a stack, and when again. The kernel side and the names are played here. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "unit.h"
+#include <bpf/libbpf.h>
+#include "capture/stacks.h"
+#include "nagletrace.skel.h"
+
+#define TGID   4242
+#define ID     7 /* of the stack, wherever it is taken */
+#define ROOM   16
+#define SP     0x7ffc0000
+#define CALLER 0x401234
+
+/* ---- the kernel side, with one process that writes from one place ---- */
+
+static struct {
+	bool has_stack, has_dump;
+	bool writes_meanwhile; /* the process writes between the removal of stacks and of dumps */
+	uint64_t sp;           /* 0: a kernel that shows no registers */
+} kernel;
+
+static struct bpf_map *const stacks_map = (struct bpf_map *)&kernel.has_stack;
+static struct bpf_map *const dumps_map = (struct bpf_map *)&kernel.has_dump;
+#define STACKS_FD 1000
+#define DUMPS_FD  1001
+
+/* As stack_take() in bpf/user_stack.h: what is there already is not made anew. */
+static void write_held(void)
+{
+	kernel.has_stack = true;
+	kernel.has_dump = kernel.sp;
+}
+
+int bpf_map__fd(const struct bpf_map *map)
+{
+	return map == stacks_map ? STACKS_FD : DUMPS_FD;
+}
+
+__u32 bpf_map__max_entries(const struct bpf_map *map)
+{
+	(void)map;
+	return ROOM;
+}
+
+int bpf_map__lookup_elem(const struct bpf_map *map, const void *key, size_t key_size, void *value,
+			 size_t value_size, __u64 flags)
+{
+	struct nt_stack_dump *dump = value;
+
+	(void)key, (void)key_size, (void)flags;
+	if (map == stacks_map ? !kernel.has_stack : !kernel.has_dump)
+		return -ENOENT;
+	memset(value, 0, value_size);
+	if (map == stacks_map) {
+		*(uint64_t *)value = CALLER;
+	} else {
+		dump->sp = kernel.sp;
+		dump->size = 256;
+	}
+	return 0;
+}
+
+int bpf_map_get_next_key(int fd, const void *key, void *next)
+{
+	struct nt_stack_key *dump = next;
+
+	if (key || (fd == STACKS_FD ? !kernel.has_stack : !kernel.has_dump))
+		return -ENOENT;
+	if (fd == STACKS_FD)
+		*(uint32_t *)next = ID;
+	else
+		*dump = (struct nt_stack_key){.id = ID, .tgid = TGID};
+	return 0;
+}
+
+int bpf_map_delete_elem(int fd, const void *key)
+{
+	if (fd == DUMPS_FD)
+		kernel.has_dump = false;
+	else if (*(const uint32_t *)key == ID)
+		kernel.has_stack = false;
+	else if (*(const uint32_t *)key == ROOM - 1 && kernel.writes_meanwhile)
+		write_held();
+	return 0;
+}
+
+/* ---- the names: a request is answered in the next turn ---- */
+
+static struct {
+	size_t count; /* of requests so far */
+	struct nt_names_request last;
+	bool refuses;
+	enum nt_unnamed why; /* the answer to all */
+	bool pending;
+} names;
+
+bool nt_names_ask(struct nt_names *nothing, const struct nt_names_request *request,
+		  uint64_t cgroup_id, nt_named named, void *context)
+{
+	(void)nothing, (void)cgroup_id, (void)named, (void)context;
+	names.count++;
+	if (names.refuses)
+		return false;
+	names.last = *request;
+	names.pending = true;
+	return true;
+}
+
+/* Without a dump no caller is found. */
+void nt_names_turn(struct nt_names *nothing, nt_named named, void *context)
+{
+	struct nt_frame frames[2] = {{.ip = CALLER}, {.ip = CALLER + 1}};
+	bool pending = names.pending;
+
+	(void)nothing;
+	names.pending = false;
+	if (!pending)
+		return;
+	if (names.why == NT_UNNAMED_BUSY) {
+		named(context, names.last.number, names.why, NULL, 0);
+		return;
+	}
+	frames[1].symbol = strdup("caller");
+	if (!names.last.dump.sp)
+		free(frames[1].symbol);
+	named(context, names.last.number, NT_NAMED, frames, names.last.dump.sp ? 2 : 1);
+}
+
+void nt_frames_free(struct nt_frame *frames, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(frames[i].module);
+		free(frames[i].symbol);
+	}
+}
+
+/* ---- the tracer ---- */
+
+static struct nagletrace_bpf skel;
+static struct nt_tracer tracer = {.skel = &skel};
+
+static int begin(void **state)
+{
+	memset(&kernel, 0, sizeof(kernel));
+	memset(&names, 0, sizeof(names));
+	kernel.sp = SP;
+	skel.maps.stacks = stacks_map;
+	skel.maps.stack_dumps = dumps_map;
+	*state = nt_stacks_new(&tracer, NULL, ROOM);
+	return *state ? 0 : -1;
+}
+
+static int end(void **state)
+{
+	nt_stacks_free(*state);
+	return 0;
+}
+
+/* Takes the record of a stall from that place, and returns the stack's handle. */
+static __s32 take_record(struct nt_stacks *stacks)
+{
+	const struct nt_record record = {.sender.tgid = TGID, .hold.stack_id = ID};
+
+	return nt_stacks_name(stacks, &record);
+}
+
+/* A stall, and the answer to what is asked about it. Returns how many frames it has then. */
+static size_t stall(struct nt_stacks *stacks)
+{
+	const struct nt_frame *frames;
+	__s32 handle;
+
+	write_held();
+	handle = take_record(stacks);
+	nt_stacks_turn(stacks);
+	assert_false(nt_stacks_waits(stacks, handle));
+	return nt_stacks_get(stacks, handle, &frames);
+}
+
+/* ---- the tests ---- */
+
+static void a_stack_is_named_once(void **state)
+{
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(stall(*state), 2);
+	assert_int_equal(names.count, 1);
+	assert_int_equal(names.last.dump.sp, SP);
+}
+
+static void a_stack_that_nobody_had_time_for_is_asked_for_again(void **state)
+{
+	names.why = NT_UNNAMED_BUSY;
+	assert_int_equal(stall(*state), 1);
+	names.why = NT_NAMED;
+	names.refuses = true;
+	assert_int_equal(stall(*state), 1);
+	names.refuses = false;
+	assert_int_equal(stall(*state), 2);
+	assert_int_equal(stall(*state), 2);
+	assert_int_equal(names.count, 3);
+}
+
+static void
+a_write_amid_the_recycling_costs_one_stall_its_names_and_not_all_later_ones(void **state)
+{
+	const struct nt_frame *frames;
+	__s32 handle;
+
+	assert_int_equal(stall(*state), 2);
+	kernel.writes_meanwhile = true;
+	nt_stacks_recycle(*state, true);
+	kernel.writes_meanwhile = false;
+	assert_true(kernel.has_stack && !kernel.has_dump);
+	handle = take_record(*state); /* of that write */
+	nt_stacks_turn(*state);
+	assert_int_equal(nt_stacks_get(*state, handle, &frames), 1);
+	assert_int_equal(stall(*state), 2);
+	assert_int_equal(stall(*state), 2);
+	assert_int_equal(names.count, 3);
+}
+
+static void a_dump_that_made_room_for_others_comes_again(void **state)
+{
+	write_held();
+	kernel.has_dump = false;
+	take_record(*state);
+	take_record(*state); /* while the first request waits */
+	nt_stacks_turn(*state);
+	assert_int_equal(names.count, 1);
+	assert_int_equal(stall(*state), 2);
+	assert_int_equal(names.count, 2);
+}
+
+static void where_the_kernel_shows_no_registers_a_stack_is_named_once_too(void **state)
+{
+	kernel.sp = 0;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(stall(*state), 1);
+	assert_int_equal(names.count, 1);
+}
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test_setup_teardown(a_stack_is_named_once, begin, end),
+	cmocka_unit_test_setup_teardown(a_stack_that_nobody_had_time_for_is_asked_for_again, begin,
+					end),
+	cmocka_unit_test_setup_teardown(
+		a_write_amid_the_recycling_costs_one_stall_its_names_and_not_all_later_ones, begin,
+		end),
+	cmocka_unit_test_setup_teardown(a_dump_that_made_room_for_others_comes_again, begin, end),
+	cmocka_unit_test_setup_teardown(
+		where_the_kernel_shows_no_registers_a_stack_is_named_once_too, begin, end),
+};
+
+UNIT_MAIN(tests)
