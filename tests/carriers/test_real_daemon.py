@@ -25,7 +25,7 @@ PATIENCE = 60.0
 
 def test_what_the_daemon_streams_is_what_the_receiver_gets() -> None:
     lab = Lab("write-write-read", *VETH)
-    with lab, lab.kept(), Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as stream, \
+    with lab, Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as stream, \
             Reader(daemon.socket) as asks, FakeReceiver() as receiver:
         begin = stream.ask("stream", format="json")
         with Exporter("--daemon.socket", str(daemon.socket), "--web.listen-address", "127.0.0.1:0", "--otlp.endpoint",

@@ -12,6 +12,7 @@ import queue
 import signal
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,9 @@ import pytest
 from ends import own_end
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from spaces import enter_network  # noqa: E402
+
 NAGLETRACE = ROOT / "build" / "nagletrace"
 NAGLE_LAB = ROOT / "build" / "nagle-lab"
 IN_GUEST = "NAGLETRACE_GUEST" in os.environ
@@ -91,8 +95,17 @@ class Lines:
         return "\n".join(line for _, line in self.all)
 
 
+def stay_in_network(path: Path, there: threading.Barrier, until: threading.Event) -> None:
+    enter_network(path)
+    there.wait(PATIENCE)
+    until.wait()
+
+
 class Lab:
-    """Runs nagle-lab once; the lab waits at its start for go()."""
+    """Runs nagle-lab once; the lab waits at its start for go().
+
+    Its network namespaces stay until close(): a tracer's audit and a capture read there in the end.
+    """
 
     def __init__(self, scenario: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
@@ -100,6 +113,7 @@ class Lab:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.errors = Lines(self.process.stderr)
         self.lines = Lines(self.process.stdout)
+        self._closed = threading.Event()
         try:
             self.ready: Record = json.loads(self.lines.wait_for('"ready"'))
         except Exception:
@@ -112,6 +126,7 @@ class Lab:
             raise AssertionError(f"nagle-lab {scenario} {arguments}: {self.errors.text()}") from None
         self.client: int = self.ready["client"]["pid"]
         self.server: int = self.ready["server"]["pid"]
+        self._keep_networks()
 
     def go(self) -> None:
         assert self.process.stdin
@@ -135,25 +150,21 @@ class Lab:
         self.go()
         return self.result()
 
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keeps the lab's namespaces while the block lasts, for a tracer or a capture that reads there in the end.
+    def _keep_networks(self) -> None:
+        """Keeps each namespace by a thread that lives there, through which the tracer reads its counters too.
 
-        With a delay the lab's own namespace lies between the two ends, and their interfaces vanish with it.
+        With a delay the lab's own lies between those of the ends, and their interfaces vanish with it.
         """
-        # the sleep is bounded, in case we end before we can kill it
-        holders = [subprocess.Popen(["nsenter", "-t", str(pid), "-n", "sh", "-c", "echo; exec sleep 3000"],
-                                    stdout=subprocess.PIPE) for pid in (self.client, self.server, self.process.pid)]
-        try:
-            for holder in holders:
-                assert holder.stdout and holder.stdout.readline() == b"\n"
-            yield
-        finally:
-            for holder in holders:
-                holder.kill()
-                holder.communicate()
+        paths = [Path(f"/proc/{pid}/ns/net") for pid in (self.client, self.server, self.process.pid)]
+        networks = {os.stat(path).st_ino: path for path in paths}
+        networks.pop(os.stat("/proc/self/ns/net").st_ino, None)
+        there = threading.Barrier(len(networks) + 1)
+        for path in networks.values():
+            threading.Thread(target=stay_in_network, args=(path, there, self._closed), daemon=True).start()
+        there.wait(PATIENCE)
 
     def close(self) -> None:
+        self._closed.set()
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -270,11 +281,8 @@ def seconds_to_end(process: subprocess.Popen[Any], how: signal.Signals = signal.
 
 
 def trace(lab: Lab, *arguments: str) -> tuple[Record, Tracer]:
-    """Plays the lab under a trace. Returns what the application measured, and the tracer, which has ended.
-
-    The lab's namespaces stay until then, because the tracer's audit reads their counters at its end.
-    """
-    with lab.kept(), Tracer(*arguments) as tracer:
+    """Plays the lab under a trace. Returns what the application measured, and the tracer, which has ended."""
+    with Tracer(*arguments) as tracer:
         result = lab.play()
         if tracer.process.poll() is None:
             # the record of the last stall comes before the process that made it ends

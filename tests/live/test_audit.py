@@ -107,7 +107,7 @@ def test_without_an_audit_the_other_ends_silence_contradicts_and_that_is_shown(b
 
 def test_a_sender_elsewhere_is_not_audited_for_the_receiver(blind: None) -> None:
     """From the receiver's end alone a timer that nobody saw shows nothing: so many stalls are missing, and no more."""
-    with Lab("write-write-read", "--over", "veth", *OWN[1:]) as lab, lab.kept():
+    with Lab("write-write-read", "--over", "veth", *OWN[1:]) as lab:
         with Tracer("--netns", str(lab.server)) as tracer:
             counted = lab.play()["server"]["counters"]["TcpExtDelayedACKs"]
             tracer.stop()
@@ -126,7 +126,7 @@ def test_the_text_tells_it_in_a_line(blind: None) -> None:
 
 
 def test_what_is_all_seen_needs_no_line() -> None:
-    with Lab("echo", "--own-netns") as lab, lab.kept(), Tracer("--netns", str(lab.client), text=True) as tracer:
+    with Lab("echo", "--own-netns") as lab, Tracer("--netns", str(lab.client), text=True) as tracer:
         lab.play()
         tracer.stop()
     assert "looked at" in tracer.lines.text() and "unseen" not in tracer.lines.text()

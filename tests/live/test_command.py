@@ -320,7 +320,7 @@ def test_without_btf_it_says_what_to_give() -> None:
 def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> None:
     btf = tmp_path / "vmlinux.btf"
     btf.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
-    with Lab("write-write-read", "--rounds", "8", "--own-netns") as lab, lab.kept(), beside(lab) as audited:
+    with Lab("write-write-read", "--rounds", "8", "--own-netns") as lab, beside(lab) as audited:
         with Tracer("-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1], "--btf", str(btf),
                     prefix=WITHOUT_BTF) as tracer:
             result = lab.play()

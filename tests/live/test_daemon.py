@@ -50,7 +50,7 @@ def until(daemon: Daemon, stalls: int) -> Record:
 @pytest.mark.guest
 @pytest.mark.once
 def test_a_snapshot_has_what_the_application_felt_and_what_a_trace_beside_it_says() -> None:
-    with Lab("write-write-read", *VETH, "--rounds", "12") as lab, lab.kept(), Daemon(*of_lab_only(lab)) as daemon, \
+    with Lab("write-write-read", *VETH, "--rounds", "12") as lab, Daemon(*of_lab_only(lab)) as daemon, \
             Tracer() as tracer, daemon.reader() as reader:
         assert reader.ask("stream")["type"] == "streaming"
         felt = len(stalled_rounds(lab.play()))

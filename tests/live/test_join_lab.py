@@ -102,7 +102,7 @@ def between_hosts(row: Row, tmp_path: Path, options: tuple[str, ...] = ()) -> tu
     key.touch(mode=0o600)
     key.write_text(os.urandom(16).hex())
     tracers: list[Tracer] = []
-    with lab_for(row[0], *row[1], "--any-address", "--timeout", "120s") as lab, lab.kept(), Router(lab):
+    with lab_for(row[0], *row[1], "--any-address", "--timeout", "120s") as lab, Router(lab):
         try:
             for tracer in traced(lab, str(key), options):
                 tracers.append(tracer)

@@ -43,7 +43,7 @@ def numbers(tracer: Tracer) -> list[int]:
 def test_both_hosts_name_the_ack_of_a_stall_alike_if_they_have_the_same_key(key: str) -> None:
     lab = Lab("write-write-read", *VETH)
     client, server = ("--netns", str(lab.client)), ("--netns", str(lab.server))
-    with lab, lab.kept(), Tracer(*client, "--fleet-key", key) as sender, \
+    with lab, Tracer(*client, "--fleet-key", key) as sender, \
             Tracer(*server, "--fleet-key", key, "--late-acks") as receiver, \
             Tracer(*server, "--late-acks") as keyless:
         result = lab.play()
@@ -82,7 +82,7 @@ def test_a_filter_leaves_out_late_acks_and_says_so(key: str) -> None:
 
 def test_the_daemon_streams_late_acks_to_readers_of_json_and_counts_none_as_a_stall(key: str) -> None:
     lab = Lab("write-write-read", *VETH)
-    with lab, lab.kept(), Daemon("--netns", str(lab.server), "--fleet-key", key) as daemon, \
+    with lab, Daemon("--netns", str(lab.server), "--fleet-key", key) as daemon, \
             Reader(daemon.socket) as stream, Reader(daemon.socket) as asks:
         begin = stream.ask("stream", format="json")
         assert begin["number"] == 0 and begin["late_acks"] == "all" and begin["host"] == os.uname().nodename
@@ -99,7 +99,7 @@ def test_the_daemon_streams_late_acks_to_readers_of_json_and_counts_none_as_a_st
 
 def test_without_a_reader_the_daemon_makes_no_late_acks() -> None:
     lab = Lab("write-write-read", *VETH)
-    with lab, lab.kept(), Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as asks:
+    with lab, Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as asks:
         lab.play()
         timers = asks.ask("snapshot")["totals"]["delayed_acks"]["timer"]
         assert timers > 1
@@ -123,7 +123,7 @@ def numbers_on_the_wire(capture: Path) -> set[int]:
 def test_no_sequence_number_is_told(key: str, tmp_path: Path) -> None:
     """Of stalls, late ACKs, holds, events and reports: nothing that is told is a number of the wire."""
     lab = Lab("write-write-read", "--late-connect", *VETH)
-    with lab, lab.kept():
+    with lab:
         options = ("-o", "json", "--fleet-key", key, "--all-holds", "--stacks")
         with Tracer("--netns", str(lab.client), *options, "--timeline") as sender, \
                 Tracer("--netns", str(lab.server), *options, "--late-acks") as receiver:

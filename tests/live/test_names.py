@@ -225,7 +225,7 @@ def assert_nobody_is_left(pids: list[int]) -> None:
 
 @contextlib.contextmanager
 def a_lab(*arguments: str) -> Iterator[Lab]:
-    with Lab("write-write-read", "--rounds", "12", "--own-netns", *arguments) as lab, lab.kept():
+    with Lab("write-write-read", "--rounds", "12", "--own-netns", *arguments) as lab:
         yield lab
 
 

@@ -26,7 +26,7 @@ def test_a_record_is_the_same_in_a_cgroup_namespace_and_out_of_it() -> None:
     """The client is in a pod, the server in a container of Docker's; one of the tracers is in a container too."""
     docker, name = secrets.token_hex(32), f"/nagletrace-test-{os.getpid()}"
     with a_pod() as pod, Place(f"/docker/{docker}") as container, Place(f"{name}/of/a/tracer") as own, \
-            Lab("write-write-read", "--own-netns", "--linger", "500ms") as lab, lab.kept():
+            Lab("write-write-read", "--own-netns", "--linger", "500ms") as lab:
         pod.place.take(lab.client)
         container.take(lab.server)
         with Tracer("-p", str(lab.client)) as outside, Tracer("-p", str(lab.client), text=True) as text, \
@@ -45,8 +45,7 @@ def test_a_record_is_the_same_in_a_cgroup_namespace_and_out_of_it() -> None:
 
 
 def test_a_daemon_counts_each_container_in_series_of_its_own() -> None:
-    with a_pod() as pod, a_pod() as other, Lab("write-write-read", "--own-netns", "--linger", "500ms") as lab, \
-            lab.kept():
+    with a_pod() as pod, a_pod() as other, Lab("write-write-read", "--own-netns", "--linger", "500ms") as lab:
         pod.place.take(lab.client)
         other.place.take(lab.server)
         space = ("--netns", str(lab.client))

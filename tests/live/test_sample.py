@@ -240,8 +240,7 @@ def compare(scenario: tuple[str, ...], seconds: float) -> None:
     rounds = round(seconds / 0.044)
     with Lab(*scenario, *VETH, "--rounds", str(rounds)) as lab:
         with Sampler(*of_lab(lab)) as by_iterator, Sampler(prefix=inside(lab)) as by_diag:
-            with lab.kept():
-                result, tracer = trace(lab, *of_lab(lab))
+            result, tracer = trace(lab, *of_lab(lab))
             samples = by_iterator.wait(), by_diag.stop()
     felt_us = sum(r["latency_us"] for r in result["rounds"] if r["latency_us"] >= 30_000)
     told_us = sum(s["excess_us"] for s in tracer.stalls() if s["side"] == "sender")

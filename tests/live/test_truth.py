@@ -298,7 +298,7 @@ def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
 def test_acks_sent_by_the_timer_are_as_many_as_the_kernel_counts(scenario: str) -> None:
     """The server's namespace traced whole: what was seen and what the audit calls unseen are its TcpExtDelayedACKs."""
     more = ("--seconds", "5", "--connections", "10") if scenario == "mix" else ()
-    with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab, lab.kept():
+    with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab:
         with Tracer("--netns", str(lab.server)) as tracer:
             result = lab.play()
             tracer.stop()

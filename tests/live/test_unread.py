@@ -128,7 +128,7 @@ def test_after_its_duration_it_waits_for_its_reader_until_a_signal() -> None:
 @pytest.mark.quick
 def test_a_reader_that_comes_late_gets_everything() -> None:
     pipe = Pipe()
-    with Lab("write-write-read", "--rounds", "12", "--connections", "4", "--own-netns") as lab, lab.kept(), \
+    with Lab("write-write-read", "--rounds", "12", "--connections", "4", "--own-netns") as lab, \
             nagletrace("--json", "--netns", str(lab.client), pipe=pipe) as (process, errors):
         errors.wait_for("nagletrace: ready")
         lab.play()

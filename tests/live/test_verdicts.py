@@ -232,7 +232,7 @@ def test_a_window_that_is_closed_holds_as_long_as_the_kernel_says() -> None:
 
 @pytest.mark.quick
 def test_the_delayed_acks_that_the_timer_ended_are_as_many_as_the_kernel_counts() -> None:
-    with Lab("write-write-read", "--over", "veth", "--rounds", "10", "--linger", "300ms") as lab, lab.kept():
+    with Lab("write-write-read", "--over", "veth", "--rounds", "10", "--linger", "300ms") as lab:
         result, tracer = trace(lab, "--netns", str(lab.server), "-p", str(lab.server))
     counted = result["server"]["counters"]["TcpExtDelayedACKs"]
     assert counted >= 8

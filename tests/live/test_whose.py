@@ -99,7 +99,7 @@ def test_several_connections_are_told_apart() -> None:
 
 @pytest.mark.once
 def test_ports_choose_by_either_end_or_by_one() -> None:
-    with Lab("write-write-read", "--own-netns") as lab, lab.kept(), beside(lab) as audited:
+    with Lab("write-write-read", "--own-netns") as lab, beside(lab) as audited:
         client = lab.ready["connections"][0]["client"].rsplit(":", 1)[1]
         server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
         choices = {("-P", server): True, ("-P", client): True, ("-L", client): True, ("-D", server): True,
@@ -118,7 +118,7 @@ def test_ports_choose_by_either_end_or_by_one() -> None:
 
 @pytest.mark.once
 def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
-    with Lab("write-write-read", "--own-netns") as lab, lab.kept(), beside(lab) as audited:
+    with Lab("write-write-read", "--own-netns") as lab, beside(lab) as audited:
         server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
         result, tracer = trace(lab, "-L", server)
         audited.stop()
@@ -130,7 +130,7 @@ def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
 @pytest.mark.once
 @pytest.mark.parametrize("family", ["-4", "-6"])
 def test_families_choose(family: str) -> None:
-    with Lab("write-write-read", family, "--own-netns") as lab, lab.kept(), beside(lab) as audited:
+    with Lab("write-write-read", family, "--own-netns") as lab, beside(lab) as audited:
         same, other = Tracer(family), Tracer("-6" if family == "-4" else "-4")
         result = lab.play()
         for tracer in (same, other, audited):

@@ -297,7 +297,7 @@ def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = 
 
     only: the tracer sees the namespace of this end only, "client" or "server". around: a context to play in.
     """
-    with around or contextlib.nullcontext(), lab_for(scenario, *arguments) as lab, lab.kept():
+    with around or contextlib.nullcontext(), lab_for(scenario, *arguments) as lab:
         filters = ("--netns", str(lab.ready[only]["pid"])) if only else ()
         with Tracer(*filters, *tracer_arguments) as tracer:
             played = play(lab, " ".join((scenario, *arguments)))
@@ -338,7 +338,6 @@ class Together:
                 with self._keeping(arguments):
                     skip_when_late()
                     labs[arguments] = stack.enter_context(lab_for(*arguments, "--timeout", "1200s"))
-                    stack.enter_context(labs[arguments].kept())
             try:
                 with Tracer() as tracer:
                     for arguments, lab in labs.items():
