@@ -100,7 +100,7 @@ def heat_map() -> heatmap.Panel:
             .color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Oranges").steps(32))
             .y_axis(heatmap.YAxisConfig().unit("s"))
             .cell_values(heatmap.CellValues().unit("short")).filter_values(heatmap.FilterValueRange().le(1e-9))
-            .show_legend()
+            .show_legend().exemplars_color("purple")
             .with_target(query(f"sum by (le) (increase(nagletrace_stall_seconds_bucket{{{BY_PROCESS}}}"
                                "[$__rate_interval]))", "{{le}}").format(PromQueryFormat.HEATMAP)))
 
