@@ -217,14 +217,14 @@ def fleet() -> list[Row]:
 # ---- one connection's story: from a process to its connection and the write ----
 
 NEXT = """\
-1. Point at a dot: `pid`, `local` and `remote` are the process and its connection, `bytes` is what waited. Copy `local` \
-or `remote` into *Connection* above.
-2. On the host ($instance), the connection with its write, the reason and the fix:
+1. Point at a dot: `pid`, `local` and `remote` are the process and its connection, `bytes` is what waited. Copy \
+`local` or `remote` into *Connection* above.
+2. On the host (${instance:text}), the connection with its write, the reason and the fix:
    `nagletrace report`
 3. Where in the program the write is:
-   `sudo nagletrace -n '$comm' --stacks -d 30s`
+   `sudo nagletrace -n '${comm:text}' --stacks -d 30s`
 4. Both hosts' ends, where the fleet's stalls are in ClickHouse:
-   `clickhouse client --param_address '$address' --queries-file dashboards/clickhouse/queries/connection.sql`
+   `clickhouse client --param_address '${address:text}' --queries-file dashboards/clickhouse/queries/connection.sql`
 
 No dots: the exporters need `--metrics.exemplars`, and Prometheus `--enable-feature=exemplar-storage`.
 """
@@ -240,8 +240,9 @@ def connection() -> list[Row]:
             number("Lost time", "What its stalls lasted beyond the smallest round trip, as a share of the time that "
                    "passed. 4 % is one user waiting 40 ms each second.", "percentunit",
                    rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS), 0.25),
-            number("A stall lasts", "Half of the stalls in the range shown are shorter.", "s", "histogram_quantile(0.5, "
-                   f"sum by (le) (increase(nagletrace_stall_seconds_bucket{{{BY_PROCESS}}}[$__range])))", instant=True),
+            number("A stall lasts", "Half of the stalls in the range shown are shorter.", "s",
+                   "histogram_quantile(0.5, sum by (le) (increase(nagletrace_stall_seconds_bucket"
+                   f"{{{BY_PROCESS}}}[$__range])))", instant=True),
             number("Seen at both ends", "The share of the stalls whose other end is on the same host, and was seen "
                    "too; the others are inferred from one end.", "percentunit",
                    f"sum(increase({seen})) / (sum(increase({stalls})) > 0)", instant=True),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the dashboards are made of: selectors, queries, the kinds of panels, variables.
 
-Needs grafana-foundation-sdk==0.0.21. What the SDK leaves out (refId, ids) is set at the end, by `complete()`. Colors are
-names of Grafana's palette, which has each for the dark and for the light theme.
+Needs grafana-foundation-sdk==0.0.21. What the SDK leaves out (refId, ids) is set at the end, by `complete()`. Colors
+are names of Grafana's palette, which has each for the dark and for the light theme.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ BY_POD = (f"{rate('nagletrace_stall_excess_seconds_total', 'comm, container_id',
 
 
 def by_pod() -> timeseries.Panel:
-    return lines("Lost time by pod", "In Kubernetes, where the daemons run with --by-cgroup and this Prometheus scrapes "
-                 "kube-state-metrics too (recording.yml has the names of containers).", "percentunit",
+    return lines("Lost time by pod", "In Kubernetes, where the daemons run with --by-cgroup and this Prometheus "
+                 "scrapes kube-state-metrics too (recording.yml has the names of containers).", "percentunit",
                  query(BY_POD, "{{namespace}}/{{pod}} {{container}}: {{comm}}"), stacked=True)
 
 

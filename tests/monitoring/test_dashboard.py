@@ -94,7 +94,7 @@ def test_a_text_names_variables_and_files_that_exist() -> None:
     for name, panel in texts:
         content = panel["options"]["content"]
         assert panel["title"] and panel["description"].endswith(".")
-        assert set(re.findall(r"\$(\w+)", content)) <= variables(DASHBOARDS[name]).keys()
+        assert set(re.findall(r"\$\{?(\w+)", content)) <= variables(DASHBOARDS[name]).keys()
         files = re.findall(r"dashboards/[\w./-]+", content)
         assert files and all((ROOT / file).is_file() for file in files)
 
