@@ -43,6 +43,12 @@ def asked(expr: str) -> str:
     return filled_in(expr, __rate_interval=LOOK_BACK, __range="1m")
 
 
+def not_watched(stack: Stack) -> set[str]:
+    """The hosts that the dashboard of the fleet has for that."""
+    [first, *_] = [target for _, panel, target in TARGETS if panel["title"] == ONLY_TROUBLE]
+    return {sample["metric"]["instance"] for sample in stack.query(asked(first["expr"]))}
+
+
 def check_every_query(stack: Stack) -> None:
     def all_answer() -> bool:
         return all(stack.query(asked(target["expr"])) for _, panel, target in TARGETS
@@ -122,9 +128,11 @@ def test_the_daemon_gone_is_told_and_its_return_too(stack: Stack) -> None:
     exposition = get(stack.addresses["exporter"] + "/metrics")
     assert "nagletrace_up 0.0" in exposition and "nagletrace_stalls_total" not in exposition
     wait_until("NagletraceDown reaches the webhook", lambda: stack.webhook.has("firing", **down))
+    assert stack.instance in not_watched(stack)
     stack.start_daemon()
     assert "nagletrace_up 1.0" in get(stack.addresses["exporter"] + "/metrics")
     wait_until("NagletraceDown resolves", lambda: stack.webhook.has("resolved", **down))
+    assert not not_watched(stack)
     resets = stack.query('resets(nagletrace_writes_total[1m])')
     assert all(float(sample["value"][1]) <= 1 for sample in resets)
 
