@@ -217,6 +217,8 @@ def fleet() -> list[Row]:
 # ---- one connection's story: from a process to its connection and the write ----
 
 NEXT = """\
+With one process chosen above:
+
 1. Point at a dot: `pid`, `local` and `remote` are the process and its connection, `bytes` is what waited. Copy \
 `local` or `remote` into *Connection* above.
 2. On the host (${instance:text}), the connection with its write, the reason and the fix:
@@ -224,7 +226,7 @@ NEXT = """\
 3. Where in the program the write is:
    `sudo nagletrace -n '${comm:text}' --stacks -d 30s`
 4. Both hosts' ends, where the fleet's stalls are in ClickHouse:
-   `clickhouse client --param_address '${address:text}' --queries-file dashboards/clickhouse/queries/connection.sql`
+   `clickhouse client --param_address '$address' --queries-file dashboards/clickhouse/queries/connection.sql`
 
 No dots: the exporters need `--metrics.exemplars`, and Prometheus `--enable-feature=exemplar-storage`.
 """

@@ -198,14 +198,12 @@ def state() -> list[timeseries.Panel]:
 
 
 def variable(name: str, label: str, metric: str, selector: str, one: bool = False) -> dashboard.QueryVariable:
-    """one: a single value is chosen, the first at the beginning."""
+    """one: a single value is chosen, the first at the beginning; a link from another dashboard may bring all."""
     expr = f"label_values({metric}{selector}, {name})"
     made = (dashboard.QueryVariable(name).label(label).datasource(DATASOURCE).query(expr).definition(expr)
+            .include_all(True).all_value(".*" if name != "job" else ".+").multi(not one)
             .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.ALPHABETICAL_ASC))
-    if one:
-        return made.multi(False).include_all(False)
-    return (made.multi(True).include_all(True).all_value(".*" if name != "job" else ".+")
-            .current(model.VariableOption(selected=True, text="All", value="$__all")))
+    return made if one else made.current(model.VariableOption(selected=True, text="All", value="$__all"))
 
 
 COMM = ("comm", "Process", "nagletrace_stalls_total", f"{{{SELECTOR}}}")

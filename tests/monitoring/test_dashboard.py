@@ -291,7 +291,7 @@ def test_the_40_and_200_ms_lines_are_there() -> None:
 @pytest.mark.quick
 def test_a_connections_story_is_of_one_process() -> None:
     found = variables(DASHBOARDS["nagletrace-connection"])
-    assert not found["comm"]["multi"] and not found["comm"]["includeAll"]
+    assert not found["comm"]["multi"] and "current" not in found["comm"]
     assert found["address"]["type"] == "textbox"
     exemplars = [target for where, _, target in TARGETS
                  if where.startswith("nagletrace-connection") and target.get("exemplar")]
@@ -382,3 +382,9 @@ def test_provisioning_names_a_prometheus_and_a_place_for_the_dashboard() -> None
     assert provider["type"] == "file" and provider["options"]["path"].startswith("/")
     [source] = yaml.safe_load((GRAFANA / "provisioning/datasources/nagletrace.yml").read_text())["datasources"]
     assert source["type"] == "prometheus" and source["isDefault"]
+    [dot] = source["jsonData"]["exemplarTraceIdDestinations"]
+    assert dot["name"] in ("local", "remote"), "labels of the exporter's exemplars"
+    assert re.findall(r"^/d/([\w-]+)\?", dot["url"]) == ["nagletrace-connection"]
+    assert re.findall(r"[?&]var-(\w+)=\$\$\{([\w.]+):percentencode\}", dot["url"]) == [
+        ("instance", "__data.fields.instance"), ("comm", "__data.fields.comm"), ("address", "__value.raw")]
+    assert {"instance", "comm", "address"} <= variables(DASHBOARDS["nagletrace-connection"]).keys()
