@@ -137,9 +137,11 @@ def words(title: str, description: str, content: str) -> text.Panel:
 
 
 def link_to(uid: str, **fields: str) -> str:
-    """The address of a dashboard for a row of a table: the variables named have the values of that row's labels."""
+    """The address of a dashboard for a row of a table: these variables have the values of the row's labels, and what
+    is chosen for all hosts stays."""
     chosen = "".join(f"&var-{name}=${{__data.fields.{field}:percentencode}}" for name, field in fields.items())
-    return f"/d/{uid}?${{__url_time_range}}&${{datasource:queryparam}}{chosen}"
+    kept = "".join(f"&${{{name}:queryparam}}" for name in ("datasource", "cluster", "job"))
+    return f"/d/{uid}?${{__url_time_range}}{kept}{chosen}"
 
 
 # ---- panels that more than one dashboard has ----
