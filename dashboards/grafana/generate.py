@@ -114,8 +114,8 @@ def overview() -> list[Row]:
 # ---- the fleet: which clusters, hosts and pods lose time, and which hosts nobody watches ----
 
 #: Recorded, so that they can be asked of thousands of hosts, and of a global Prometheus that has nothing else.
-LOST = f"instance_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
-POD_LOST = f"namespace_pod_container_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
+EXCESS = f"instance_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
+POD_EXCESS = f"namespace_pod_container_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
 HOST = "cluster, job, instance"
 
 
@@ -124,7 +124,7 @@ def by_host(expr: str) -> str:
 
 
 #: A host without a stall has no series of it, and loses nothing.
-LOST_BY_HOST = f"({by_host(LOST)} or {by_host(f'nagletrace_up{{{SELECTOR}}}')} * 0)"
+EXCESS_BY_HOST = f"({by_host(EXCESS)} or {by_host(f'nagletrace_up{{{SELECTOR}}}')} * 0)"
 CPU_BY_HOST = by_host(f"instance:nagletrace_tracer_cpu_seconds:rate5m{{{SELECTOR}}}")
 #: What a tracer can be short of, by host.
 NOT_WATCHED = (f"count by ({HOST}) (last_over_time(nagletrace_up{{{SELECTOR}}}[$__range]) "
@@ -150,15 +150,15 @@ def most(expr: str, by: str) -> str:
 
 
 def fleet() -> list[Row]:
-    processes = most(LOST, "cluster, comm")
-    on_hosts = (f"count by (cluster, comm) (sum by ({HOST}, comm) (avg_over_time({LOST}[$__range])) > 0) "
+    processes = most(EXCESS, "cluster, comm")
+    on_hosts = (f"count by (cluster, comm) (sum by ({HOST}, comm) (avg_over_time({EXCESS}[$__range])) > 0) "
                 f"and {processes}")
     return [
         ("The fleet", [
             number("Lost time", "Of all hosts chosen, as a share of the time that passed. Many hosts lose time at "
-                   "once, so it may exceed 100 %.", "percentunit", f"sum({LOST}) or vector(0)", span=4),
+                   "once, so it may exceed 100 %.", "percentunit", f"sum({EXCESS}) or vector(0)", span=4),
             number("Hosts that lose time", "More than 1 % of it now, all their connections together.", "short",
-                   how_many(f"{LOST_BY_HOST} > 0.01"), span=4),
+                   how_many(f"{EXCESS_BY_HOST} > 0.01"), span=4),
             number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}}) or vector(0)",
                    span=4),
             number("Hosts not watched", "They were watched in the range shown, and their daemon or exporter does not "
@@ -173,11 +173,11 @@ def fleet() -> list[Row]:
         ("Where time is lost", [
             lines("Lost time by cluster", "As a share of the time that passed. Where Prometheus has no label "
                   "`cluster`, all hosts are one line.", "percentunit",
-                  query(f"sum by (cluster) ({LOST})", "cluster {{cluster}}"), stacked=True),
+                  query(f"sum by (cluster) ({EXCESS})", "cluster {{cluster}}"), stacked=True),
             lines("Lost time: one host or all", "If only the highest is high, it is one host. If half of the hosts "
-                  "are, look for what they have in common.", "percentunit", *spread(LOST_BY_HOST)),
+                  "are, look for what they have in common.", "percentunit", *spread(EXCESS_BY_HOST)),
             rows("Hosts that lose most", "On average over the range shown. A click leads to the host's processes.",
-                 [("lost time", "percentunit", most(LOST, HOST))],
+                 [("lost time", "percentunit", most(EXCESS, HOST))],
                  link=("instance", "Its processes", link_to(OVERVIEW, instance="instance"))),
             rows("Processes that lose most, and on how many hosts", "On average over the range shown. A click leads "
                  "to the process's connections.",
@@ -185,10 +185,10 @@ def fleet() -> list[Row]:
                  link=("comm", "Its connections", link_to(CONNECTION, comm="comm"))),
             rows("Pods that lose most", "In Kubernetes, where the daemons run with --by-cgroup and Prometheus scrapes "
                  "kube-state-metrics too. The names are those of recording.yml.",
-                 [("lost time", "percentunit", most(POD_LOST, "cluster, namespace, pod, container, comm"))],
+                 [("lost time", "percentunit", most(POD_EXCESS, "cluster, namespace, pod, container, comm"))],
                  link=("comm", "Its connections", link_to(CONNECTION, comm="comm"))),
             lines("Lost time by namespace", "Of pods, as the table beside it.", "percentunit",
-                  query(f"sum by (cluster, namespace) ({POD_LOST})", "{{cluster}} {{namespace}}"), stacked=True),
+                  query(f"sum by (cluster, namespace) ({POD_EXCESS})", "{{cluster}} {{namespace}}"), stacked=True),
         ]),
         ("The tracers themselves", [
             rows("Hosts to look after", "What a tracer is short of; a host without trouble is not here. not watched: "
