@@ -205,9 +205,9 @@ pasted: deps-test ## renew the outputs that README and docs show, from real runs
 	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
 
 dashboard: ## write dashboards/grafana/*.json by their generator
-	@tools=$$(/usr/bin/python3 tests/tools.py) && mkdir -p $(BUILD)/grafana && \
+	@tools=$$(/usr/bin/python3 tests/tools.py) && rm -rf $(BUILD)/grafana && mkdir -p $(BUILD)/grafana && \
 	$$tools/python3 dashboards/grafana/generate.py $(BUILD)/grafana && \
-	cp $(BUILD)/grafana/nagletrace*.json dashboards/grafana/
+	cp $(BUILD)/grafana/*.json dashboards/grafana/
 
 accuracy: ## write docs/accuracy.md: missed, false, durations, by kernel and hooks; K="native 6.1 rt", H=function choose
 	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(GUEST_PACKAGES)

@@ -8,8 +8,8 @@ Counters are looked at under rate or increase only.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +291,8 @@ def dashboards() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    [_, directory] = sys.argv
+    parser = argparse.ArgumentParser(description="Writes nagletrace*.json, the Grafana dashboards.")
+    parser.add_argument("directory", type=Path, metavar="DIRECTORY", help="where to; it has to exist")
+    directory = parser.parse_args().directory
     for name, content in dashboards().items():
-        (Path(directory) / f"{name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        (directory / f"{name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
