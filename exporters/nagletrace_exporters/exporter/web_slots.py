@@ -61,6 +61,7 @@ class State(enum.Enum):
     """Names what a client's connection waits for."""
 
     REQUEST = "its request"
+    HANDSHAKE = "the end of its TLS handshake and its request"
     PASSWORD = "its turn to have the password checked"  # noqa: S105
     PAGE = "our making of the answer"
     ANSWER = "its taking of the answer"
@@ -68,9 +69,10 @@ class State(enum.Enum):
 
 
 #: A client keeps its slot for this long without progress, even if others need it: until its first request is here,
-#: which follows the connection at once, and until it takes the next part of an answer. A client in the state PAGE waits
+#: which follows the connection at once, and the end of a TLS handshake once we have answered its first half; and until it
+#: takes the next part of an answer. A client in the state PAGE waits
 #: for us, and keeps its slot.
-GRACE_S = {State.REQUEST: 0.01, State.PASSWORD: 0.01, State.ANSWER: 0.05, State.NEXT: 0.05}
+GRACE_S = {State.REQUEST: 0.01, State.HANDSHAKE: 0.05, State.PASSWORD: 0.01, State.ANSWER: 0.05, State.NEXT: 0.05}
 
 
 @dataclass(eq=False)
@@ -81,11 +83,14 @@ class Connection:
     host: str
     #: a task answers it
     has_task: bool = False
+    #: its TLS handshake has begun, and is not over
+    shaking: bool = False
     #: bytes that it sent and no answer has used yet
     received: bytes = b""
     state: State = State.REQUEST
     #: when it made progress last, by time.monotonic()
     since: float = field(default_factory=time.monotonic)
+    came: float = field(default_factory=time.monotonic)
     #: when its answer began
     answer_began: float = 0.0
     requests: int = 0
@@ -290,7 +295,8 @@ class Slots:
         """Runs once a second: it ends clients whose time is over, and logs refusals."""
         now = time.monotonic()
         for connection in list(self.connections):
-            if connection.state == State.REQUEST and now > connection.since + REQUEST_S:
+            if ((connection.state == State.REQUEST and now > connection.since + REQUEST_S)
+                    or (connection.state == State.HANDSHAKE and now > connection.came + REQUEST_S)):
                 self.refuse(connection, "slow_request")
             elif connection.state == State.NEXT and now > connection.since + REQUEST_S:
                 self.end(connection)
