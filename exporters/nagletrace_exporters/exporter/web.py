@@ -28,7 +28,7 @@ from typing import Any, Optional
 from .. import __version__
 from .pages import PLAIN, Answer, Wanted
 from .web_config import ConfigError, ConfigFile, WebConfig, credentials
-from .web_slots import MAX_CONNECTIONS, MAX_TLS_CONNECTIONS, Connection, Refusals, Slots, State
+from .web_slots import Connection, Refusals, Slots, State
 from .web_streams import PlainStream, Stream, TLSStream
 
 log = logging.getLogger(__name__)
@@ -278,7 +278,6 @@ class Server:
                 return
             sock.setblocking(False)
             connection = Connection(sock, address[0])
-            self.slots.most = MAX_TLS_CONNECTIONS if self.config.has_tls else MAX_CONNECTIONS
             self.slots.add(connection)
             if not connection.gone:
                 self._await_request(connection)  # a client that had to wait has sent its request by now

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 #: Slots, for all addresses together. One or two Prometheus servers, a browser and the kubelet need five. The others
 #: absorb a flood: while strangers open R connections a second, each client has MAX_CONNECTIONS / R seconds to make
 #: progress. A connection takes up to 50 KB of memory, with TLS up to 120 KB.
-MAX_CONNECTIONS, MAX_TLS_CONNECTIONS = 256, 128
+MAX_CONNECTIONS = 256
 #: A client sends a whole request within this time, TLS handshake included, or its next one on a kept connection.
 REQUEST_S = 15.0
 #: A client takes a whole answer within this time. Prometheus itself gives up after 10 s by default.
@@ -72,7 +72,9 @@ class State(enum.Enum):
 #: which follows the connection at once, and the end of a TLS handshake once we have answered its first half; and until it
 #: takes the next part of an answer. A client in the state PAGE waits
 #: for us, and keeps its slot.
-GRACE_S = {State.REQUEST: 0.01, State.HANDSHAKE: 0.05, State.PASSWORD: 0.01, State.ANSWER: 0.05, State.NEXT: 0.05}
+GRACE_S = {State.REQUEST: 0.01, State.HANDSHAKE: 0.1, State.PASSWORD: 0.01, State.ANSWER: 0.05, State.NEXT: 0.05}
+
+FIRST_TO_GO = {State.REQUEST: 0, State.HANDSHAKE: 1}
 
 
 @dataclass(eq=False)
@@ -157,10 +159,13 @@ class Owned:
         connection.state = state
 
     def stalest(self, now: float) -> Connection | None:
-        """Returns the client with the oldest progress of those whose slot may go to another client, if there is one."""
+        """Returns the client with the oldest progress of those whose slot may go to another client, if there is one.
+
+        Those without a request go first, and those who do not end their TLS handshake.
+        """
         oldest = (next(iter(self._by_state.get(state, ())), None) for state in GRACE_S)
-        return min((one for one in oldest if one and now > one.since + GRACE_S[one.state]),
-                   key=attrgetter("since"), default=None)
+        stale = [one for one in oldest if one and now > one.since + GRACE_S[one.state]]
+        return min(stale, key=lambda one: (FIRST_TO_GO.get(one.state, len(FIRST_TO_GO)), one.since), default=None)
 
     def greediest(self) -> Connection:
         """Returns the client with the most answers. Of those with as many it is the one that has had time to take them.
