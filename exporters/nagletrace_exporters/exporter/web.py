@@ -17,6 +17,7 @@ import logging
 import signal
 import socket
 import ssl
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -53,8 +54,9 @@ RECEIVE_BUFFER, SEND_BUFFER = 16 * 1024, 64 * 1024
 #: The kernel queues so many connections for us, or fewer if net.core.somaxconn (4096 by default) is less. If it has no
 #: room for one, it ignores the client, which tries again only after 1 s.
 BACKLOG = 4096
-#: We accept at most so many connections in one go, so that the event loop can read earlier ones in between.
-ACCEPT_AT_ONCE = 64
+#: We accept at most so many connections in one go, for at most so long, so that the event loop can read earlier ones in
+#: between. The first half of a TLS handshake takes 0.4 ms.
+ACCEPT_AT_ONCE, ACCEPT_S = 64, 0.01
 #: We read so seldom from a client that sends on after we refused its request.
 LET_READ_PAUSE_S = 0.05
 #: A record of TLS begins with its type and version, and its length in two bytes. The first one is the client's hello.
@@ -262,7 +264,10 @@ class Server:
             self.slots.sweep()
 
     def _accept(self, listener: socket.socket) -> None:
+        until = time.monotonic() + ACCEPT_S
         for _ in range(ACCEPT_AT_ONCE):
+            if time.monotonic() > until:
+                return
             self.slots.make_room()
             if self.slots.full:
                 self._pause(0.01)
@@ -330,7 +335,7 @@ class Server:
             if end_of_head(connection.received, searched):
                 self.slots.progress(connection, State.PAGE)
                 break
-            if not self.config.has_tls:  # what TLS has decrypted, the event loop does not see
+            if not isinstance(connection.sock, ssl.SSLSocket):  # what TLS has decrypted, the event loop does not see
                 return len(connection.received) >= HEAD_BYTES
         return True
 
@@ -384,9 +389,10 @@ class Server:
         stream: Stream | None = None
         stays = False
         try:
-            sock = connection.sock
-            stream = TLSStream(sock) if isinstance(sock, ssl.SSLSocket) else PlainStream(sock)
+            stream = self._open(connection)
             stays = await self._answer_all(connection, stream)
+        except ConfigError as error:
+            log.error("%s", error)
         except OSError as error:
             log.debug("%s: the connection ended: %s", connection.host, error)
         finally:
@@ -398,6 +404,8 @@ class Server:
                     stream.abort()
                 elif stream:
                     await stream.close()  # the client keeps its slot meanwhile
+                else:
+                    connection.sock.close()
                 self.slots.remove(connection)
 
     async def _answer_all(self, connection: Connection, stream: Stream) -> bool:
@@ -409,6 +417,15 @@ class Server:
             if not end_of_head(connection.received):
                 return True
         return False
+
+    def _open(self, connection: Connection) -> Stream:
+        """Returns the stream of a client that has left the lobby. Raises ConfigError if nobody may read."""
+        context = self.config.current().context
+        if isinstance(connection.sock, ssl.SSLSocket):
+            return TLSStream(connection.sock)
+        if context:
+            raise ConnectionResetError("it asked without TLS, which is wanted since")
+        return PlainStream(connection.sock)
 
     async def _read_head(self, connection: Connection, stream: Stream) -> bytes:
         """Returns the next request's head. A head without an end was too long; an empty one: the client left."""
