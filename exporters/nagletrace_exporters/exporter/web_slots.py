@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 #: Slots, for all addresses together. One or two Prometheus servers, a browser and the kubelet need five. The others
 #: absorb a flood: while strangers open R connections a second, each client has MAX_CONNECTIONS / R seconds to make
-#: progress. A connection takes up to 50 KB of memory, with TLS up to 120 KB.
+#: progress. A connection takes up to 50 KB of memory, with TLS some more.
 MAX_CONNECTIONS = 256
 #: A client sends a whole request within this time, TLS handshake included, or its next one on a kept connection.
 REQUEST_S = 15.0
