@@ -69,11 +69,10 @@ class State(enum.Enum):
 
 
 #: A client keeps its slot for this long without progress, even if others need it: until its first request is here,
-#: which follows the connection at once, and the end of a TLS handshake once we have answered its first half; and until it
-#: takes the next part of an answer. A client in the state PAGE waits
-#: for us, and keeps its slot.
+#: which follows the connection at once, until the end of a TLS handshake once we have answered its hello, and until it
+#: takes the next part of an answer. A client in the state PAGE waits for us, and keeps its slot.
 GRACE_S = {State.REQUEST: 0.01, State.HANDSHAKE: 0.1, State.PASSWORD: 0.01, State.ANSWER: 0.05, State.NEXT: 0.05}
-
+#: Of those that have been silent for longer, these give way before others, whoever has been silent for longest.
 FIRST_TO_GO = {State.REQUEST: 0, State.HANDSHAKE: 1}
 
 
