@@ -34,11 +34,11 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory
 
-from nagletrace_exporters.exporter import web_slots
+from nagletrace_exporters.exporter import web, web_slots
 from nagletrace_exporters.exporter.logs import MOST_LINES, PERIOD_S
 from nagletrace_exporters.exporter.pages import PLAIN, Answer, Scrapes, Wanted
 from nagletrace_exporters.exporter.web import ACCEPT_AT_ONCE, BYTES_AT_ONCE, Page, Server, Turns
-from nagletrace_exporters.exporter.web_config import ConfigFile
+from nagletrace_exporters.exporter.web_config import MOST_COST, ConfigFile
 from nagletrace_exporters.exporter.web_slots import LARGE_BYTES, MAX_CONNECTIONS, Connection, Refusals, Slots, State
 
 #: SECURITY.md: of memory, and of waiting.
@@ -696,6 +696,52 @@ def test_who_may_still_take_an_answer_keeps_its_slot_longer(monkeypatch: pytest.
         assert slots.full, "nobody has waited long enough"
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(("state", "seconds", "reason"), [(State.REQUEST, 15, "slow_request"),
+                                                          (State.HANDSHAKE, 15, "slow_request"),
+                                                          (State.ANSWER, 30, "slow_reader")])
+def test_who_takes_too_long_is_sent_away(monkeypatch: pytest.MonkeyPatch, state: State, seconds: int, reason: str
+                                         ) -> None:
+    """However lately it made progress with its handshake or answer."""
+    async def play() -> None:
+        refusals = Refusals()
+        slots = Slots(refusals, lambda: None)
+        one = a_client(state=state, came=1000.0, since=1000.0, answer_began=1000.0)
+        slots.add(one)
+        if state is not State.REQUEST:
+            one.since += seconds
+        for now, gone in ((1000.0 + seconds, False), (1000.1 + seconds, True)):
+            monkeypatch.setattr(web_slots, "time", SimpleNamespace(monotonic=lambda now=now: now))
+            slots.sweep()
+            assert one.gone is gone
+        assert refusals.counts[reason] == 1
+
+    asyncio.run(play())
+
+
+#: What SECURITY.md says of the exporter in numbers, and what they are in the program.
+TOLD = {
+    r"head has at most (\d+) KiB": web.HEAD_BYTES >> 10,
+    r"whole request arrives within (\d+) s": web_slots.REQUEST_S,
+    r"takes the answer within (\d+) s": web_slots.ANSWER_S,
+    r"one password at a time and lets at most (\d+) wait": web.MAX_PASSWORDS,
+    r"while more than (\d+) clients are connected": MAX_CONNECTIONS // 4,
+    r"clients are connected, metrics may be (\d+) s old": web.CROWD_AGE_S,
+    r"an answer of more than (\d+) KB that is not compressed": LARGE_BYTES >> 10,
+    r"earns its slot \((\d+) in all\)": MAX_CONNECTIONS,
+    r"([\d,]+) more wait in the kernel's queue": web.BACKLOG,
+    r"The exporter refuses a cost above (\d+)": MOST_COST,
+    r"beside ([\d,]+) such connections that send nothing of a TLS hello": TLS_ATTACKS["silent"][0],
+    r"or beside (\d+) that send a whole one": TLS_ATTACKS["half a handshake"][0],
+}
+
+
+def test_the_numbers_of_the_documents_are_those_of_the_program() -> None:
+    told = " ".join((HERE.parent / "SECURITY.md").read_text().split())
+    for words, number in TOLD.items():
+        found = re.findall(words, told)
+        assert [int(one.replace(",", "")) for one in found] == [number], words
 
 
 class Broken(Collector):
