@@ -506,22 +506,6 @@ def test_a_hello_and_a_request_may_come_byte_by_byte_and_many_at_once(daemon: Fa
             assert got.count(b"HTTP/1.1 200 ") == times
 
 
-def test_cryptography_waits_for_a_whole_hello(daemon: FakeDaemon, tmp_path: Path) -> None:
-    """Clients with a part of it cost less than half as much, however long they stay."""
-    exporter, _ = with_tls(daemon, tmp_path)
-    with exporter, contextlib.ExitStack() as clients:
-        cost = []
-        for words in (HELLO, HELLO[:-1]):
-            before = cpu_ns(exporter.process)
-            for _ in range(100):
-                client = clients.enter_context(socket.create_connection(("127.0.0.1", exporter.ports[0])))
-                client.sendall(words)
-            assert exporter.get("/-/healthy", context=CARELESS).status == 200, "those before it are served"
-            cost.append((cpu_ns(exporter.process) - before) / 1e6)
-    print(f"whole ones {cost[0]:.1f} ms, parts {cost[1]:.1f} ms")
-    assert cost[1] < cost[0] / 2
-
-
 def test_who_sends_no_request_gives_way_before_who_shakes_hands_and_both_before_others(
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_slots, "time", SimpleNamespace(monotonic=lambda: 1000.0))
@@ -604,6 +588,31 @@ def test_a_scrape_waits_for_those_only_who_came_before_it() -> None:
     assert "late" not in answered[:answered.index("metrics")] and counts["small"] == counts["large"] == 500
     assert counts["late"] <= 10 * ACCEPT_AT_ONCE
     assert refusals.counts["evicted"] >= 2000 - MAX_CONNECTIONS
+
+
+def test_a_handshake_begins_with_the_whole_hello(tmp_path: Path) -> None:
+    """Until then a client is one who has sent nothing, and the kernel keeps its bytes."""
+    make_certificate(tmp_path, "server")
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n")
+    server = Server([("127.0.0.1", 0)], {}, ConfigFile(config), Refusals())
+    with contextlib.ExitStack() as clients:
+        for words in (b"", HELLO[:1], HELLO[:4], HELLO[:6], HELLO[:-1], HELLO) * 10:
+            clients.enter_context(socket.create_connection(server.listeners[0].getsockname())).sendall(words)
+
+        async def wait() -> bytes:
+            while len(server.slots.connections) < 60:
+                await asyncio.sleep(0.01)
+            states.update(one.state for one in server.slots.connections)
+            states.update(type(one.sock) for one in server.slots.connections)
+            return b""
+
+        async def play() -> None:
+            await served(server, asyncio.ensure_future(wait()))
+
+        states: Counter[object] = Counter()
+        asyncio.run(play())
+    assert states == {State.REQUEST: 50, State.HANDSHAKE: 10, socket.socket: 50, ssl.SSLSocket: 10}
 
 
 def test_a_client_without_a_request_gets_no_task() -> None:
