@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import json
 import os
-import random
 import signal
 import subprocess
 import threading
@@ -95,7 +94,7 @@ def wait_until_it_loads(process: subprocess.Popen[str]) -> int:
         time.sleep(0.01)
         for pid in children.read_text().split():
             with contextlib.suppress(OSError):  # it may be strace's own, or have closed one
-                if any(os.readlink(fd) == "anon_inode:bpf-map" for fd in Path(f"/proc/{pid}/fd").iterdir()):
+                if any(str(fd.readlink()) == "anon_inode:bpf-map" for fd in Path(f"/proc/{pid}/fd").iterdir()):
                     return int(pid)
 
 
@@ -164,8 +163,10 @@ def read_all(terminal: int) -> None:
 def test_a_signal_takes_effect_within_a_second_at_any_moment(arguments: list[str], read: bool, tmp_path: Path) -> None:
     """From exec() on, before `ready` and just after it."""
     arguments = [str(tmp_path / "socket") if word == "SOCKET" else word for word in arguments]
-    moments = sorted(random.uniform(0, START) for _ in range(MOMENTS))
-    took = {after: end_at(after, arguments, random.choice([signal.SIGINT, signal.SIGTERM]), read) for after in moments}
+    took = {}
+    for i in range(MOMENTS):
+        how = signal.SIGTERM if i % 2 else signal.SIGINT
+        took[START * i / MOMENTS] = end_at(START * i / MOMENTS, arguments, how, read)
     after = max(took, key=lambda moment: took[moment])
     print(f"the longest: {took[after]:.3f} s, {after:.3f} s after its start")
     assert took[after] < AT_ONCE
