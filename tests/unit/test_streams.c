@@ -92,6 +92,24 @@ static int write_much(void)
 	return err ? err : nt_flush(stdout);
 }
 
+/*
+ * Leaves no room, as another process would that writes to the same place. A terminal passes on what
+ * it has a little later, and then has room once more.
+ */
+static void fill(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	char text[1000] = "";
+
+	WANT(!fcntl(fd, F_SETFL, flags | O_NONBLOCK));
+	for (int i = 0; i < 10; i++) {
+		while (write(fd, text, sizeof(text)) > 0 || write(fd, text, 1) > 0)
+			;
+		poll(NULL, 0, 5);
+	}
+	WANT(!fcntl(fd, F_SETFL, flags));
+}
+
 static void write_all(void)
 {
 	WANT(!write_much());
@@ -132,6 +150,21 @@ static void write_after_a_signal(void)
 {
 	raise(SIGINT);
 	WANT(!write_much());
+}
+
+/* What the command does at its end took longer than a reader has. */
+static void write_late_after_a_signal(void)
+{
+	const struct timespec work = {.tv_nsec = 600 * MS};
+	uint64_t began_ns;
+
+	fputs("it has room once", stdout);
+	WANT(!nt_flush(stdout));
+	fill(STDOUT_FILENO);
+	nt_streams_signal(SIGTERM);
+	nanosleep(&work, NULL);
+	began_ns = nt_now_ns();
+	WANT(write_in_vain() - began_ns < 100 * MS);
 }
 
 static void write_to_nobody(void)
@@ -331,6 +364,14 @@ static void a_signal_that_somebody_took_ends_it_too(void **state)
 	end_all(&all, 0, 0);
 }
 
+static void the_time_of_a_reader_begins_with_the_end_of_the_command(void **state)
+{
+	struct children all = begin_all(write_late_after_a_signal);
+
+	(void)state;
+	end_all(&all, 0, 0);
+}
+
 static void a_reader_that_goes_on_reading_gets_everything_after_a_signal_too(void **state)
 {
 	(void)state;
@@ -407,6 +448,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_reader_that_comes_late_gets_everything),
 	cmocka_unit_test(a_signal_ends_a_write_that_nobody_reads),
 	cmocka_unit_test(a_signal_that_somebody_took_ends_it_too),
+	cmocka_unit_test(the_time_of_a_reader_begins_with_the_end_of_the_command),
 	cmocka_unit_test(a_reader_that_goes_on_reading_gets_everything_after_a_signal_too),
 	cmocka_unit_test(what_a_library_writes_is_discarded_after_a_signal),
 	cmocka_unit_test(a_reader_that_has_gone_is_no_failure),

@@ -10,6 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/settings.h"
 #include "base/streams.h"
 
 /* A turn takes so many that are ready; the others have the next one. */
@@ -180,6 +181,29 @@ int nt_loop_timer(struct nt_loop *loop, uint64_t at_ns, uint64_t each_ns, nt_loo
 		return add_own(loop, TIMER, fd, call, context);
 	close(fd);
 	return err;
+}
+
+static void end_at_once(int number)
+{
+	(void)number;
+	_exit(NT_EXIT_OK);
+}
+
+/*
+ * The default action would not end process 1 of a container, nor would it a shell's background job,
+ * whose signals are ignored. Whoever started us may have blocked them.
+ */
+void nt_loop_signals_end_at_once(void)
+{
+	const struct sigaction action = {.sa_handler = end_at_once};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
 int nt_loop_signals(struct nt_loop *loop, uint64_t ends, uint64_t others, nt_loop_call *call,

@@ -53,10 +53,26 @@ static volatile uint64_t end_ns = NEVER; /* when a signal ended the command */
 
 /* ---- the end ---- */
 
+/* From now on we wait for a reader that has left no room: it may be met only later, when the command
+ * has nothing left to do. */
+static void note_room(struct stream *s)
+{
+	struct pollfd fd = {.fd = s->fd, .events = POLLOUT};
+
+	if (poll(&fd, 1, 0))
+		return;
+	s->moved = false;
+	s->moved_ns = end_ns;
+}
+
+/* Makes only system calls, as signal handlers may. */
 static void note_end(void)
 {
-	if (end_ns == NEVER)
-		end_ns = nt_now_ns();
+	if (end_ns != NEVER)
+		return;
+	end_ns = nt_now_ns();
+	note_room(&out);
+	note_room(&err);
 }
 
 /* Uses the kernel's signal set, since the C library leaves two signals out of its own. */

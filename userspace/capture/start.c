@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/loop.h"
 #include "capture/confine.h"
 
 /* Reports which hooks are in use, and what is lost with the missing ones. */
@@ -24,7 +25,10 @@ enum nt_exit nt_session_start(struct nt_session *session, const struct nt_settin
 	enum nt_exit code;
 	char kept[128];
 
+	nt_loop_signals_end_at_once();
 	code = nt_session_open(session, settings, start->on_stall, start->context, err, err_size);
+	if (!code && start->watch_signals)
+		code = nt_cannot_start(start->watch_signals(start->context), err, err_size);
 	if (!code)
 		code = nt_cannot_start(nt_session_watch(session, start->loop, &start->watch), err,
 				       err_size);

@@ -12,6 +12,13 @@ struct nt_start {
 	struct nt_session_watch watch;
 
 	/*
+	 * Has the loop take the signals that end the command, before it serves the session: until
+	 * then, SIGINT and SIGTERM end the process at once. Returns 0 or -errno. NULL: prepare
+	 * does it, or the caller afterwards.
+	 */
+	int (*watch_signals)(void *context);
+
+	/*
 	 * Runs when the session is attached, but not confined yet: the last time to open anything
 	 * that takes privileges. Returns NT_EXIT_OK, or the exit code with one line in err. NULL:
 	 * there is nothing to do.

@@ -277,9 +277,10 @@ static void watch_overhead(void *context, uint32_t what)
 	}
 }
 
-static int watch_signals(struct trace *trace)
+static int watch_signals(void *context)
 {
-	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
+	struct trace *trace = context;
+
 	return nt_loop_signals(trace->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, on_signal,
 			       trace);
 }
@@ -356,18 +357,15 @@ static enum nt_exit start_and_run(struct trace *trace)
 		.loop = trace->loop,
 		.on_stall = on_stall,
 		.watch = {.on_turn = tell_losses, .on_all_ended = all_ended},
+		.watch_signals = watch_signals,
 		.prepare = prepare,
 		.announce = announce,
 		.context = trace,
 	};
 	enum nt_exit code;
 	char err[512];
-	int cause = watch_signals(trace);
 
-	if (cause < 0) {
-		nt_complain("cannot watch signals: %s", strerror(-cause));
-		return NT_EXIT_FAILED;
-	}
+	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
 	code = nt_session_start(&trace->session, trace->settings, &start, err, sizeof(err));
 	if (code) {
 		nt_complain("%s", err);

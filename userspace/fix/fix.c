@@ -480,6 +480,13 @@ static enum nt_exit run(struct fix *fix)
 
 /* ---- the start ---- */
 
+static int watch_signals(void *context)
+{
+	struct fix *fix = context;
+
+	return nt_fix_watch_signals(fix->loop, on_signal, fix);
+}
+
 static enum nt_exit prepare(void *context, char *err, size_t err_size)
 {
 	struct fix *fix = context;
@@ -502,6 +509,7 @@ static enum nt_exit start_and_run(struct fix *fix)
 		.loop = fix->loop,
 		.on_stall = on_stall,
 		.watch = {.on_all_ended = on_all_ended},
+		.watch_signals = watch_signals,
 		.prepare = prepare,
 		.announce = say_start,
 		.context = fix,
@@ -510,9 +518,7 @@ static enum nt_exit start_and_run(struct fix *fix)
 	char err[512];
 	int cause;
 
-	cause = nt_fix_watch_signals(fix->loop, on_signal, fix);
-	if (!cause)
-		cause = watch_output(fix);
+	cause = watch_output(fix);
 	if (!cause)
 		cause = nt_fix_open(&fix->sockets,
 				    fix->settings->nodelay ? TCP_NODELAY : TCP_QUICKACK);

@@ -352,6 +352,7 @@ enum nt_exit nt_sample(const struct nt_settings *settings)
 		return NT_EXIT_FAILED;
 	}
 	nt_quiet_libbpf(settings->verbose);
+	nt_loop_signals_end_at_once();
 	code = start_and_run(&sample);
 	nt_source_close(&sample.source);
 	nt_targets_close(&sample.targets);

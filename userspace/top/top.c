@@ -77,7 +77,6 @@ static int watch_signals(struct top *top)
 		NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM) | NT_SIGNAL(SIGHUP) | NT_SIGNAL(SIGQUIT);
 	const uint64_t others = NT_SIGNAL(SIGTSTP) | NT_SIGNAL(SIGWINCH) | NT_SIGNAL(SIGCONT);
 
-	signal(SIGPIPE, SIG_IGN);
 	/* a blocked signal still arrives; ncurses would take it, and discard it as it draws */
 	signal(SIGTSTP, SIG_IGN);
 	return nt_loop_signals(top->loop, ends, others, on_signal, top);
@@ -182,18 +181,20 @@ static enum nt_exit run(struct top *top)
 		top->settings->interval_ns ? top->settings->interval_ns : DEFAULT_INTERVAL_NS;
 	enum nt_exit code;
 	char err[512];
-	int cause = watch_signals(top);
+	int cause;
 
-	if (cause < 0) {
-		nt_complain("cannot watch signals: %s", strerror(-cause));
-		return NT_EXIT_FAILED;
-	}
+	signal(SIGPIPE, SIG_IGN);
 	nt_top_model_init(&top->model, interval_ns);
 	code = nt_top_source_open(&top->source, top->settings, top->loop, interval_ns,
 				  &top->model.live, err, sizeof(err));
 	if (code) {
 		nt_complain("%s", err);
 		return code;
+	}
+	cause = watch_signals(top);
+	if (cause < 0) {
+		nt_complain("cannot watch signals: %s", strerror(-cause));
+		return NT_EXIT_FAILED;
 	}
 	top->about.own = top->source.own;
 	if (top->settings->duration_ns)
