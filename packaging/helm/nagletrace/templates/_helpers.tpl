@@ -1,0 +1,54 @@
+{{- /* SPDX-License-Identifier: GPL-2.0 */ -}}
+
+{{- define "nagletrace.namespace" -}}
+{{- if not .Values.namespace.create -}}
+{{- .Release.Namespace -}}
+{{- else if eq .Values.namespace.name .Release.Namespace -}}
+{{- fail (printf "namespace.create: the namespace %s is the release's own, which the chart cannot create; give --set namespace.create=false, or another one with -n" .Release.Namespace) -}}
+{{- else -}}
+{{- .Values.namespace.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* of each object; those of `more` come first */ -}}
+{{- define "nagletrace.labels" -}}
+{{- merge (dict "app.kubernetes.io/name" "nagletrace") (.more | default dict) .root.Values.labels | toYaml -}}
+{{- end -}}
+
+{{- /* what all objects in the namespace begin with */ -}}
+{{- define "nagletrace.metadata" -}}
+name: {{ .name }}
+namespace: {{ include "nagletrace.namespace" .root }}
+labels:
+  {{- include "nagletrace.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "nagletrace.image" -}}
+image: {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
+{{- with .pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* the Secret of the key, or nothing */ -}}
+{{- define "nagletrace.fleetKey" -}}
+{{- with .Values.fleetKey -}}
+{{- if and .value .secretName -}}
+{{- fail (printf "fleetKey: value and secretName (%s) are both given; leave one of them empty" .secretName) -}}
+{{- end -}}
+{{- if .value }}nagletrace-fleet-key{{ else }}{{ .secretName }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The daemon would end with exit code 4 on each node. */ -}}
+{{- define "nagletrace.checkCapabilities" -}}
+{{- $has := .Values.daemon.capabilities -}}
+{{- $needs := dict "--stacks" (list "SYS_PTRACE" "DAC_READ_SEARCH" "CHECKPOINT_RESTORE") "--max-overhead" (list "SYS_ADMIN") -}}
+{{- range $option := .Values.daemon.options -}}
+{{- range $capability := index $needs (splitList "=" $option | first) -}}
+{{- if not (has $capability $has) -}}
+{{- fail (printf "daemon.options: %s needs the capability %s; add it to daemon.capabilities" $option $capability) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
