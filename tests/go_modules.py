@@ -5,6 +5,7 @@ them, as a module too: Debian's own is older than what the modules ask for.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -70,16 +71,19 @@ def toolchain() -> Path:
     return place / "bin" / "go"
 
 
-def program(path: str, version: str, package: str) -> Path:
-    """What `package` of the module builds. Raises Unavailable."""
+def program(path: str, version: str, package: str, **strings: str) -> Path:
+    """What `package` of the module builds, with these strings set, as its own makefile would. Raises Unavailable."""
     name = package.rsplit("/", 1)[-1]
-    built = cache() / f"{name}-{version}-go{TOOLCHAIN}"
+    linked = " ".join(f"-X {place}={text}" for place, text in strings.items())
+    key = hashlib.sha256(f"{path} {version} {TOOLCHAIN} {linked}".encode()).hexdigest()[:8]
+    built = cache() / f"{name}-{version}-{key}"
     go = toolchain()
     with locked(cache() / f"{name}.lock"):
         if not built.exists():
             part = built.with_name(f"{built.name}.part")
             try:
-                run_go(go, "build", "-trimpath", "-o", str(part), f"./{package}", cwd=module(path, version, go))
+                run_go(go, "build", "-trimpath", "-ldflags", linked, "-o", str(part), f"./{package}",
+                       cwd=module(path, version, go))
             except Unavailable as reason:
                 raise Unavailable(f"{name} cannot be had: {reason}") from None
             part.rename(built)
