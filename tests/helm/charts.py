@@ -46,8 +46,8 @@ class Helm:
 
 
 def chosen(name: str) -> list[str | Path]:
-    """The arguments that choose a file of values; "" chooses none."""
-    return ["--values", VALUES[name]] if name else []
+    """The arguments that choose a file of values; "" chooses none. The release is in a namespace of its own."""
+    return ["--namespace", "releases", *(["--values", VALUES[name]] if name else [])]
 
 
 def named(text: str) -> dict[tuple[str, str], Object]:

@@ -61,7 +61,7 @@ def test_each_value_changes_what_is_rendered(helm: Helm, tmp_path: Path) -> None
             back = copy.deepcopy(values)
             put(back, path, default)
             (tmp_path / "values.yaml").write_text(yaml.safe_dump(back))
-            done = helm.run("template", "nagletrace", CHART, "--values", tmp_path / "values.yaml")
+            done = helm.run("template", "nagletrace", CHART, *chosen(""), "--values", tmp_path / "values.yaml")
             # what it refuses names the value
             changes |= named(done.stdout) != whole[name] if not done.returncode else ".".join(path) in done.stderr
         if not changes:
@@ -125,8 +125,8 @@ def test_a_key_as_openssl_writes_it_is_taken(helm: Helm, tmp_path: Path) -> None
 
 
 def test_all_objects_are_in_the_namespace_that_the_values_or_the_release_name(helm: Helm) -> None:
-    for arguments, wanted in ((chosen("everything"), "tracing"), ([*chosen("fleet"), "-n", "mine"], "mine")):
-        objects = named(helm.template(*arguments))
+    for name, wanted in (("everything", "tracing"), ("fleet", "releases")):
+        objects = rendered(helm, name)
         assert {one["metadata"]["namespace"] for (kind, _), one in objects.items() if kind != "Namespace"} == {wanted}
         assert [name for kind, name in objects if kind == "Namespace"] == (["tracing"] if wanted == "tracing" else [])
 
