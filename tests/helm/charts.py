@@ -47,7 +47,8 @@ class Helm:
 
 def chosen(name: str) -> list[str | Path]:
     """The arguments that choose a file of values; "" chooses none. The release is in a namespace of its own."""
-    return ["--namespace", "releases", *(["--values", VALUES[name]] if name else [])]
+    values: list[str | Path] = ["--values", VALUES[name]] if name else []
+    return ["--namespace", "releases", *values]
 
 
 def named(text: str) -> dict[tuple[str, str], Object]:

@@ -95,7 +95,8 @@ def test_each_container_reads_its_own_secrets_by_the_path_that_its_option_names(
     objects = rendered(helm, "everything")
     daemonset = objects["DaemonSet", "nagletrace"]
     volumes = {one["name"]: one for one in daemonset["spec"]["template"]["spec"]["volumes"]}
-    seen = {name: {mount["name"]: mount for mount in one["volumeMounts"]} for name, one in containers(daemonset).items()}
+    seen = {name: {mount["name"]: mount for mount in one["volumeMounts"]}
+            for name, one in containers(daemonset).items()}
     assert seen["daemon"].keys() == {"run", "fleet-key"} and seen["exporter"].keys() == {"run", "otlp"}
     key = volumes["fleet-key"]["secret"]
     # nagletrace refuses a key that others may read; the exporter is not root, who owns the files
@@ -144,8 +145,9 @@ def test_prometheus_finds_the_pods_and_their_port(helm: Helm) -> None:
     # as in the example for a Prometheus without an operator
     [job] = yaml.safe_load((RULES / "prometheus.kubernetes.example.yml").read_text())["scrape_configs"]
     moved = {one["target_label"]: one["source_labels"] for one in job["relabel_configs"] if "target_label" in one}
-    assert {one["targetLabel"]: one["sourceLabels"] for one in endpoint["relabelings"] if "sourceLabels" in one} == moved
-    assert [one["replacement"] for one in endpoint["relabelings"] if one["targetLabel"] == "job"] == [job["job_name"]]
+    rules = endpoint["relabelings"]
+    assert {one["targetLabel"]: one["sourceLabels"] for one in rules if "sourceLabels" in one} == moved
+    assert [one["replacement"] for one in rules if one["targetLabel"] == "job"] == [job["job_name"]]
 
 
 # ---- what it reads from elsewhere in the tree ----

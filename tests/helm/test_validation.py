@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What others say of the chart's objects and of the manifest: Kubernetes' schemas, the Prometheus operator's, checkov."""
+"""What others say of the objects of chart and manifest: Kubernetes' schemas, the Prometheus operator's, checkov."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_prometheus_operator_takes_its_objects(helm: Helm, name: str) -> Non
 
 #: What it finds in all of them, and why it stays.
 ALWAYS = {
-    "CKV_K8S_17": "hostPID: the kernel tells processes by their number on the node; the report could not name them else",
+    "CKV_K8S_17": "hostPID: the kernel tells processes by their number on the node; the report names them",
     "CKV_K8S_23": "the daemon is root: a container's added capabilities reach root only, and root without others may "
                   "nothing more than anybody. The exporter is not",
     "CKV_K8S_25": "BPF and PERFMON load and attach the programs; the manifest explains each on its line",
