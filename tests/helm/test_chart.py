@@ -85,6 +85,27 @@ def test_a_daemon_and_an_exporter_have_their_options_images_and_resources(helm: 
                                                                  "add": values["daemon"]["capabilities"]}
 
 
+def test_the_pods_are_placed_and_named_as_the_values_say(helm: Helm) -> None:
+    values = yaml.safe_load(VALUES["everything"].read_text())
+    daemonset = rendered(helm, "everything")["DaemonSet", "nagletrace"]
+    metadata, spec = daemonset["spec"]["template"]["metadata"], daemonset["spec"]["template"]["spec"]
+    for name in ("imagePullSecrets", "nodeSelector", "affinity", "tolerations", "priorityClassName",
+                 "terminationGracePeriodSeconds"):
+        assert spec[name] == values[name], name
+    assert daemonset["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": values["maxUnavailable"]}
+    assert metadata["labels"] == {"app.kubernetes.io/name": "nagletrace"} | values["labels"] | values["podLabels"]
+    assert values["podAnnotations"].items() <= metadata["annotations"].items()
+
+
+def test_the_policy_has_the_peers_and_rules_of_the_values(helm: Helm) -> None:
+    values = yaml.safe_load(VALUES["everything"].read_text())["networkPolicy"]
+    policy = rendered(helm, "everything")["NetworkPolicy", "nagletrace"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"] and policy["egress"] == values["egress"]
+    assert [rule["from"] for rule in policy["ingress"]] == [values["from"]]
+    [rule] = rendered(helm, "fleet")["NetworkPolicy", "nagletrace"]["spec"]["ingress"]
+    assert rule.keys() == {"ports"}  # from everybody
+
+
 @pytest.mark.parametrize("name", ["", *VALUES])
 def test_both_containers_have_both_probes(helm: Helm, name: str) -> None:
     for container in containers(rendered(helm, name)["DaemonSet", "nagletrace"]).values():
