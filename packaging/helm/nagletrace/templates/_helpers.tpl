@@ -4,18 +4,19 @@
 {{- if not .Values.namespace.create -}}
 {{- .Release.Namespace -}}
 {{- else if eq .Values.namespace.name .Release.Namespace -}}
-{{- fail (printf "namespace.create: the namespace %s is the release's own, which the chart cannot create; give --set namespace.create=false, or another one with -n" .Release.Namespace) -}}
+{{- fail (print "namespace.create: the namespace " .Release.Namespace " is the release's own, which the chart "
+  "cannot create; give --set namespace.create=false, or another one with -n") -}}
 {{- else -}}
 {{- .Values.namespace.name -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* of each object; those of `more` come first */ -}}
+{{- /* Each object has these labels; those in `more` win. */ -}}
 {{- define "nagletrace.labels" -}}
 {{- merge (dict "app.kubernetes.io/name" "nagletrace") (.more | default dict) .root.Values.labels | toYaml -}}
 {{- end -}}
 
-{{- /* what all objects in the namespace begin with */ -}}
+{{- /* All objects in the namespace begin with this. */ -}}
 {{- define "nagletrace.metadata" -}}
 name: {{ .name }}
 namespace: {{ include "nagletrace.namespace" .root }}
@@ -30,7 +31,7 @@ imagePullPolicy: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{- /* the Secret of the key, or nothing */ -}}
+{{- /* The Secret that holds the key; empty without a key. */ -}}
 {{- define "nagletrace.fleetKey" -}}
 {{- with .Values.fleetKey -}}
 {{- if and .value .secretName -}}
@@ -46,7 +47,8 @@ imagePullPolicy: {{ . }}
 {{- if not (has "SYS_ADMIN" $has) -}}
 {{- range $capability := list "BPF" "PERFMON" -}}
 {{- if not (has $capability $has) -}}
-{{- fail (printf "daemon.capabilities: %s is missing, without which the daemon cannot attach; add it, or SYS_ADMIN where the container runtime does not know it" $capability) -}}
+{{- fail (print "daemon.capabilities: " $capability " is missing, without which the daemon cannot attach; add it, "
+  "or SYS_ADMIN where the container runtime does not know it") -}}
 {{- end -}}
 {{- end -}}
 {{- range $option := .Values.daemon.options -}}
