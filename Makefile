@@ -205,10 +205,10 @@ pasted: deps-test ## renew the outputs that README and docs show, from real runs
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
 	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
 
-dashboard: ## write dashboards/grafana/nagletrace.json by its generator
-	@tools=$$(/usr/bin/python3 tests/tools.py) && mkdir -p $(BUILD) && \
-	$$tools/python3 dashboards/grafana/generate.py >$(BUILD)/nagletrace.json && \
-	cp $(BUILD)/nagletrace.json dashboards/grafana/nagletrace.json
+dashboard: ## write dashboards/grafana/*.json by their generator
+	@tools=$$(/usr/bin/python3 tests/tools.py) && rm -rf $(BUILD)/grafana && mkdir -p $(BUILD)/grafana && \
+	$$tools/python3 dashboards/grafana/generate.py $(BUILD)/grafana && \
+	cp $(BUILD)/grafana/*.json dashboards/grafana/
 
 accuracy: ## write docs/accuracy.md: missed, false, durations, by kernel and hooks; K="native 6.1 rt", H=function choose
 	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(GUEST_PACKAGES)
@@ -270,7 +270,7 @@ install-exporters:
 	$(call install-pages,$(filter-out $(COMMAND_PAGES),$(MAN_PAGES)))
 	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/prometheus dashboards/prometheus/*.yml
 	sed -i 's,/usr/share/doc/nagletrace,$(docdir),' $(DESTDIR)$(monitoringdocdir)/prometheus/alerts.yml
-	install -m 0644 -t $(DESTDIR)$(monitoringdocdir)/grafana dashboards/grafana/nagletrace.json
+	install -m 0644 -t $(DESTDIR)$(monitoringdocdir)/grafana dashboards/grafana/*.json
 	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/clickhouse dashboards/clickhouse/*.sql
 	install -D -m 0644 -t $(DESTDIR)$(monitoringdocdir)/clickhouse/queries dashboards/clickhouse/queries/*.sql
 	cp -r --no-preserve=mode,ownership dashboards/grafana/provisioning $(DESTDIR)$(monitoringdocdir)/grafana/

@@ -454,6 +454,24 @@ __noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total
 }
 
 /*
+ * The bytes of a hold are acknowledged, and no program saw them go: the socket itself keeps when it
+ * sent data last. Returns that time, latest_ns at the latest; or 0 where a loss probe may have sent
+ * them, for a single segment after tcp_rto_min() at the earliest: tcp_schedule_loss_probe(). This
+ * is a global function for the verifier's sake, as hold_judge().
+ */
+__noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
+{
+	struct tcp t = tcp_of((void *)sk, false);
+	u64 sent_ns = last_sent_ns(&t), limit_ns = tcp_delack_limit_ns(&t);
+
+	if (sent_ns > latest_ns)
+		sent_ns = latest_ns;
+	if (limit_ns > NT_RTO_MIN_NS)
+		limit_ns = NT_RTO_MIN_NS;
+	return duration_ns(begin_ns, sent_ns) < limit_ns ? sent_ns : 0;
+}
+
+/*
  * An ACK released the bytes: when? Mostly when this attempt began. But the ACK's own attempt may
  * have gone unseen, since the kernel skips a program that interrupts another on its CPU; then the
  * ACK itself tells the time.
@@ -463,9 +481,9 @@ __noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total
  * (once the peer's FIN has come, tcp_probe shows no more). It may have released nothing if the
  * socket is corked by now, if more was written, or if other ACKs may have come before.
  *
- * If the bytes themselves are acknowledged, it is too late to tell when they went out, unless a
- * program saw the receiver send the ACK of all before them late, and nothing was sent later. Nobody
- * else is accused.
+ * If the bytes themselves are acknowledged, they went out when a program saw the receiver send the
+ * ACK of all before them late, if nothing was sent later; or when the socket sent data last, if
+ * nothing came and nothing was written since the hold began. Nobody else is accused.
  */
 static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)
@@ -482,7 +500,13 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 	    h->held.sml == h->held.seq && h->in_flight_bytes < h->held.mss &&
 	    s->snd_una == h->held.end_seq) {
 		sent_ns = late_ack_sent_ns(h->held.seq, h->rcv_nxt, h->begin_ns);
-		if (sent_ns && silent_since(t, sent_ns)) {
+		if (sent_ns && !silent_since(t, sent_ns))
+			sent_ns = 0;
+		else if (!sent_ns && s->write_seq == h->held.end_seq && !s->nonagle &&
+			 rcv_nxt == h->rcv_nxt)
+			sent_ns = acknowledged_tail_sent_ns(socket_number(t->sk), h->begin_ns,
+							    s->clock_ns);
+		if (sent_ns) {
 			hold_note_ack(h, h->held.seq, h->rcv_nxt, true, sent_ns);
 			return sent_ns;
 		}

@@ -187,23 +187,25 @@ static __always_inline void read_segment(struct segment *seg, const struct sk_bu
 	seg->fin = seg->flags & TCPHDR_FIN;
 }
 
-/* Reads the first unsent segment, tcp_send_head(). */
-static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct tcp *t,
-					  const bool trusted)
+/*
+ * Reads the first unsent segment, tcp_send_head(). It does so by probes: to follow a pointer of a
+ * trusted socket, the verifier looks for names through all of the kernel's BTF, at each visit.
+ */
+static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct tcp *t)
 {
 	u64 queue = (u64)t->tp + bpf_core_field_offset(struct sock, sk_write_queue);
-	struct sk_buff *head = SK(t, sk_write_queue.next);
+	struct sk_buff *head = PROBED(t->sk, sk_write_queue.next);
 	struct segment seg;
 
 	s->has_head = head && (u64)head != queue;
 	if (!s->has_head)
 		return;
 	read_segment(&seg, head);
-	s->head_len = READ(trusted, head, len);
+	s->head_len = PROBED(head, len);
 	s->head_seq = seg.seq;
 	s->head_end_seq = seg.end_seq;
 	s->head_fin = seg.fin;
-	s->head_last = (u64)READ(trusted, head, next) == queue;
+	s->head_last = (u64)PROBED(head, next) == queue;
 }
 
 /*
@@ -260,7 +262,7 @@ static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct 
 	s->nonagle_arg = s->nonagle;
 	s->push_one = NT_PUSH_ALL;
 	s->tcp_state = SK(t, __sk_common.skc_state);
-	tcp_read_head(s, t, trusted);
+	tcp_read_head(s, t);
 	/* s stays in memory: else the compiler gives each field eight bytes of the small stack */
 	asm volatile("" : : "r"(s) : "memory");
 }

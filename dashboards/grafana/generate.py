@@ -1,132 +1,62 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Writes the Grafana dashboard: generate.py > nagletrace.json.
+"""Writes the Grafana dashboards: `generate.py DIRECTORY` makes DIRECTORY/nagletrace*.json.
 
-Needs grafana-foundation-sdk==0.0.21. A panel is a call in `panels()`; a query's selector is `SELECTOR`, and counters
-are looked at under rate or increase only. What the SDK leaves out (refId, ids) is set at the end.
+A panel is a call in the function of its dashboard; pieces.py has the kinds of panels and what several dashboards show.
+Counters are looked at under rate or increase only.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-import warnings
+from pathlib import Path
 from typing import Any
 
-warnings.simplefilter("ignore", DeprecationWarning)  # the classic schema is what provisioning reads everywhere
+from grafana_foundation_sdk.builders import dashboard
+from pieces import (
+    BY_PROCESS,
+    COMM,
+    DROPPED,
+    SELECTOR,
+    Row,
+    by_evidence,
+    by_pod,
+    delayed_acks,
+    heat_map,
+    holds,
+    lines,
+    link_to,
+    make,
+    marks,
+    number,
+    quantile,
+    query,
+    rate,
+    rows,
+    state,
+    variable,
+    words,
+)
 
-from grafana_foundation_sdk.builders import common as build  # noqa: E402
-from grafana_foundation_sdk.builders import dashboard, heatmap, prometheus, stat, table, timeseries  # noqa: E402
-from grafana_foundation_sdk.cog.encoder import JSONEncoder  # noqa: E402
-from grafana_foundation_sdk.models import common  # noqa: E402
-from grafana_foundation_sdk.models import dashboard as model  # noqa: E402
-from grafana_foundation_sdk.models.heatmap import HeatmapColorMode  # noqa: E402
-from grafana_foundation_sdk.models.prometheus import PromQueryFormat  # noqa: E402
+OVERVIEW, FLEET, CONNECTION = "nagletrace", "nagletrace-fleet", "nagletrace-connection"
 
-SELECTOR = 'job=~"$job", instance=~"$instance"'
-BY_PROCESS = f'{SELECTOR}, comm=~"$comm"'
-DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
-#: Of all panels but the numbers at the top, so that no row has a hole; with room for ten rows of a legend.
-HEIGHT = 10
-
-
-def rate(metric: str, by: str = "", selector: str = SELECTOR) -> str:
-    """A counter's increase per second, summed up by these labels."""
-    return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{{{selector}}}[$__rate_interval]))"
-
-
-#: The sum comes first: what the exporters' own pods are called must not be taken for it.
-BY_POD = (f"{rate('nagletrace_stall_excess_seconds_total', 'comm, container_id', BY_PROCESS)} * on (container_id) "
-          "group_left (namespace, pod, container) container_id:kube_pod_container:names")
-
-
-def query(expr: str, legend: str = "", instant: bool = False) -> prometheus.Dataquery:
-    made = prometheus.Dataquery().expr(expr).legend_format(legend).datasource(DATASOURCE)
-    return made.instant().format(PromQueryFormat.TABLE) if instant else made.range()
-
-
-def lines(title: str, description: str, unit: str, *queries: prometheus.Dataquery, span: int = 12,
-          stacked: bool = False) -> timeseries.Panel:
-    panel = (timeseries.Panel().title(title).description(description).unit(unit).datasource(DATASOURCE)
-             .height(HEIGHT).span(span).min(0).line_width(1).fill_opacity(30 if stacked else 8)
-             .show_points(common.VisibilityMode.NEVER)
-             .legend(build.VizLegendOptions().show_legend(True).display_mode(common.LegendDisplayMode.TABLE)
-                     .placement(common.LegendPlacement.RIGHT).calcs(["mean", "max"]).sort_by("Mean").sort_desc(True))
-             .tooltip(build.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
-                      .sort(common.SortOrder.DESCENDING)))
-    if stacked:
-        panel = panel.stacking(build.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
-    for one in queries:
-        panel = panel.with_target(one)
-    return panel
+# ---- the overview: is there something, of whom, and of which kind ----
 
 
-def number(title: str, description: str, unit: str, expr: str, red_above: float | None = None) -> stat.Panel:
-    steps = [model.Threshold(color="green", value=None)]
-    if red_above is not None:
-        steps.append(model.Threshold(color="red", value=red_above))
-    return (stat.Panel().title(title).description(description).unit(unit).datasource(DATASOURCE).height(4).span(6)
-            .thresholds(dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps))
-            .reduce_options(build.ReduceDataOptions().calcs(["lastNotNull"])).no_value("0").with_target(query(expr)))
-
-
-def marks(panel: timeseries.Panel) -> timeseries.Panel:
-    """Lines across at the two timers that stalls end with."""
-    steps = [model.Threshold(color="transparent", value=None), model.Threshold(color="orange", value=0.04),
-             model.Threshold(color="red", value=0.2)]
-    return (panel.thresholds(dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps))
-            .thresholds_style(build.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)))
-
-
-def overview() -> list[Any]:
+def overview() -> list[Row]:
+    daemons, dropped, hooks, unseen = state()
     return [
-        number("Stalls per second", "All hosts and processes chosen: time lost for nothing, whichever the cause.",
-               "cps", rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)"),
-        number("Lost time", "What stalls lasted beyond the smallest round trip, as a share of the time that passed. "
-               "Several connections can lose time at once, so it may exceed 100 %.", "percentunit",
-               rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", 0.25),
-        number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})"),
-        number("Records dropped per second", "Stalls by process are too low while this is not zero; totals stay right.",
-               "cps", rate("nagletrace_dropped_records_total", selector=f'{SELECTOR}, where!~"stack|owners"'), 0.001),
-    ]
-
-
-def heat_map() -> heatmap.Panel:
-    return (heatmap.Panel().title("How long stalls last")
-            .description("Stalls by duration. Those that a delayed-ACK timer ended lie in the row up to 45 ms, those "
-                         "of a forgotten cork in the row up to 250 ms; the panel beside it has both as lines.")
-            .unit("s").datasource(DATASOURCE).height(HEIGHT).span(12).calculate(False)
-            .color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Oranges").steps(32))
-            .y_axis(heatmap.YAxisConfig().unit("s"))
-            .cell_values(heatmap.CellValues().unit("short")).filter_values(heatmap.FilterValueRange().le(1e-9))
-            .show_legend()
-            .with_target(query(f"sum by (le) (increase(nagletrace_stall_seconds_bucket{{{BY_PROCESS}}}"
-                               "[$__rate_interval]))", "{{le}}").format(PromQueryFormat.HEATMAP)))
-
-
-def quantile(q: float) -> prometheus.Dataquery:
-    """Exemplars of an exporter with --metrics.exemplars are dots: each is a stall, with its connection."""
-    return query(f"histogram_quantile({q}, {rate('nagletrace_stall_seconds_bucket', 'le', BY_PROCESS)})",
-                 f"p{q * 100:.0f}").exemplar(True)
-
-
-def offenders() -> table.Panel:
-    excess = (f"topk(20, sum by (instance, comm, cause) "
-              f"(increase(nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}[$__range])) > 0)")
-    hidden = [model.DynamicConfigValue(id_val="custom.hidden", value=True)]
-    return (table.Panel().title("Top offenders")
-            .description("Who lost most time in the range shown. `nagletrace report` on the host names the connection, "
-                         "the write and the fix.")
-            .unit("s").datasource(DATASOURCE).height(HEIGHT).span(12)
-            .with_target(query(excess, instant=True))
-            .override_by_name("Time", hidden)
-            .override_by_name("Value", [model.DynamicConfigValue(id_val="displayName", value="excess")]))
-
-
-def panels() -> list[tuple[str, list[Any]]]:
-    """By row."""
-    return [
-        ("Overview", overview()),
+        ("Overview", [
+            number("Stalls per second", "All hosts and processes chosen: time lost for nothing, whichever the cause.",
+                   "cps", rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)"),
+            number("Lost time", "What stalls lasted beyond the smallest round trip, as a share of the time that "
+                   "passed. Several connections can lose time at once, so it may exceed 100 %.", "percentunit",
+                   rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", 0.25),
+            number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})"),
+            number("Records dropped per second", "Stalls by process are too low while this is not zero; totals stay "
+                   "right.", "cps", rate("nagletrace_dropped_records_total", selector=f"{SELECTOR}, {DROPPED}"), 0.001),
+        ]),
         ("Stalls", [
             lines("Stalls per second by process", "Each a time that a connection lost because one end held a segment "
                   "and the other the ACK (nagle_delayed_ack), or since a cork was not ended (cork_ceiling).", "cps",
@@ -142,84 +72,227 @@ def panels() -> list[tuple[str, list[Any]]]:
                         "corks. Dots, where exporters run with --metrics.exemplars, are single stalls: each names its "
                         "process, its connection and the bytes that waited.", "s",
                         quantile(0.5), quantile(0.9), quantile(0.99))),
-            offenders(),
-            lines("Lost time by pod", "In Kubernetes, where the daemons run with --by-cgroup and this Prometheus "
-                  "scrapes kube-state-metrics too (recording.yml has the names of containers).", "percentunit",
-                  query(BY_POD, "{{namespace}}/{{pod}} {{container}}: {{comm}}"), stacked=True),
-            lines("Stalls per second by evidence", "seen: both ends are on the host. inferred: one end is, and nothing "
-                  "else explains the wait.", "cps",
-                  query(rate("nagletrace_stalls_total", "evidence, side", BY_PROCESS), "{{evidence}}, {{side}}"),
-                  span=24),
+            rows("Top offenders", "Who lost most time in the range shown. A click on the process leads to its "
+                 "connections.",
+                 [("excess", "s", f"topk(20, sum by (cluster, instance, comm, cause) (increase("
+                   f"nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}[$__range])) > 0)")],
+                 link=("comm", "Its connections",
+                       link_to(CONNECTION, instance="instance", comm="comm"))),
+            by_pod(),
+            by_evidence(24),
         ]),
         ("What holds segments and ACKs", [
-            lines("Holds per second by reason", "Times that an unsent tail waited. Only those of nagle, cork and "
-                  "msg_more can be stalls.", "cps",
-                  query(rate("nagletrace_holds_total", "reason"), "{{reason}}")),
+            holds(),
             lines("Held time by reason", "As a share of the time that passed; several connections at once add up.",
                   "percentunit",
                   query(rate("nagletrace_hold_seconds_total", "reason"), "{{reason}}")),
-            lines("Delayed ACKs per second by release", "piggyback is what delaying is for; timer is what a sender may "
-                  "have waited for.", "cps",
-                  query(rate("nagletrace_delayed_acks_total", "release"), "{{release}}"),
-                  stacked=True),
+            delayed_acks(),
             lines("Writes per second", "To the sockets watched: with these the holds can be compared.", "cps",
                   query(rate("nagletrace_writes_total", "instance"), "{{instance}}")),
         ]),
         ("The tracer itself", [
             lines("CPU of the tracer", "Of the daemon, and of its programs in the kernel where that keeps statistics "
-                  "(kernel.bpf_stats_enabled). 1 is a whole CPU.", "percentunit",
+                  "(kernel.bpf_stats_enabled). 100 % is a whole CPU.", "percentunit",
                   query(rate("nagletrace_tracer_cpu_seconds_total", "instance, part"), "{{instance}} {{part}}")),
             lines("Memory of the daemon, at most", "The most that it ever had.", "bytes",
                   query(f"nagletrace_tracer_resident_memory_max_bytes{{{SELECTOR}}}", "{{instance}}")),
-            lines("Records dropped per second", "By where; each record that finds no room is counted.", "cps",
-                  query(rate("nagletrace_dropped_records_total", "instance, where"), "{{instance}} {{where}}")),
-            lines("Daemons that answer", "0: nobody watches that host.", "short",
-                  query(f"nagletrace_up{{{SELECTOR}}}", "{{instance}}")),
+            dropped,
+            daemons,
             lines("Time a scrape takes", "Until the daemon answered.", "s",
                   query(f"nagletrace_scrape_duration_seconds{{{SELECTOR}}}", "{{instance}}")),
-            lines("Hooks in use, and missing", "Which family of hooks each daemon uses, and how many of them its "
-                  "kernel lacks.", "short",
-                  query(f"nagletrace_missing_hooks{{{SELECTOR}}} * on (job, instance) group_left (hooks) "
-                        f"nagletrace_hooks_info{{{SELECTOR}}}", "{{instance}} {{hooks}}: missing")),
+            hooks,
+            unseen,
+            lines("Waits contradicted, stalls folded", "Contradicted: looks like a stall from one end, and the other "
+                  "end on the host says no; it is not counted as one. Folded: counted with the process `other`, since "
+                  "the daemon's --max-series is reached.", "cps",
+                  query(rate("nagletrace_contradicted_stalls_total", "instance"), "{{instance}} contradicted"),
+                  query(rate("nagletrace_folded_stalls_total", "instance"), "{{instance}} folded")),
         ]),
     ]
 
 
-def variable(name: str, label: str, metric: str, selector: str) -> dashboard.QueryVariable:
-    text = f"label_values({metric}{selector}, {name})"
-    return (dashboard.QueryVariable(name).label(label).datasource(DATASOURCE).query(text).definition(text).multi(True)
-            .include_all(True).all_value(".*" if name != "job" else ".+")
-            .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.ALPHABETICAL_ASC)
-            .current(model.VariableOption(selected=True, text="All", value="$__all")))
+# ---- the fleet: which clusters, hosts and pods lose time, and which hosts nobody watches ----
+
+#: Recorded, so that they can be asked of thousands of hosts, and of a global Prometheus that has nothing else.
+EXCESS = f"instance_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
+POD_EXCESS = f"namespace_pod_container_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
+HOST = "cluster, job, instance"
 
 
-def make() -> Any:
-    made = (dashboard.Dashboard("nagletrace").uid("nagletrace").tags(["nagletrace", "tcp"]).readonly()
-            .description("Time that TCP connections lose to Nagle's algorithm, cork and delayed ACKs.")
-            .time("now-1h", "now").refresh("30s").timezone("browser")
-            .tooltip(model.DashboardCursorSync.CROSSHAIR)
-            .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
-            .with_variable(variable("job", "Job", "nagletrace_up", ""))
-            .with_variable(variable("instance", "Instance", "nagletrace_up", '{job=~"$job"}'))
-            .with_variable(variable("comm", "Process", "nagletrace_stalls_total", f"{{{SELECTOR}}}")))
-    for title, row in panels():
-        made = made.with_row(dashboard.Row(title))
-        for panel in row:
-            made = made.with_panel(panel)
-    return json.loads(json.dumps(made.build(), cls=JSONEncoder))
+def by_host(expr: str) -> str:
+    return f"sum by ({HOST}) ({expr})"
 
 
-def complete(made: Any) -> Any:
-    """What the SDK leaves out: ids of panels, refIds of queries, the revision of the schema."""
-    made["schemaVersion"] = 39
-    made["id"] = None
-    for number_of, panel in enumerate(made["panels"], 1):
-        panel["id"] = number_of
-        for letter, target in zip("ABCDEFGH", panel.get("targets", [])):
-            target["refId"] = letter
-    return made
+#: A host without a stall has no series of it, and loses nothing.
+EXCESS_BY_HOST = f"({by_host(EXCESS)} or {by_host(f'nagletrace_up{{{SELECTOR}}}')} * 0)"
+CPU_BY_HOST = by_host(f"instance:nagletrace_tracer_cpu_seconds:rate5m{{{SELECTOR}}}")
+#: What a tracer can be short of, by host.
+NOT_WATCHED = (f"count by ({HOST}) (last_over_time(nagletrace_up{{{SELECTOR}}}[$__range]) "
+               f"unless nagletrace_up{{{SELECTOR}}} == 1)")
+MISSING = by_host(f"nagletrace_missing_hooks{{{SELECTOR}}}")
+DETACHED = by_host(f"nagletrace_detached_hooks{{{SELECTOR}}}")
+DROPPING = by_host(f"instance:nagletrace_dropped_records:rate5m{{{SELECTOR}, {DROPPED}}}")
+UNSEEN = by_host(f"instance:nagletrace_unseen_delayed_acks:ratio_rate5m{{{SELECTOR}}}")
+
+
+def how_many(hosts: str) -> str:
+    return f"count({hosts}) or vector(0)"
+
+
+def spread(expr: str) -> list[Any]:
+    """Whether it is one host or all."""
+    return [query(f"quantile(0.5, {expr})", "half of the hosts: less"),
+            query(f"quantile(0.9, {expr})", "nine of ten: less"), query(f"max({expr})", "the highest")]
+
+
+def most(expr: str, by: str) -> str:
+    return f"topk(20, sum by ({by}) (avg_over_time({expr}[$__range])) > 0)"
+
+
+def fleet() -> list[Row]:
+    processes = most(EXCESS, "cluster, comm")
+    on_hosts = (f"count by (cluster, comm) (sum by ({HOST}, comm) (avg_over_time({EXCESS}[$__range])) > 0) "
+                f"and {processes}")
+    return [
+        ("The fleet", [
+            number("Lost time", "Of all hosts chosen, as a share of the time that passed. Many hosts lose time at "
+                   "once, so it may exceed 100 %.", "percentunit", f"sum({EXCESS}) or vector(0)", span=4),
+            number("Hosts that lose time", "More than 1 % of it now, all their connections together.", "short",
+                   how_many(f"{EXCESS_BY_HOST} > 0.01"), span=4),
+            number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}}) or vector(0)",
+                   span=4),
+            number("Hosts not watched", "They were watched in the range shown, and their daemon or exporter does not "
+                   "answer now. A host that you have removed is among them until it leaves the range.", "short",
+                   how_many(NOT_WATCHED), 1, span=4, instant=True),
+            number("Hosts that lack hooks", "Their kernel has not all hooks, or the daemon detached some for "
+                   "--max-overhead: something is not seen there.", "short", how_many(f"{MISSING} + {DETACHED} > 0"), 1,
+                   span=4),
+            number("Hosts that drop records", "Their stalls by process are too low.", "short",
+                   how_many(f"{DROPPING} > 0"), 1, span=4),
+        ]),
+        ("Where time is lost", [
+            lines("Lost time by cluster", "As a share of the time that passed. Where Prometheus has no label "
+                  "`cluster`, all hosts are one line.", "percentunit",
+                  query(f"sum by (cluster) ({EXCESS})", "cluster {{cluster}}"), stacked=True),
+            lines("Lost time: one host or all", "If only the highest is high, it is one host. If half of the hosts "
+                  "are, look for what they have in common.", "percentunit", *spread(EXCESS_BY_HOST)),
+            rows("Hosts that lose most", "On average over the range shown. A click leads to the host's processes.",
+                 [("lost time", "percentunit", most(EXCESS, HOST))],
+                 link=("instance", "Its processes", link_to(OVERVIEW, instance="instance"))),
+            rows("Processes that lose most, and on how many hosts", "On average over the range shown. A click leads "
+                 "to the process's connections.",
+                 [("lost time", "percentunit", processes), ("hosts", "short", on_hosts)],
+                 link=("comm", "Its connections", link_to(CONNECTION, comm="comm"))),
+            rows("Pods that lose most", "In Kubernetes, where the daemons run with --by-cgroup and Prometheus scrapes "
+                 "kube-state-metrics too. The names are those of recording.yml.",
+                 [("lost time", "percentunit", most(POD_EXCESS, "cluster, namespace, pod, container, comm"))],
+                 link=("comm", "Its connections", link_to(CONNECTION, comm="comm"))),
+            lines("Lost time by namespace", "Of pods, as the table beside it.", "percentunit",
+                  query(f"sum by (cluster, namespace) ({POD_EXCESS})", "{{cluster}} {{namespace}}"), stacked=True),
+        ]),
+        ("The tracers themselves", [
+            rows("Hosts to look after", "What a tracer is short of; a host without trouble is not here. not watched: "
+                 "the daemon or its exporter does not answer, and did in the range shown. missing: hooks that the "
+                 "kernel lacks. detached: hooks that the daemon detached for --max-overhead. dropped: records per "
+                 "second. unseen: delayed-ACK timers that no hook saw, if more than 5 %.",
+                 [("not watched", "short", NOT_WATCHED), ("missing", "short", f"{MISSING} > 0"),
+                  ("detached", "short", f"{DETACHED} > 0"), ("dropped", "cps", f"{DROPPING} > 0"),
+                  ("unseen", "percentunit", f"{UNSEEN} > 0.05")], span=24,
+                 link=("instance", "Its tracer", link_to(OVERVIEW, instance="instance"))),
+            lines("Hosts watched by cluster", "Daemons that answer.", "short",
+                  query(f"sum by (cluster) (nagletrace_up{{{SELECTOR}}})", "cluster {{cluster}}"), stacked=True),
+            lines("Records dropped per second by where", "Each record that finds no room is counted.", "cps",
+                  query(f"sum by (where) (instance:nagletrace_dropped_records:rate5m{{{SELECTOR}}})", "{{where}}")),
+            lines("CPU of the tracer by host", "100 % is a whole CPU.", "percentunit", *spread(CPU_BY_HOST)),
+            lines("Delayed-ACK timers that no hook saw, by host", "As a share of those that the kernel counts. Stalls "
+                  "that such a timer ended are inferred, or missing.", "percentunit", *spread(UNSEEN)),
+            lines("Hosts by hooks", "Which family each daemon uses.", "short",
+                  query(f"count by (hooks) (nagletrace_hooks_info{{{SELECTOR}}})", "{{hooks}}"), stacked=True),
+            lines("Hosts by version", "Of the daemon: how far a roll-out has come.", "short",
+                  query(f"count by (version) (nagletrace_build_info{{{SELECTOR}}})", "{{version}}"), stacked=True),
+        ]),
+    ]
+
+
+# ---- one connection's story: from a process to its connection and the write ----
+
+NEXT = """\
+With one process chosen above:
+
+1. Point at a dot: `pid`, `local` and `remote` are the process and its connection, `bytes` is what waited. Copy \
+`local` or `remote` into *Connection* above.
+2. On the host (${instance:text}), the connection with its write, the reason and the fix:
+   `nagletrace report`
+3. Where in the program the write is:
+   `sudo nagletrace -n '${comm:text}' --stacks -d 30s`
+4. Both hosts' ends, where the fleet's stalls are in ClickHouse:
+   `clickhouse client --param_address '$address' --queries-file dashboards/clickhouse/queries/connection.sql`
+
+No dots: the exporters need `--metrics.exemplars`, and Prometheus `--enable-feature=exemplar-storage`.
+"""
+
+
+def connection() -> list[Row]:
+    stalls = f"nagletrace_stalls_total{{{BY_PROCESS}}}[$__range]"
+    seen = f'nagletrace_stalls_total{{{BY_PROCESS}, evidence="seen"}}[$__range]'
+    return [
+        ("One process", [
+            number("Stalls", "Of the process chosen, in the range shown.", "short", f"sum(increase({stalls}))",
+                   instant=True),
+            number("Lost time", "What its stalls lasted beyond the smallest round trip, as a share of the time that "
+                   "passed. 4 % is one user waiting 40 ms each second.", "percentunit",
+                   rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS), 0.25),
+            number("A stall lasts", "Half of the stalls in the range shown are shorter.", "s",
+                   "histogram_quantile(0.5, sum by (le) (increase(nagletrace_stall_seconds_bucket"
+                   f"{{{BY_PROCESS}}}[$__range])))", instant=True),
+            number("Seen at both ends", "The share of the stalls whose other end is on the same host, and was seen "
+                   "too; the others are inferred from one end.", "percentunit",
+                   f"sum(increase({seen})) / (sum(increase({stalls})) > 0)", instant=True),
+        ]),
+        ("Which connection, which write", [
+            marks(lines("Each dot is a stall, with its connection", "Dots, where exporters run with "
+                        "--metrics.exemplars: each exporter tells the last stall of each series at each scrape, with "
+                        "pid, local and remote address, and the bytes that waited. Half, and 99 of 100 stalls are "
+                        "shorter than the lines.", "s", quantile(0.5), quantile(0.99), span=24)),
+            heat_map(),
+            words("From the dot to the write", "What to run next, with what is chosen above put in.", NEXT),
+        ]),
+        ("What kind of stall", [
+            lines("Stalls per second by cause and side", "sender: the process held a segment back (what it writes is "
+                  "to be mended). receiver: it delayed the ACK that the other end waited for.", "cps",
+                  query(rate("nagletrace_stalls_total", "cause, side", BY_PROCESS), "{{cause}}, {{side}}"),
+                  stacked=True),
+            by_evidence(12),
+            lines("Lost time by host and cgroup", "cgroup: where the daemons run with --by-cgroup.", "percentunit",
+                  query(rate("nagletrace_stall_excess_seconds_total", "instance, cgroup", BY_PROCESS),
+                        "{{instance}} {{cgroup}}"), stacked=True),
+            by_pod(),
+        ]),
+        ("What holds segments and ACKs on its hosts", [holds(), delayed_acks()]),
+        ("The tracer itself", state()),
+    ]
+
+
+def address() -> dashboard.TextBoxVariable:
+    return (dashboard.TextBoxVariable("address").label("Connection").default_value("")
+            .description("ADDRESS:PORT of either end, as a dot has it; for the commands below."))
+
+
+def dashboards() -> dict[str, Any]:
+    """By uid, which is the file's name too."""
+    return {
+        OVERVIEW: make(OVERVIEW, "nagletrace", "Time that TCP connections lose to Nagle's algorithm, cork and delayed "
+                       "ACKs.", overview(), variable(*COMM)),
+        FLEET: make(FLEET, "nagletrace: the fleet", "Which clusters, hosts and pods lose time, and which hosts nobody "
+                    "watches, or not well. Needs the rules of recording.yml.", fleet()),
+        CONNECTION: make(CONNECTION, "nagletrace: one connection's story", "From a process that loses time to its "
+                         "connection and the write.", connection(), variable(*COMM, one=True), address()),
+    }
 
 
 if __name__ == "__main__":
-    json.dump(complete(make()), sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    parser = argparse.ArgumentParser(description="Writes nagletrace*.json, the Grafana dashboards.")
+    parser.add_argument("directory", type=Path, metavar="DIRECTORY", help="where to; it has to exist")
+    directory = parser.parse_args().directory
+    for name, content in dashboards().items():
+        (directory / f"{name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 from fake_daemon import FakeDaemon, series, snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -29,6 +31,11 @@ BANNED_PHRASES = re.compile(
 #: A recording rule, which has the level of its sums before its name.
 RULE = re.compile(r"\b(?:instance|instance_comm):(nagletrace_\w+):(?:ratio_)?rate5m\b")
 METRIC = re.compile(r"\bnagletrace_[a-z0-9_]+\b")
+RECORDING = ROOT / "dashboards" / "prometheus" / "recording.yml"
+#: What Prometheus adds to each series that it scrapes; `cluster` where somebody says so.
+OF_PROMETHEUS = {"cluster", "job", "instance"}
+SELECTORS = re.compile(r"([a-z_]+:[\w:]+|\bnagletrace_\w+)\{([^}]*)\}")
+LISTS = re.compile(r"\b(?:by|on|group_left) \(([^)]*)\)")
 
 
 def labels_by_metric(tmp_path: Path) -> dict[str, set[str]]:
@@ -71,3 +78,28 @@ def test_readers_of_metrics_use_the_same_words(path: Path, tmp_path: Path) -> No
     families = {re.sub(r"_(total|bucket)$", "", name) for name in metrics}
     assert sorted(set(METRIC.findall(text)) - metrics - families - rules) == []
     assert not re.findall(r"nagletrace_delayed_acks_total\{[^}]*\b(?:end|why)=", text)
+
+
+def recorded_labels() -> dict[str, set[str]]:
+    """The labels that a recording rule's sums keep and that its joins add."""
+    rules = [rule for group in yaml.safe_load(RECORDING.read_text())["groups"] for rule in group["rules"]]
+    return {rule["record"]: {label for found in LISTS.findall(rule["expr"]) for label in found.split(", ")}
+            for rule in rules}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("dashboards/grafana/*.json")), ids=lambda path: path.name)
+def test_dashboards_ask_for_labels_that_exist(path: Path, tmp_path: Path) -> None:
+    """A selector or a sum by a label that no series has answers something else, and no error either."""
+    known = {**labels_by_metric(tmp_path), **recorded_labels()}
+    exprs = [target["expr"] for panel in json.loads(path.read_text())["panels"] for target in panel.get("targets", [])]
+    assert len(exprs) > 10
+    for expr in exprs:
+        available = set(OF_PROMETHEUS)
+        for metric, selector in SELECTORS.findall(expr):
+            asked = set(re.findall(r"(\w+)[=!]", selector))
+            assert metric in known and asked <= known[metric] | OF_PROMETHEUS, f"{metric}: {asked}"
+            available |= known[metric]
+        for record in re.findall(r"\bcontainer_id:[\w:]+", expr):
+            available |= known[record]
+        kept = {label for found in LISTS.findall(expr) for label in found.split(", ")}
+        assert kept <= available, f"{kept - available}: {expr}"

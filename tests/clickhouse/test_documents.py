@@ -85,9 +85,10 @@ def test_what_prometheus_counts_leads_to_the_store() -> None:
         page = (ROOT / "docs" / "runbooks" / f"{alert}.md").read_text()
         assert "(../stalls-in-clickhouse.md)" in page
         assert set(re.findall(r"`([\w-]+\.sql)`", page)) <= {query.name for query in QUERIES}
-    for name in ("grafana/nagletrace.json", "prometheus/recording.yml"):
+    for name, query in (("grafana/nagletrace.json", "lost-time.sql"), ("prometheus/recording.yml", "lost-time.sql"),
+                        ("grafana/nagletrace-connection.json", "connection.sql")):
         text = (ROOT / "dashboards" / name).read_text()
-        assert (SQL / "queries" / "lost-time.sql").is_file() and "lost-time.sql" in text, name
+        assert (SQL / "queries" / query).is_file() and query in text, name
 
 
 # ---- sizes ----

@@ -158,6 +158,54 @@ static bool wait_is_told(enum recovery recovery)
 	return was_told;
 }
 
+enum since {
+	NOTHING,
+	DATA_CAME,
+	MORE_WRITTEN,
+	CORKED,
+	SENT_ANEW, /* the bytes were lost */
+};
+
+/*
+ * Nagle holds a segment, and after after_ns an ACK releases it; no program sees that ACK, nor the
+ * segment go, nor the ACK of it. 7 ms later something comes. Returns the duration of the stall that
+ * is told, 0: none.
+ */
+static u64 unseen_end_is_told(u64 after_ns, enum since since)
+{
+	struct endpoint *e = lone_endpoint();
+	u64 duration_ns = 0;
+
+	e->tp.rtt_min.s[0].v = 100;
+	e->tp.packets_out = 1;
+	e->tp.data_segs_out = 10;
+	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + 100;
+	e->tp.write_seq = e->tp.pushed_seq = e->tp.snd_nxt + 50;
+	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
+	tcp_mstamp_refresh(e);
+	hook_send_length(e, 50);
+	world_delay(after_ns);
+	e->tp.lsndtime = world_jiffies();
+	packets_free(e);
+	e->tp.packets_out = 0;
+	e->tp.snd_una = e->tp.snd_nxt = e->tp.snd_sml = e->tp.write_seq;
+	e->tp.rcv_nxt += since == DATA_CAME;
+	e->tp.write_seq += since == MORE_WRITTEN;
+	e->tp.nonagle = since == CORKED ? NT_NAGLE_CORK : 0;
+	e->tp.total_retrans = since == SENT_ANEW;
+	world_delay(7 * MS);
+	tcp_mstamp_refresh(e);
+	segment_comes(e, 100, e->tp.snd_una, tcp_stamp(e));
+	if (n_told && told[0].cause) {
+		assert_int_equal(told[0].evidence, NT_EVIDENCE_INFERRED);
+		duration_ns = told[0].hold.end_ns - told[0].hold.begin_ns;
+	}
+	n_told = 0;
+	hook_destroy(e);
+	host_socket_gone(e);
+	return duration_ns;
+}
+
 /* Tests a cork whose begin was not seen, with a busy device when the probe timer sends the
  * segment. */
 static void cork_ends_by_timer(void)

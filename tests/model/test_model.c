@@ -618,6 +618,23 @@ static void what_began_unseen_is_told_when_its_timer_ends_it(void **state)
 	assert_int_equal(unseen_ack_began(world.tick_ns + 1), 0); /* something else has moved it */
 }
 
+static void what_ended_unseen_is_told_by_the_time_that_the_socket_keeps(void **state)
+{
+	u64 told_ns;
+
+	(void)state;
+	begin(&(struct setting){.family = TRACEPOINT});
+	told_ns = unseen_end_is_told(40 * MS, NOTHING);
+	assert_in_range(told_ns, 40 * MS - world.tick_ns, 40 * MS + world.tick_ns);
+	assert_true(unseen_end_is_told(190 * MS, NOTHING));
+	assert_false(unseen_end_is_told(210 * MS, NOTHING)); /* a loss probe may have sent it */
+	assert_false(unseen_end_is_told(0, NOTHING));
+	assert_false(unseen_end_is_told(40 * MS, DATA_CAME));
+	assert_false(unseen_end_is_told(40 * MS, MORE_WRITTEN));
+	assert_false(unseen_end_is_told(40 * MS, CORKED));
+	assert_false(unseen_end_is_told(40 * MS, SENT_ANEW));
+}
+
 /* More would cost a bulk transfer too much. */
 static void a_large_tail_is_looked_at_once_in_a_jiffy(void **state)
 {
@@ -683,6 +700,7 @@ int main(void)
 		cmocka_unit_test(what_was_sent_before_the_ack_came_is_no_answer),
 		cmocka_unit_test(loss_explains_a_wait),
 		cmocka_unit_test(what_began_unseen_is_told_when_its_timer_ends_it),
+		cmocka_unit_test(what_ended_unseen_is_told_by_the_time_that_the_socket_keeps),
 		cmocka_unit_test(a_large_tail_is_looked_at_once_in_a_jiffy),
 		cmocka_unit_test(tracepoints_tell_each_stall),
 		cmocka_unit_test(one_end_alone_accuses_nobody_falsely),

@@ -31,7 +31,7 @@ def say_where(stack: Stack) -> None:
     for name, address in stack.addresses.items():
         print(f"{name:>14}  {address}{PAGES[name]}")
     print(f"{'report':>14}  sudo build/nagletrace report --socket {stack.socket}")
-    print(f"{'Grafana':>14}  import dashboards/grafana/nagletrace.json where that Prometheus is a data source")
+    print(f"{'Grafana':>14}  import dashboards/grafana/nagletrace*.json where that Prometheus is a data source")
     print(f"Time is compressed: rates over {LOOK_BACK}, alerts after {HOLD}. Ctrl-C ends it.\n", flush=True)
 
 

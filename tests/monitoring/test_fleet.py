@@ -72,6 +72,15 @@ def test_promtool_takes_the_configurations_on_the_page(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.quick
+def test_a_global_prometheus_has_what_the_dashboard_of_the_fleet_asks_for() -> None:
+    patterns = re.findall(r"__name__=~\"([^\"]+)\"", PAGE.read_text().split("## Federation")[1].split("\n## ")[0])
+    text = (ROOT / "dashboards" / "grafana" / "nagletrace-fleet.json").read_text()
+    asked = set(re.findall(r"((?:[a-z_]+:)?nagletrace_[\w:]+)\{", text))
+    assert len(asked) > 8 and len(patterns) == 2
+    assert [metric for metric in asked if not any(re.fullmatch(pattern, metric) for pattern in patterns)] == []
+
+
 if __name__ == "__main__":
     for row in rows():
         print("| " + " | ".join(f"{cell:,}" for cell in row) + " |")

@@ -331,7 +331,8 @@ def test_man_shows_the_pages_and_bash_completes(host: Host) -> None:
 
 def test_the_documents_are_there_and_can_be_used_as_they_are(host: Host) -> None:
     exporters = host.root.path("/usr/share/doc/nagletrace-exporters")
-    assert json.loads((exporters / "grafana" / "nagletrace.json").read_text())["panels"]
+    for name in ("nagletrace", "nagletrace-fleet", "nagletrace-connection"):
+        assert json.loads((exporters / "grafana" / f"{name}.json").read_text())["panels"], name
     alerts = (exporters / "prometheus" / "alerts.yml").read_text()
     pages = re.findall(r"runbook_url: file://(\S+)", alerts)
     assert pages and all(host.root.path(page).is_file() for page in pages)
