@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CHART = ROOT / "packaging" / "helm" / "nagletrace"
 MANIFEST = ROOT / "packaging" / "kubernetes" / "nagletrace.yaml"
 RULES = ROOT / "dashboards" / "prometheus"
-DASHBOARD = ROOT / "dashboards" / "grafana" / "nagletrace.json"
+DASHBOARDS = sorted((ROOT / "dashboards" / "grafana").glob("*.json"))
 #: The version for which helm renders where it asks no cluster; its makefile sets that of its libraries.
 KUBERNETES = {f"helm.sh/helm/v3/pkg/{package}.k8sVersion{part}": number
               for package in ("chartutil", "lint/rules") for part, number in (("Major", "1"), ("Minor", "34"))}

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
-from charts import CHART, DASHBOARD, MANIFEST, ROOT, RULES, VALUES, Helm, Object, chosen, defaults, named
+from charts import CHART, DASHBOARDS, MANIFEST, ROOT, RULES, VALUES, Helm, Object, chosen, defaults, named
 
-FILES = {"recording.yml": RULES / "recording.yml", "alerts.yml": RULES / "alerts.yml", "nagletrace.json": DASHBOARD}
+FILES = {path.name: path for path in (RULES / "recording.yml", RULES / "alerts.yml", *DASHBOARDS)}
 
 
 def containers(daemonset: Object) -> dict[str, Object]:
@@ -174,13 +174,14 @@ def test_prometheus_finds_the_pods_and_their_port(helm: Helm) -> None:
 # ---- what it reads from elsewhere in the tree ----
 
 
-def test_rules_and_dashboard_are_those_of_the_tree(helm: Helm) -> None:
+def test_rules_and_dashboards_are_those_of_the_tree(helm: Helm) -> None:
     objects = rendered(helm, "fleet")
     groups = [group for name in ("recording.yml", "alerts.yml")
               for group in yaml.safe_load((RULES / name).read_text())["groups"]]
     assert objects["PrometheusRule", "nagletrace"]["spec"]["groups"] == groups
-    told = rendered(helm, "everything")["ConfigMap", "nagletrace-dashboard"]["data"]
-    assert json.loads(told["nagletrace.json"]) == json.loads(DASHBOARD.read_text())
+    told = rendered(helm, "everything")["ConfigMap", "nagletrace-dashboards"]["data"]
+    assert {name: json.loads(text) for name, text in told.items()} == {
+        path.name: json.loads(path.read_text()) for path in DASHBOARDS}
 
 
 def test_the_alerts_name_their_runbooks_where_the_values_say_they_are(helm: Helm, tmp_path: Path) -> None:
