@@ -162,6 +162,7 @@ $(eval $(call part,arm64,static-aarch64 lab-aarch64,qemu-system-arm busybox-stat
 $(eval $(call part,instructions,$(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty,$(TEST_PACKAGES) $(GUEST_PACKAGES))) ## instructions that tracing adds, against a budget, in a guest that counts them
 $(eval $(call part,clickhouse,,$(EXPORTER_PACKAGES))) ## the store of dashboards/clickhouse in ClickHouse's engine (from PyPI, 200 MB), against nagletrace-join
 $(eval $(call part,carriers,quick-for-tests,$(TEST_PACKAGES) rsyslog rsyslog-relp)) ## records by OTLP to rotel and by lines to rsyslog, which are killed and come back
+$(eval $(call part,helm,,$(EXPORTER_PACKAGES) python3-venv $(if $(shell command -v go 2>/dev/null),,golang-go))) ## the Helm chart: rendered by helm (built from its Go module), against the manifest and validators
 $(eval $(call part,browser,,$(EXPORTER_PACKAGES) chromium)) ## the pages of the Python programs in a browser
 
 mutants: ## a hundred mutants of the rules of bpf/, and how many of them the tests on the host find; a quarter of an hour
@@ -253,6 +254,7 @@ install-command: build
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
+	cp -rL --no-preserve=mode,ownership packaging/helm $(DESTDIR)$(docdir)/
 
 install-exporters:
 	for file in $(PYTHON_FILES); do \
@@ -280,7 +282,7 @@ uninstall: ## remove what install put there
 		$(bashcompletiondir)/nagletrace $(zshcompletiondir)/_nagletrace \
 		$(addprefix $(docdir)/,$(TOP_DOCS) nagletrace.schema.json $(notdir $(wildcard docs/*.md))))
 	rm -rf $(addprefix $(DESTDIR),$(datadir)/exporters \
-		$(addprefix $(docdir)/,runbooks pictures kubernetes) $(addprefix $(monitoringdocdir)/,prometheus grafana clickhouse))
+		$(addprefix $(docdir)/,runbooks pictures kubernetes helm) $(addprefix $(monitoringdocdir)/,prometheus grafana clickhouse))
 	-rmdir $(sort $(addprefix $(DESTDIR),$(docdir) $(monitoringdocdir) $(datadir))) 2>/dev/null
 
 # Of the last commit, by git's and gzip's own settings and not the user's, nor the clone's or the system's: from a

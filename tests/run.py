@@ -52,6 +52,7 @@ PARTS = {
     "fuzz": Part(("tests/fuzz",), root=False),
     "exporters": Part(("exporters/tests",), "not browser", root=False),
     "clickhouse": Part(("tests/clickhouse",), root=False),
+    "helm": Part(("tests/helm",), root=False),
     "browser": Part(("exporters/tests",), "browser", root=False),
 }
 

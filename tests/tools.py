@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Python tools of the tests, in virtual environments in the cache: tests/requirements.txt says which, and
-tests/clickhouse/requirements.txt those of its part, which are big.
+requirements.txt in tests/clickhouse, tests/carriers and tests/helm those of one part, which are big.
 
 `tools.py` makes the first, or brings it up to date, and prints where it is.
 """

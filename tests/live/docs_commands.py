@@ -80,6 +80,7 @@ UNITS_START = Tried("tests/monitoring/test_units.py::test_the_units_trace_with_w
 FIX = Run(r"verdict +\w(.*\n)+ +restored +1 connection as before", keys=(("[y/N]", "y\n"),))
 
 STORED = Tried("tests/clickhouse/test_documents.py::test_the_commands_lead_from_two_recordings_to_the_answers")
+CHART = Tried("tests/helm/test_page.py::test_the_commands_install_what_the_page_says")
 JOINED = Tried("tests/live/test_join.py::test_the_joined_stalls_make_a_page")
 
 COMMANDS: dict[str, How] = {
@@ -106,6 +107,12 @@ COMMANDS: dict[str, How] = {
     "promtool check rules /etc/prometheus/recording.yml /etc/prometheus/alerts.yml": Run(
         r"recording.yml\n +SUCCESS(.*\n)*.*alerts.yml\n +SUCCESS",
         needs=("sudo cp dashboards/prometheus/recording.yml dashboards/prometheus/alerts.yml /etc/prometheus/",)),
+    "helm install nagletrace packaging/helm/nagletrace --set daemon.image.repository=registry.example/nagletrace "
+    "--set exporter.image.repository=registry.example/nagletrace-exporter": CHART,
+    "helm upgrade nagletrace packaging/helm/nagletrace --reuse-values --set "
+    "podMonitor.enabled=true,podMonitor.labels.release=prometheus --set "
+    "prometheusRule.enabled=true,prometheusRule.labels.release=prometheus --set dashboard.enabled=true": CHART,
+    "helm upgrade nagletrace packaging/helm/nagletrace --reuse-values --set-file fleetKey.value=fleet.key": CHART,
     "make demo-monitoring": Tried(
         "tests/monitoring/test_end_to_end.py::test_the_demonstration_starts_the_same_set_and_says_where"),
 

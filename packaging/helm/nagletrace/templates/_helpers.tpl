@@ -1,0 +1,60 @@
+{{- /* SPDX-License-Identifier: GPL-2.0 */ -}}
+
+{{- define "nagletrace.namespace" -}}
+{{- if not .Values.namespace.create -}}
+{{- .Release.Namespace -}}
+{{- else if eq .Values.namespace.name .Release.Namespace -}}
+{{- fail (print "namespace.create: the namespace " .Release.Namespace " is the release's own, which the chart "
+  "cannot create; give --set namespace.create=false, or another one with -n") -}}
+{{- else -}}
+{{- .Values.namespace.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Each object has these labels; those in `more` win. */ -}}
+{{- define "nagletrace.labels" -}}
+{{- merge (dict "app.kubernetes.io/name" "nagletrace") (.more | default dict) .root.Values.labels | toYaml -}}
+{{- end -}}
+
+{{- /* All objects in the namespace begin with this. */ -}}
+{{- define "nagletrace.metadata" -}}
+name: {{ .name }}
+namespace: {{ include "nagletrace.namespace" .root }}
+labels:
+  {{- include "nagletrace.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "nagletrace.image" -}}
+image: {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
+{{- with .pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The Secret that holds the key; empty without a key. */ -}}
+{{- define "nagletrace.fleetKey" -}}
+{{- with .Values.fleetKey -}}
+{{- if and .value .secretName -}}
+{{- fail (printf "fleetKey: value and secretName (%s) are both given; leave one of them empty" .secretName) -}}
+{{- end -}}
+{{- if .value }}nagletrace-fleet-key{{ else }}{{ .secretName }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The daemon would end with exit code 4 on each node. What --stacks lacks it says, and goes on. */ -}}
+{{- define "nagletrace.checkCapabilities" -}}
+{{- $has := .Values.daemon.capabilities -}}
+{{- if not (has "SYS_ADMIN" $has) -}}
+{{- range $capability := list "BPF" "PERFMON" -}}
+{{- if not (has $capability $has) -}}
+{{- fail (print "daemon.capabilities: " $capability " is missing, without which the daemon cannot attach; add it, "
+  "or SYS_ADMIN where the container runtime does not know it") -}}
+{{- end -}}
+{{- end -}}
+{{- range $option := .Values.daemon.options -}}
+{{- if eq (splitList "=" $option | first) "--max-overhead" -}}
+{{- fail (printf "daemon.options: %s needs SYS_ADMIN; add it to daemon.capabilities" $option) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
