@@ -67,9 +67,11 @@ def test_a_timeline_becomes_a_ladder_of_what_happened(tmp_path: Path) -> None:
     page = output(command("report", "-i", recording))
     assert f"{stalls} stalls in " in page and "could not be read" not in page
     assert "Drawn from recorded events of both ends." in page and f"lab-server[{server}]" in page
-    ladder = page[page.index('<svg class="ladder"'):]
-    labels = re.findall(r'<text class="label ([\w-]*)-label"[^>]*>([^<]*)</text>', ladder[:ladder.index("</svg>")])
-    assert ("held", "held 7 B") in labels and ("mark", "ACK timer") in labels and ("data", "6 B") in labels
+    ladders = [re.findall(r'<text class="label ([\w-]*)-label"[^>]*>([^<]*)</text>', ladder[:ladder.index("</svg>")])
+               for ladder in page.split('<svg class="ladder"')[1:]]
+    # one for each kind of stall: if the machine hid a timer, that stall has one too, without what nobody saw
+    [labels] = [labels for labels in ladders if ("mark", "ACK timer") in labels]
+    assert ("held", "held 7 B") in labels and ("data", "6 B") in labels
     assert [text for kind, text in labels if kind == "mark"].count("write 6 B") == 1, "one exchange, and no other"
     assert any(kind == "hold" and text == "by nagle, until ack" for kind, text in labels)
 
