@@ -9,6 +9,7 @@ that neither delays clients who want something else.
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import contextlib
 import errno
 import gc
@@ -16,8 +17,6 @@ import heapq
 import logging
 import signal
 import socket
-import ssl
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,7 @@ from typing import Any, Optional
 from .. import __version__
 from .pages import PLAIN, Answer, Wanted
 from .web_config import ConfigError, ConfigFile, WebConfig, credentials
-from .web_slots import Connection, Refusals, Slots, State
+from .web_slots import MAX_CONNECTIONS, MAX_TLS_CONNECTIONS, Connection, Refusals, Slots, State
 from .web_streams import PlainStream, Stream, TLSStream
 
 log = logging.getLogger(__name__)
@@ -54,21 +53,22 @@ RECEIVE_BUFFER, SEND_BUFFER = 16 * 1024, 64 * 1024
 #: The kernel queues so many connections for us, or fewer if net.core.somaxconn (4096 by default) is less. If it has no
 #: room for one, it ignores the client, which tries again only after 1 s.
 BACKLOG = 4096
-#: We accept at most so many connections in one go, for at most so long, so that the event loop can read earlier ones in
-#: between. The first half of a TLS handshake takes 0.4 ms.
-ACCEPT_AT_ONCE, ACCEPT_S = 64, 0.01
+#: We accept at most so many connections in one go, so that the event loop can read earlier ones in between.
+ACCEPT_AT_ONCE = 64
 #: We read so seldom from a client that sends on after we refused its request.
 LET_READ_PAUSE_S = 0.05
-#: A record of TLS begins with its type and version, and its length in two bytes. The first one is the client's hello.
-RECORD_HEAD = 5
-HANDSHAKE_RECORD = b"\x16\x03"
-#: We wait for so much of a hello. Those of today have at most some 2,000 bytes.
-HELLO_BYTES = 4096
+#: We collect garbage, which takes some ms, after so many connections have ended.
+COLLECT_AFTER = 128
 #: So many passwords may wait while we check one, which takes 60 ms at bcrypt's cost of 10.
 MAX_PASSWORDS = 4
 #: accept() fails with these when the process or the host has no descriptor or memory left for a connection.
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NO_ROOM_PAUSE_S = 0.5
+
+# asyncio zeroes a buffer of this size for each TLS connection. Its default is 256 KiB; our clients need far less.
+if hasattr(asyncio.sslproto, "SSLProtocol") and hasattr(asyncio.sslproto.SSLProtocol, "max_size"):
+    asyncio.sslproto.SSLProtocol.max_size = HEAD_BYTES
+
 
 def end_of_head(data: bytes, searched: int = 0) -> int:
     """Returns where the first head ends, or 0. It has not ended within the bytes that were searched before."""
@@ -227,6 +227,7 @@ class Server:
         self.listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._paused = False
+        self._closed = 0
         self._ended: Optional[asyncio.Event] = None  # noqa: UP045
         with contextlib.ExitStack() as opened:
             for host, port in addresses:
@@ -264,10 +265,7 @@ class Server:
             self.slots.sweep()
 
     def _accept(self, listener: socket.socket) -> None:
-        until = time.monotonic() + ACCEPT_S
         for _ in range(ACCEPT_AT_ONCE):
-            if time.monotonic() > until:
-                return
             self.slots.make_room()
             if self.slots.full:
                 self._pause(0.01)
@@ -283,12 +281,13 @@ class Server:
                 return
             sock.setblocking(False)
             connection = Connection(sock, address[0])
+            self.slots.most = MAX_TLS_CONNECTIONS if self.config.has_tls else MAX_CONNECTIONS
             self.slots.add(connection)
             if not connection.gone:
                 self._await_request(connection)  # a client that had to wait has sent its request by now
 
     def _await_request(self, connection: Connection) -> None:
-        """Has the client wait in the lobby until it sends a request."""
+        """Has the client wait in the lobby until it sends a request, or with TLS the first byte of a handshake."""
         connection.has_task = False
         if not self._receive(connection):
             connection.enter_lobby(self._receive)
@@ -296,76 +295,31 @@ class Server:
     def _receive(self, connection: Connection) -> bool:
         """Takes what a client in the lobby has sent. Returns whether it has left: a task answers it, or it is gone."""
         try:
-            if self.config.has_tls and not self._shake_hands(connection):
-                return False
-            whole = self._take(connection)
-        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError):
+            if self.config.has_tls:
+                part = connection.sock.recv(1, socket.MSG_PEEK)
+            else:
+                part = connection.sock.recv(HEAD_BYTES - len(connection.received))
+        except (BlockingIOError, InterruptedError):
             return False
-        except ssl.SSLError as error:
-            log.debug("%s: TLS: %s", connection.host, error)
-            self.slots.refuse(connection, "tls")
-            return True
-        except ConfigError as error:
-            log.error("%s", error)
-            whole = None
         except OSError:
-            whole = None
-        if whole is None:  # it has ended, or ends its output: it may still take an answer that the kernel has
+            part = b""
+        if not part:  # it has ended, or ends its output: it may still take an answer that the kernel has
             connection.leave_lobby()
             connection.sock.close()
             self.slots.remove(connection)
             return True
-        if not whole:
-            return False
+        if not self.config.has_tls:
+            searched = len(connection.received)
+            connection.received += part
+            if end_of_head(connection.received, searched):
+                self.slots.progress(connection, State.PAGE)
+            elif len(connection.received) < HEAD_BYTES:
+                return False
         connection.leave_lobby()
         connection.has_task = True
         task = asyncio.get_running_loop().create_task(self._serve(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return True
-
-    def _take(self, connection: Connection) -> bool | None:
-        """Returns whether a whole head is here, or more than one may have; None: nothing more comes."""
-        while len(connection.received) < HEAD_BYTES:
-            part = connection.sock.recv(HEAD_BYTES - len(connection.received))
-            if not part:
-                return None
-            searched = len(connection.received)
-            connection.received += part
-            if end_of_head(connection.received, searched):
-                self.slots.progress(connection, State.PAGE)
-                break
-            if not isinstance(connection.sock, ssl.SSLSocket):  # what TLS has decrypted, the event loop does not see
-                return len(connection.received) >= HEAD_BYTES
-        return True
-
-    def _shake_hands(self, connection: Connection) -> bool:
-        """Does what it can of a TLS handshake. Returns whether it is over.
-
-        Cryptography begins only with the client's whole hello, which the kernel keeps until then. Raises OSError.
-        """
-        sock = connection.sock
-        if not isinstance(sock, ssl.SSLSocket):
-            hello = sock.recv(HELLO_BYTES, socket.MSG_PEEK)
-            if not hello:
-                raise ConnectionResetError("it sent nothing")
-            if not HANDSHAKE_RECORD.startswith(hello[:2]):
-                raise ssl.SSLError("no handshake")
-            size = RECORD_HEAD + int.from_bytes(hello[3:RECORD_HEAD], "big") if len(hello) >= RECORD_HEAD else 0
-            wanted = min(size, HELLO_BYTES) or RECORD_HEAD
-            # until then the event loop takes no notice of it
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted if len(hello) < wanted else 1)
-            if len(hello) < wanted:
-                return False
-            context = self.config.current().context
-            if context is None:
-                raise ConfigError("TLS is no longer configured")
-            sock = connection.sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            connection.shaking = True
-            self.slots.progress(connection, State.HANDSHAKE)
-        if connection.shaking:
-            sock.do_handshake()
-            connection.shaking = False
         return True
 
     def _pause(self, seconds: float | None = None) -> None:
@@ -385,15 +339,15 @@ class Server:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     async def _serve(self, connection: Connection) -> None:
-        """Answers a client that has left the lobby. It goes back there to wait for its next request."""
+        """Answers a client that has left the lobby. Without TLS it goes back there to wait for its next request."""
         stream: Stream | None = None
         stays = False
         try:
-            stream = self._open(connection)
+            stream = await self._open(connection)
             stays = await self._answer_all(connection, stream)
         except ConfigError as error:
             log.error("%s", error)
-        except OSError as error:
+        except (OSError, EOFError) as error:
             log.debug("%s: the connection ended: %s", connection.host, error)
         finally:
             if stays and not connection.gone:
@@ -404,9 +358,9 @@ class Server:
                     stream.abort()
                 elif stream:
                     await stream.close()  # the client keeps its slot meanwhile
-                else:
-                    connection.sock.close()
                 self.slots.remove(connection)
+            if not isinstance(stream, PlainStream):
+                self._collect()
 
     async def _answer_all(self, connection: Connection, stream: Stream) -> bool:
         """Answers the client's requests to the last. Returns whether it may wait for the next one in the lobby."""
@@ -414,18 +368,35 @@ class Server:
             data = await self._read_head(connection, stream)
             if not data or connection.gone or not await self._answer(connection, stream, data):
                 break
-            if not end_of_head(connection.received):
+            if isinstance(stream, PlainStream) and not end_of_head(connection.received):
                 return True
         return False
 
-    def _open(self, connection: Connection) -> Stream:
-        """Returns the stream of a client that has left the lobby. Raises ConfigError if nobody may read."""
-        context = self.config.current().context
-        if isinstance(connection.sock, ssl.SSLSocket):
-            return TLSStream(connection.sock)
-        if context:
-            raise ConnectionResetError("it asked without TLS, which is wanted since")
-        return PlainStream(connection.sock)
+    def _collect(self) -> None:
+        """Frees what asyncio and TLS leave behind: cycles of objects, whose large buffers the collector ignores."""
+        self._closed += 1
+        if self._closed % COLLECT_AFTER == 0:
+            gc.collect()
+
+    async def _open(self, connection: Connection) -> Stream:
+        """Returns a client's stream, after the handshake if there is TLS."""
+        try:
+            context = self.config.current().context
+        except ConfigError:
+            connection.sock.close()
+            raise
+        if context is None:
+            return PlainStream(connection.sock)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=HEAD_BYTES // 4)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection.sock, ssl=context)
+        except OSError as error:  # ssl.SSLError is a subclass
+            if not connection.gone:
+                self.slots.refuse(connection, "tls")
+            raise ConnectionError(str(error)) from error
+        return TLSStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     async def _read_head(self, connection: Connection, stream: Stream) -> bytes:
         """Returns the next request's head. A head without an end was too long; an empty one: the client left."""

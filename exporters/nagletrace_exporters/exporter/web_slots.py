@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 #: Slots, for all addresses together. One or two Prometheus servers, a browser and the kubelet need five. The others
 #: absorb a flood: while strangers open R connections a second, each client has MAX_CONNECTIONS / R seconds to make
-#: progress. A connection takes up to 50 KB of memory, with TLS some more.
-MAX_CONNECTIONS = 256
+#: progress. A connection takes up to 50 KB of memory, with TLS up to 120 KB.
+MAX_CONNECTIONS, MAX_TLS_CONNECTIONS = 256, 128
 #: A client sends a whole request within this time, TLS handshake included, or its next one on a kept connection.
 REQUEST_S = 15.0
 #: A client takes a whole answer within this time. Prometheus itself gives up after 10 s by default.
@@ -61,7 +61,6 @@ class State(enum.Enum):
     """Names what a client's connection waits for."""
 
     REQUEST = "its request"
-    HANDSHAKE = "the end of its TLS handshake and its request"
     PASSWORD = "its turn to have the password checked"  # noqa: S105
     PAGE = "our making of the answer"
     ANSWER = "its taking of the answer"
@@ -69,11 +68,9 @@ class State(enum.Enum):
 
 
 #: A client keeps its slot for this long without progress, even if others need it: until its first request is here,
-#: which follows the connection at once, until the end of a TLS handshake once we have answered its hello, and until it
-#: takes the next part of an answer. A client in the state PAGE waits for us, and keeps its slot.
-GRACE_S = {State.REQUEST: 0.01, State.HANDSHAKE: 0.1, State.PASSWORD: 0.01, State.ANSWER: 0.05, State.NEXT: 0.05}
-#: Of those that have been silent for longer, these give way before others, whoever has been silent for longest.
-FIRST_TO_GO = {State.REQUEST: 0, State.HANDSHAKE: 1}
+#: which follows the connection at once, and until it takes the next part of an answer. A client in the state PAGE waits
+#: for us, and keeps its slot.
+GRACE_S = {State.REQUEST: 0.01, State.PASSWORD: 0.01, State.ANSWER: 0.05, State.NEXT: 0.05}
 
 
 @dataclass(eq=False)
@@ -84,14 +81,11 @@ class Connection:
     host: str
     #: a task answers it
     has_task: bool = False
-    #: its TLS handshake has begun, and is not over
-    shaking: bool = False
     #: bytes that it sent and no answer has used yet
     received: bytes = b""
     state: State = State.REQUEST
     #: when it made progress last, by time.monotonic()
     since: float = field(default_factory=time.monotonic)
-    came: float = field(default_factory=time.monotonic)
     #: when its answer began
     answer_began: float = 0.0
     requests: int = 0
@@ -158,13 +152,10 @@ class Owned:
         connection.state = state
 
     def stalest(self, now: float) -> Connection | None:
-        """Returns the client with the oldest progress of those whose slot may go to another client, if there is one.
-
-        Those without a request go first, and those who do not end their TLS handshake.
-        """
+        """Returns the client with the oldest progress of those whose slot may go to another client, if there is one."""
         oldest = (next(iter(self._by_state.get(state, ())), None) for state in GRACE_S)
-        stale = [one for one in oldest if one and now > one.since + GRACE_S[one.state]]
-        return min(stale, key=lambda one: (FIRST_TO_GO.get(one.state, len(FIRST_TO_GO)), one.since), default=None)
+        return min((one for one in oldest if one and now > one.since + GRACE_S[one.state]),
+                   key=attrgetter("since"), default=None)
 
     def greediest(self) -> Connection:
         """Returns the client with the most answers. Of those with as many it is the one that has had time to take them.
@@ -299,8 +290,7 @@ class Slots:
         """Runs once a second: it ends clients whose time is over, and logs refusals."""
         now = time.monotonic()
         for connection in list(self.connections):
-            if ((connection.state == State.REQUEST and now > connection.since + REQUEST_S)
-                    or (connection.state == State.HANDSHAKE and now > connection.came + REQUEST_S)):
+            if connection.state == State.REQUEST and now > connection.since + REQUEST_S:
                 self.refuse(connection, "slow_request")
             elif connection.state == State.NEXT and now > connection.since + REQUEST_S:
                 self.end(connection)

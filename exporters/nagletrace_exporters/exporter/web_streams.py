@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
-from collections.abc import Callable
 from typing import Union
 
 
@@ -45,57 +43,35 @@ class PlainStream:
 
 
 class TLSStream:
-    """Uses a socket that has shaken hands: asyncio's own TLS costs as much again as the cryptography."""
+    """Uses asyncio's streams."""
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        self._sock = sock
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        # drain() waits until the kernel has everything; 64 KiB more wait in a lower buffer without a limit.
+        writer.transport.set_write_buffer_limits(high=1, low=0)
 
     async def read(self, most: int) -> bytes:
-        while True:
-            try:
-                return self._sock.recv(most)
-            except (ssl.SSLWantReadError, BlockingIOError):  # the latter after the end of our output
-                await self._ready(self._loop.add_reader, self._loop.remove_reader)
+        return await self._reader.read(most)
 
     async def write(self, data: bytes | memoryview) -> bool:
-        """Waits until the kernel has everything. Returns whether it took it at once."""
-        at_once = True
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[self._sock.send(rest):]
-            except ssl.SSLWantWriteError:
-                at_once = False
-                await self._ready(self._loop.add_writer, self._loop.remove_writer)
+        """Waits until the kernel has nearly everything. Returns whether it took it at once."""
+        self._writer.write(data)
+        at_once = not self._writer.transport.get_write_buffer_size()
+        await self._writer.drain()
         return at_once
 
-    async def _ready(self, add: Callable[..., object], remove: Callable[[int], object]) -> None:
-        """Waits until the kernel has something, or takes something: also the end of the connection."""
-        fd = self._sock.fileno()
-        ready = self._loop.create_future()
-        add(fd, lambda: None if ready.done() else ready.set_result(None))
-        try:
-            await ready
-        finally:
-            remove(fd)
-
     def end_output(self) -> bool:
-        """Tells the client that no more follows. Returns whether we can go on to read, which then is not decrypted."""
-        self._say_goodbye()
-        self._sock.shutdown(socket.SHUT_WR)
-        return True
+        """Does nothing: TLS ends both directions at once."""
+        return False
 
     async def close(self) -> None:
-        self._say_goodbye()
-        self._sock.close()
+        """Exchanges the goodbyes of TLS."""
+        with contextlib.suppress(OSError):
+            self._writer.close()
+            await self._writer.wait_closed()
 
     def abort(self) -> None:
-        self._sock.close()
-
-    def _say_goodbye(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it is sent; we do not wait for the client's
-            self._sock.unwrap()
+        self._writer.transport.abort()
 
 
 Stream = Union[PlainStream, TLSStream]
