@@ -454,10 +454,10 @@ __noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total
 }
 
 /*
- * The bytes of a hold are acknowledged, and no program saw them go: the socket itself keeps when it
- * sent data last. Returns that time, latest_ns at the latest; or 0 where a loss probe may have sent
- * them, for a single segment after tcp_rto_min() at the earliest: tcp_schedule_loss_probe(). This
- * is a global function for the verifier's sake, as hold_judge().
+ * Returns when the socket sent data last, latest_ns at the latest; or 0 where a loss probe may have
+ * sent it. For a single segment one comes after tcp_rto_min() at the earliest, as
+ * tcp_schedule_loss_probe() has it. This is a global function for the verifier's sake, as
+ * hold_judge().
  */
 __noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
 {
@@ -472,6 +472,33 @@ __noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
 }
 
 /*
+ * The bytes of a hold are acknowledged, and no program saw them go. They went out when a program
+ * saw the receiver send the ACK of all before them late, if nothing was sent later; or when the
+ * socket sent data last, if nothing came and nothing was written since the hold began. Returns that
+ * time, or 0: nobody knows it, and nobody is accused.
+ */
+static __always_inline u64 acknowledged_hold_ended_ns(const struct hold *h, const struct tcp *t,
+						      const struct nt_tcp_state *s,
+						      const bool trusted)
+{
+	u64 sent_ns;
+
+	/* an earlier ACK may have released the bytes if other segments were behind the small one; a
+	 * loss probe may have, if others were before it (for a single one it comes after 200 ms
+	 * only); and what was written to them unseen may have held them for another reason */
+	if (h->held.reason != NT_HOLD_NAGLE || !nt_after(s->snd_una, h->held.seq) ||
+	    h->held.sml != h->held.seq || h->in_flight_bytes >= h->held.mss ||
+	    s->snd_una != h->held.end_seq)
+		return 0;
+	sent_ns = late_ack_sent_ns(h->held.seq, h->rcv_nxt, h->begin_ns);
+	if (sent_ns)
+		return silent_since(t, sent_ns) ? sent_ns : 0;
+	if (s->write_seq != h->held.end_seq || s->nonagle || TCP(t, rcv_nxt) != h->rcv_nxt)
+		return 0;
+	return acknowledged_tail_sent_ns(socket_number(t->sk), h->begin_ns, s->clock_ns);
+}
+
+/*
  * An ACK released the bytes: when? Mostly when this attempt began. But the ACK's own attempt may
  * have gone unseen, since the kernel skips a program that interrupts another on its CPU; then the
  * ACK itself tells the time.
@@ -480,10 +507,6 @@ __noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
  * pure one if no data has come since the hold began, or if a program saw the receiver send it alone
  * (once the peer's FIN has come, tcp_probe shows no more). It may have released nothing if the
  * socket is corked by now, if more was written, or if other ACKs may have come before.
- *
- * If the bytes themselves are acknowledged, they went out when a program saw the receiver send the
- * ACK of all before them late, if nothing was sent later; or when the socket sent data last, if
- * nothing came and nothing was written since the hold began. Nobody else is accused.
  */
 static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)
@@ -493,23 +516,10 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 
 	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
 		return h->ack_ns;
-	/* an earlier ACK may have released the bytes if other segments were behind the small one; a
-	 * loss probe may have, if others were before it (for a single one it comes after 200 ms
-	 * only); and what was written to them unseen may have held them for another reason */
-	if (h->held.reason == NT_HOLD_NAGLE && nt_after(s->snd_una, h->held.seq) &&
-	    h->held.sml == h->held.seq && h->in_flight_bytes < h->held.mss &&
-	    s->snd_una == h->held.end_seq) {
-		sent_ns = late_ack_sent_ns(h->held.seq, h->rcv_nxt, h->begin_ns);
-		if (sent_ns && !silent_since(t, sent_ns))
-			sent_ns = 0;
-		else if (!sent_ns && s->write_seq == h->held.end_seq && !s->nonagle &&
-			 rcv_nxt == h->rcv_nxt)
-			sent_ns = acknowledged_tail_sent_ns(socket_number(t->sk), h->begin_ns,
-							    s->clock_ns);
-		if (sent_ns) {
-			hold_note_ack(h, h->held.seq, h->rcv_nxt, true, sent_ns);
-			return sent_ns;
-		}
+	sent_ns = acknowledged_hold_ended_ns(h, t, s, trusted);
+	if (sent_ns) {
+		hold_note_ack(h, h->held.seq, h->rcv_nxt, true, sent_ns);
+		return sent_ns;
 	}
 	if (!h->ack_seen || h->ack != s->snd_una)
 		hold_note_ack(h, s->snd_una, rcv_nxt,

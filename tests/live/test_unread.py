@@ -83,8 +83,6 @@ def wait_until_it_takes_signals(process: subprocess.Popen[str]) -> None:
     wait_until(process, "SigBlk")
 
 
-
-
 def wait_until_it_loads(process: subprocess.Popen[str]) -> int:
     """Returns the process that strace runs, once it has made a map."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
