@@ -39,7 +39,8 @@ def hostile(connections: int, duplicates: int, forks: int,
             names: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Runs hostile.py once all is there; with the port on which it stalls."""
     process = subprocess.Popen(
-        [*as_user(MALLORY), sys.executable, "-c", HOSTILE.read_text(), *map(str, (connections, duplicates, forks, names))],
+        [*as_user(MALLORY), sys.executable, "-c", HOSTILE.read_text(),
+         *map(str, (connections, duplicates, forks, names))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin and process.stdout
     try:
