@@ -23,7 +23,7 @@ ABSURD = ("--max-overhead", "0.0001")
 STEPS = {
     "function": [{"tcp_sendmsg_locked"}],
     "kprobe": [{"timer_expire_entry"}, {"tcp_sendmsg_locked"}],
-    "tracepoint": [{"timer_start", "tcp_rcv_space_adjust"}],
+    "tracepoint": [{"timer_start"}],
 }
 
 

@@ -236,7 +236,8 @@ def test_a_window_that_is_closed_holds_as_long_as_the_kernel_says() -> None:
 def test_an_ack_that_a_late_read_sent_ends_a_stall_like_a_timer_s() -> None:
     """The reader comes before its delayed-ACK timer. It knows what was held: what its first read did not get."""
     rounds, held, by_timer, late_s = 30, 0, 0, 0.035
-    with socket.create_server(("127.0.0.1", 0)) as listener, Tracer("-P", str(listener.getsockname()[1])) as tracer:
+    with socket.create_server(("127.0.0.1", 0)) as listener, \
+            Tracer("-P", str(listener.getsockname()[1]), "--late-acks") as tracer:
         with socket.create_connection(listener.getsockname()) as writer, listener.accept()[0] as reader:
             for _ in range(rounds):
                 began = time.monotonic()

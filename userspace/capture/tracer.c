@@ -31,6 +31,8 @@ static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 		return false;
 	if (hook->need == NT_FOR_PIDS)
 		return settings->n_pids;
+	if (hook->need == NT_FOR_LATE_ACKS)
+		return settings->late_acks || settings->timeline;
 	return hook->need == NT_FOR_TIMELINE ? settings->timeline : true;
 }
 
