@@ -48,6 +48,7 @@ endif
 
 BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev \
                   libevent-dev uthash-dev libcap-dev libseccomp-dev libncurses-dev
+IMAGE_PACKAGES := buildah mmdebstrap uidmap
 DEB_PACKAGES   := build-essential debhelper dh-python python3
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
@@ -62,10 +63,15 @@ SYSROOT_PACKAGES := libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev lib
 ARM64_PACKAGES := qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES)
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
+GO_PACKAGES    := $(if $(shell command -v go 2>/dev/null),,golang-go)
+GADGET_PACKAGES := clang llvm make libbpf-dev python3 $(GO_PACKAGES)
+CLUSTER_PACKAGES := etcd-server containerd runc containernetworking-plugins debootstrap iproute2 util-linux python3-venv
 GUEST_PACKAGES := qemu-system-x86 busybox-static kmod file python3-venv
+# Grafana's components come from npm, and run in a browser
+PICTURE_PACKAGES := chromium fonts-inter pngquant $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 
-UNIT_PACKAGES  := libcmocka-dev libclang-rt-dev python3 python3-pytest python3-dpkt
-EXPORTER_PACKAGES := python3-pytest python3-jsonschema python3-bpfcc openssl $(MONITORING_PACKAGES)
+UNIT_PACKAGES  := libcmocka-dev libclang-rt-dev clang-format python3 python3-pytest python3-dpkt
+EXPORTER_PACKAGES := python3-pytest python3-jsonschema python3-venv python3-bpfcc openssl $(MONITORING_PACKAGES)
 # those of `make test`
 TEST_PACKAGES  := $(UNIT_PACKAGES) $(EXPORTER_PACKAGES) $(LAB_PACKAGES) tcpdump procps util-linux iproute2 \
                   mandoc python3-pyte nftables
@@ -92,7 +98,7 @@ UNITS   := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/
 STATIC_MACHINES := $(MACHINE) $(if $(CROSS_PACKAGES),aarch64)
 VERSION := $(shell cat VERSION)
 .PHONY: help deps deps-test build demo demo-monitoring bench bench-instructions bench-join install install-command install-exporters uninstall dist \
-	deb clean format options
+	deb gadget images clean format options
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -125,18 +131,29 @@ demo-monitoring: ## the same with Prometheus and alerts, for ten minutes; says w
 
 # ---- the tests; CONTRIBUTING.md says what runs when ----
 
-# T=pattern and M=marks choose among them, as pytest's -k and -m do; .ci/run gives the time when all ends
+# T=pattern and M=marks choose among them, as pytest's -k and -m do
 RUN = /usr/bin/python3 tests/run.py $(if $(T),-k '$(T)') $(if $(K),--kernels '$(K)') $(if $(H),--kinds '$(H)') \
-	$(ENDS:%=--ends %) $(COUNTS:%=--counts %)
+	$(COUNTS:%=--counts %)
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
-test: ## the quick ones of all parts, in minutes, as root; ends with counts of passed, failed and skipped
-	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
-	@$(MAKE) --no-print-directory $(JOBS) quick-for-tests
-	@$(RUN) unit exporters:'not slow' packets live:quick monitoring:quick
+check: ## before each commit: format, lint, types, unit tests, model; a minute, without root, installs nothing
+	@DEPS=$${DEPS:-say} tests/deps.sh $(BUILD_PACKAGES) $(UNIT_PACKAGES)
+	@$(MAKE) --no-print-directory $(JOBS) units
+	@$(RUN) style+model+unit
 
-test-all: ## every part below, in hours
-	@/usr/bin/python3 tests/run.py steps $(PARTS:%=test-%)
+test: ## check, and the quick ones of all parts, in minutes, as root; ends with counts of passed, failed and skipped
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
+	@/usr/bin/python3 tests/tools.py >/dev/null
+	@$(MAKE) --no-print-directory $(JOBS) quick-for-tests
+	@$(RUN) style+model+unit+exporters:'not slow'+monitoring:quick packets live:quick
+
+# two guests run beside each other; in groups of two, no part takes longer than 40 minutes
+GUESTS := "test-kernels K='6.1 7' H=function" "test-kernels K='6.12 5.10' H=function" \
+	"test-kernels K='6.1 5.10' H=kprobe" "test-kernels K='6.12 7' H=kprobe" \
+	"test-kernels K='6.12 7' H=tracepoint" "test-kernels K=6.1 H=once"
+
+test-all: ## all there are, part by part, in hours; ends with a table of them
+	@/usr/bin/python3 tests/run.py steps check $(filter-out test-model test-kernels,$(PARTS:%=test-%)) $(GUESTS)
 
 # A part is a row: $(1) its name, $(2) what is built for it, $(3) what it needs besides the build. Its tests lie in
 # tests/NAME, or where tests/run.py says.
@@ -145,12 +162,11 @@ PARTS += $(1)
 NEEDS_$(1) := $(3)
 .PHONY: test-$(1)
 test-$(1):
-	@$(if $(filter unit model,$(1)),DEPS=$$(or $$(DEPS),say)) tests/deps.sh $(BUILD_PACKAGES) $(3)
+	@$(if $(filter model,$(1)),DEPS=$$(or $$(DEPS),say)) tests/deps.sh $(BUILD_PACKAGES) $(3)
 	$(if $(2),@$$(MAKE) --no-print-directory $$(JOBS) $(2))
 	@$$(RUN) $(1)$$(if $$(M),:'$$(M)')
 endef
 PARTS :=
-$(eval $(call part,unit,units,$(UNIT_PACKAGES))) ## units in C under ASan and UBSan, seconds of fuzz, the witnesses; without root, installs nothing
 $(eval $(call part,model,$(filter $(BUILD)/model/%,$(UNITS)),$(UNIT_PACKAGES))) ## the programs of bpf/ on the host, against a model of TCP
 $(eval $(call part,exporters,,$(EXPORTER_PACKAGES))) ## the Python programs by themselves
 $(eval $(call part,live,all-for-tests,$(LIVE_PACKAGES))) ## the tracer on this machine, by the workloads of tests/lab
@@ -161,9 +177,13 @@ $(eval $(call part,kernels,for-guests,$(TEST_PACKAGES) $(GUEST_PACKAGES) strace)
 $(eval $(call part,arm64,static-aarch64 lab-aarch64,qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES))) ## the static binary on arm64, in an emulated machine
 $(eval $(call part,instructions,$(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty,$(TEST_PACKAGES) $(GUEST_PACKAGES))) ## instructions that tracing adds, against a budget, in a guest that counts them
 $(eval $(call part,clickhouse,,$(EXPORTER_PACKAGES))) ## the store of dashboards/clickhouse in ClickHouse's engine (from PyPI, 200 MB), against nagletrace-join
-$(eval $(call part,carriers,quick-for-tests,$(TEST_PACKAGES) rsyslog rsyslog-relp)) ## records by OTLP to rotel and by lines to rsyslog, which are killed and come back
-$(eval $(call part,helm,,$(EXPORTER_PACKAGES) python3-venv $(if $(shell command -v go 2>/dev/null),,golang-go))) ## the Helm chart: rendered by helm (built from its Go module), against the manifest and validators
+$(eval $(call part,carriers,quick-for-tests,$(TEST_PACKAGES) rsyslog rsyslog-relp systemd-journal-remote)) ## records by OTLP to rotel, and by lines to rsyslog and journald, which are killed and come back
+$(eval $(call part,helm,,$(EXPORTER_PACKAGES) $(GO_PACKAGES))) ## the Helm chart: rendered by helm (built from its Go module), against the manifest and validators
+$(eval $(call part,kubernetes,$(BUILD)/nagle-lab-static,$(EXPORTER_PACKAGES) $(LAB_PACKAGES) $(DEB_PACKAGES) $(GADGET_PACKAGES) $(CLUSTER_PACKAGES))) ## the Helm chart in a Kubernetes of one node (built from its Go module): admitted, ready, and the pod that stalls is named
+$(eval $(call part,gadget,$(BUILD)/nagletrace $(BUILD)/nagle-lab $(BUILD)/nagle-lab-static,$(EXPORTER_PACKAGES) $(LAB_PACKAGES) $(GUEST_PACKAGES) $(GADGET_PACKAGES) containerd runc)) ## the gadget of packaging/gadget by Inspektor Gadget's ig (built from its Go module), natively and in guests
+$(eval $(call part,images,$(BUILD)/nagletrace $(BUILD)/nagle-lab,$(TEST_PACKAGES) $(DEB_PACKAGES) $(IMAGE_PACKAGES))) ## the images: their files against the packages', and both together
 $(eval $(call part,browser,,$(EXPORTER_PACKAGES) chromium)) ## the pages of the Python programs in a browser
+$(eval $(call part,pictures,$(BUILD)/nagletrace $(BUILD)/nagle-lab,$(TEST_PACKAGES) $(PICTURE_PACKAGES))) ## the dashboards in a browser, by Grafana's components (from npm, 460 MB), of hosts that stall
 
 mutants: ## a hundred mutants of the rules of bpf/, and how many of them the tests on the host find; a quarter of an hour
 	@DEPS=$${DEPS:-say} tests/deps.sh $(BUILD_PACKAGES) $(UNIT_PACKAGES)
@@ -197,9 +217,10 @@ experiments: deps-test ## write docs/experiments.md: published figures, what the
 	@$(MAKE) --no-print-directory all-for-tests
 	@$(SUDO) /usr/bin/python3 tests/experiments.py
 
-pictures: deps-test ## write docs/pictures: the report and the flame graph of a real trace
-	@$(MAKE) --no-print-directory all-for-tests
-	@$(SUDO) /usr/bin/python3 tests/pictures.py
+pictures: ## write docs/pictures: the dashboards by Grafana's components, the report and the flame graph, of real traces
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(PICTURE_PACKAGES)
+	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
+	@$(SUDO) /usr/bin/python3 tests/pictures/make.py
 
 pasted: deps-test ## renew the outputs that README and docs show, from real runs; OUTPUT=name: that one, and what is of the same run
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/nagle-lab
@@ -215,7 +236,7 @@ accuracy: ## write docs/accuracy.md: missed, false, durations, by kernel and hoo
 	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/nagletrace $(BUILD)/nagle-lab
 	@$(SUDO) /usr/bin/python3 tests/accuracy.py $(K) $(H:%=--hooks %)
 
-.PHONY: mutants test test-all test-guest test-kernel units quick-for-tests for-monitoring for-guests all-for-tests fuzz experiments pictures pasted dashboard \
+.PHONY: mutants check test test-all test-guest test-kernel units quick-for-tests for-monitoring for-guests all-for-tests fuzz experiments pictures pasted dashboard \
 	accuracy
 units: $(UNITS) $(FUZZERS)
 quick-for-tests: units $(BUILD)/nagletrace $(BUILD)/options $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/hostile-stacks \
@@ -250,7 +271,7 @@ install-command: build
 	install -D -m 0644 packaging/completion/nagletrace.bash $(DESTDIR)$(bashcompletiondir)/nagletrace
 	install -D -m 0644 packaging/completion/_nagletrace $(DESTDIR)$(zshcompletiondir)/_nagletrace
 	install -D -m 0644 -t $(DESTDIR)$(docdir) $(TOP_DOCS) userspace/output/nagletrace.schema.json docs/*.md
-	cd $(DESTDIR)$(docdir) && sed -i -E 's,\]\((docs|\.\.)/,](,g' $(filter %.md,$(TOP_DOCS)) $(notdir $(wildcard docs/*.md))
+	cd $(DESTDIR)$(docdir) && sed -i -E 's,\]\((docs|\.\.)/,](,g; s,(src|srcset)="docs/,\1=",' $(filter %.md,$(TOP_DOCS)) $(notdir $(wildcard docs/*.md))
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
@@ -306,6 +327,14 @@ deb: ## Debian packages of this tree, build/deb/*.deb; REVISION=2: the same vers
 	@tests/deps.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
 	@packaging/deb.sh $(BUILD)/deb $(or $(REVISION),1)
 
+images: deb ## both images, of the Debian packages, by buildah: build/images/*.tar; BASE=image: on that one, of a registry
+	@tests/deps.sh $(IMAGE_PACKAGES)
+	@packaging/container/images.sh $(BUILD)/deb $(BUILD)/images $(BASE)
+
+gadget: ## build/gadget/nagletrace-VERSION.tar: the programs as a gadget for Inspektor Gadget; the first time builds its ig
+	@tests/deps.sh $(GADGET_PACKAGES)
+	@/usr/bin/python3 tests/gadgets.py $(BUILD)/gadget
+
 clean: ## remove build/
 	rm -rf $(BUILD)
 
@@ -319,8 +348,10 @@ options: deps ## write the options into the completions and docs/man/nagletrace.
 		cat $(BUILD)/with-options >$${one#*:} || exit; \
 	done
 
-format: ## format the C sources as .clang-format says
-	clang-format -i bpf/*.[ch] userspace/*/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.c tests/live/*.c tests/soak.c packaging/*.c
+CLANG_FORMAT ?= clang-format -i
+
+format: ## format the C sources as .clang-format says, by clang-format 14
+	$(CLANG_FORMAT) bpf/*.[ch] userspace/*/*.[ch] tests/lab/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.c tests/live/*.c tests/soak.c packaging/*.c packaging/gadget/*.[ch]
 
 # ---- the kernel side ----
 
@@ -503,7 +534,7 @@ $(BUILD)/fuzzer/%.o: %.c | $(BUILD)/nagletrace.skel.h $(BUILD)/sample.skel.h $(B
 	$(Q)$(CLANG) $(TEST_CFLAGS) -fsanitize=fuzzer-no-link -MMD -c $< -o $@
 
 # the programs of bpf/ for the host: the shim stands before libbpf's headers, and what clang alone knows is no matter
-$(BUILD)/asan/tests/model/%.o: TEST_CFLAGS := $(SANITIZE) -O2 -fno-sanitize=alignment -Wall -Werror -Wno-unknown-pragmas \
+$(BUILD)/asan/tests/model/%.o: TEST_CFLAGS := $(SANITIZE) -g1 -fno-sanitize=alignment -Wall -Werror -Wno-unknown-pragmas \
 	-Wno-unused -Wno-attributes -std=gnu11 -D_GNU_SOURCE -D__TARGET_ARCH_$(ARCH) -Itests/model/shim -Ibpf
 
 .SECONDEXPANSION:

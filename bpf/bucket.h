@@ -15,14 +15,7 @@
 /* No answer to an ACK comes later than this; latest_answer_ns() has the exact limit. */
 #define ANSWER_NS 4000000000ULL
 
-struct bucket {
-	__u32 holds;         /* how many of its sockets have one */
-	__u32 late_jiffies;  /* when a delayed-ACK timer of theirs last sent an ACK; 0: none did */
-	__u32 large_hash;    /* of the socket whose large tail a program looked at last; 0: none */
-	__u32 large_jiffies; /* when that was */
-};
-
-static struct bucket buckets[BUCKETS];
+struct nt_bucket buckets[BUCKETS]; /* user space clears them while no program is attached */
 
 /* A socket stays in its bucket while it is connected. */
 static __always_inline u32 bucket_index(struct sock *sk, const bool trusted)
@@ -30,7 +23,7 @@ static __always_inline u32 bucket_index(struct sock *sk, const bool trusted)
 	return READ(trusted, sk, __sk_common.skc_hash) % BUCKETS;
 }
 
-static __always_inline bool bucket_awaits_answer(const struct bucket *b)
+static __always_inline bool bucket_awaits_answer(const struct nt_bucket *b)
 {
 	u32 jiffies = (u32)bpf_jiffies64() - b->late_jiffies;
 
@@ -40,7 +33,7 @@ static __always_inline bool bucket_awaits_answer(const struct bucket *b)
 /* Notes a look at a socket's tail. large: it cannot become a stall until it is smaller. */
 static __always_inline void bucket_note_tail(u32 hash, bool large)
 {
-	struct bucket *b = &buckets[hash % BUCKETS];
+	struct nt_bucket *b = &buckets[hash % BUCKETS];
 
 	if (large) {
 		b->large_hash = hash;
@@ -54,7 +47,7 @@ static __always_inline void bucket_note_tail(u32 hash, bool large)
 static __always_inline bool bucket_knows_large(struct sock *sk, const bool trusted)
 {
 	u32 hash = READ(trusted, sk, __sk_common.skc_hash);
-	const struct bucket *b = &buckets[hash % BUCKETS];
+	const struct nt_bucket *b = &buckets[hash % BUCKETS];
 
 	return hash && b->large_hash == hash && b->large_jiffies == (u32)bpf_jiffies64();
 }
@@ -68,7 +61,7 @@ static __always_inline bool socket_may_hold(struct sock *sk, const bool trusted)
 /* Asks the same, and whether this segment may be the answer to an ACK that a timer sent. */
 static __always_inline bool segment_may_matter(struct sock *sk, const bool trusted)
 {
-	const struct bucket *b = &buckets[bucket_index(sk, trusted)];
+	const struct nt_bucket *b = &buckets[bucket_index(sk, trusted)];
 
 	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
 	       (b->late_jiffies && bucket_awaits_answer(b));

@@ -166,6 +166,18 @@ static __always_inline void mark_owned(const struct sock *sk)
 	bpf_map_update_elem(&owned, &key, &tgid, BPF_ANY);
 }
 
+/* Names the process asked for that uses the socket of this end, if there is one. */
+static __always_inline void end_take_owner(struct nt_end *end, const struct sock *sk)
+{
+	u64 key = (u64)sk;
+	u32 *tgid = bpf_map_lookup_elem(&owned, &key);
+
+	if (tgid) {
+		end->tgid = *tgid;
+		end->target = true;
+	}
+}
+
 /* Does the socket count in the totals? */
 static __always_inline bool socket_counts(const struct sock *sk)
 {

@@ -230,6 +230,8 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	r->sender.cgroup_id = h->writer.cgroup_id;
 	r->sender.target = h->writer.target;
 	__builtin_memcpy(r->sender.comm, h->writer.comm, NT_COMM_LEN);
+	if (!h->writer.tgid)
+		end_take_owner(&r->sender, t->sk);
 	if (f->release == NT_RELEASE_ACK && h->ack_seen) {
 		r->numbers.ack = h->ack;
 		r->numbers.seq = h->ack_seq;
@@ -238,7 +240,7 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 		r->receiver = la->end;
 		r->ack = la->part;
 	}
-	bpf_ringbuf_submit(r, 0);
+	ring_submit(r);
 }
 
 /* Finds the late ACK that released the hold, if the receiver sent it while the bytes were held. */
@@ -253,6 +255,17 @@ static __always_inline struct late_ack *hold_join(const struct hold *h, u64 rele
 		return NULL;
 	la->consumed = true;
 	return la;
+}
+
+/*
+ * May a receiver on another host tell that the ACK was a late one? From this end alone a stall is
+ * no stall if it was short, since the bytes were written when the ACK was pending already. Whether
+ * the ACK was a pure one is not asked: it may have come unseen, and the receiver knows.
+ */
+static __always_inline bool hold_may_meet(const struct hold *h, const struct nt_stall_facts *f)
+{
+	return late_acks_wanted && f->reason == NT_HOLD_NAGLE && f->release == NT_RELEASE_ACK &&
+	       h->ack_seen && f->late_release == NT_ACK_INVALID && nt_excess_ns(f) >= LATE_ACK_NS;
 }
 
 /*
@@ -284,7 +297,7 @@ __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 	}
 	if (cause)
 		count_stall(cause);
-	if (cause || nt_config.all_holds)
+	if (cause || nt_config.all_holds || hold_may_meet(h, &f))
 		hold_report(h, &t, &f, cause, evidence, released_ns, la);
 	return 0;
 }
@@ -437,27 +450,40 @@ static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
 
 /*
  * A corked tail went out, no program saw a timer, and nothing was in flight for a loss probe to
- * take it along. The probe timer sent the tail if nothing was sent again, and if the tail went no
- * sooner than tcp_check_probe_timer() sets that timer, TCP_RTO_MIN. Else the application uncorked
- * the socket, and corked it again. Returns when the timer sent the tail, latest_ns at the latest,
- * or 0. This is a global function for the verifier's sake, as hold_judge().
+ * take it along. The probe timer sent the tail if nothing was sent again, and if the tail went when
+ * tcp_check_probe_timer() has that timer expire: after the RTO, and half as long again at the
+ * latest, if something kept it waiting. Else the application uncorked the socket, and corked it
+ * again. Returns when the timer sent the tail, latest_ns at the latest, or 0. This is a global
+ * function for the verifier's sake, as hold_judge().
  */
 __noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total_retrans)
 {
 	struct tcp t = tcp_of((void *)sk, false);
 	u64 sent_ns = last_sent_ns(&t), room_ns = 2 * nt_config.tick_ns;
+	u64 rto_ns = PROBED(t.tp, inet_conn.icsk_rto) * nt_config.tick_ns;
 
+	if (rto_ns < NT_RTO_MIN_NS)
+		rto_ns = NT_RTO_MIN_NS;
 	if (PROBED(t.tp, total_retrans) != total_retrans ||
-	    duration_ns(begin_ns, sent_ns + room_ns) < NT_RTO_MIN_NS)
+	    duration_ns(begin_ns, sent_ns + room_ns) < NT_RTO_MIN_NS ||
+	    duration_ns(begin_ns, sent_ns) > rto_ns + rto_ns / 2)
 		return 0;
 	return latest_ns > sent_ns + room_ns ? sent_ns : latest_ns;
 }
 
 /*
+ * May a loss probe have ended a hold of this length? For a single segment one comes after delay_ns,
+ * tcp_rto_min(), at the earliest, as tcp_schedule_loss_probe() has it; a quarter of that may have
+ * been over when the hold began.
+ */
+static __always_inline bool loss_probe_may_end(u64 lasted_ns, u64 delay_ns)
+{
+	return lasted_ns >= delay_ns / 4 * 3;
+}
+
+/*
  * Returns when the socket sent data last, latest_ns at the latest; or 0 where a loss probe may have
- * sent it. For a single segment one comes after tcp_rto_min() at the earliest, as
- * tcp_schedule_loss_probe() has it. This is a global function for the verifier's sake, as
- * hold_judge().
+ * sent it. This is a global function for the verifier's sake, as hold_judge().
  */
 __noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
 {
@@ -468,7 +494,7 @@ __noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
 		sent_ns = latest_ns;
 	if (limit_ns > NT_RTO_MIN_NS)
 		limit_ns = NT_RTO_MIN_NS;
-	return duration_ns(begin_ns, sent_ns) < limit_ns ? sent_ns : 0;
+	return loss_probe_may_end(duration_ns(begin_ns, sent_ns), limit_ns) ? 0 : sent_ns;
 }
 
 /*
@@ -506,7 +532,8 @@ static __always_inline u64 acknowledged_hold_ended_ns(const struct hold *h, cons
  * If no hook saw the ACK come either (tcp_probe stands in tcp_rcv_established() only), it was a
  * pure one if no data has come since the hold began, or if a program saw the receiver send it alone
  * (once the peer's FIN has come, tcp_probe shows no more). It may have released nothing if the
- * socket is corked by now, if more was written, or if other ACKs may have come before.
+ * socket is corked by now, if more was written, if other ACKs may have come before, or if the hold
+ * lasted so long that a loss probe may have ended it.
  */
 static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)
@@ -525,6 +552,8 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 		hold_note_ack(h, s->snd_una, rcv_nxt,
 			      s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
 				      !(s->nonagle & NT_NAGLE_CORK) &&
+				      !loss_probe_may_end(duration_ns(h->begin_ns, s->clock_ns),
+							  NT_RTO_MIN_NS) &&
 				      (rcv_nxt == h->rcv_nxt ||
 				       late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns)),
 			      s->clock_ns);

@@ -22,6 +22,7 @@ struct late_ack {
 	u32 room;      /* how much more the peer might send when this ACK went out */
 	bool consumed; /* a sender on this host has taken it */
 	bool lone;     /* no more data came while it was pending: the peer may have held it */
+	bool unsure;   /* a read met it, and may not have sent it */
 };
 
 struct {
@@ -33,7 +34,8 @@ struct {
 
 static const struct late_ack no_late_ack;
 
-/* User space sets this while somebody wants a record of each late ACK. */
+/* User space sets this while somebody wants a record of each late ACK, and of each hold that one on
+ * another host may have ended. */
 bool late_acks_wanted;
 
 /* Gives the numbers of the ACK that the receiver t is about to send. */
@@ -61,15 +63,16 @@ static __always_inline struct late_ack *late_ack_find(u32 ack, u32 seq)
 }
 
 /*
- * Returns when a receiver on this host sent this ACK late, if that was at since_ns or later and no
- * sender has taken it; else 0. It is a function by itself because its callers are inlined in many
- * places.
+ * Returns when a receiver on this host sent this ACK late, if that is sure, was at since_ns or
+ * later, and no sender has taken it; else 0. It is a function by itself because its callers are
+ * inlined in many places.
  */
 static __noinline u64 late_ack_sent_ns(u32 ack, u32 seq, u64 since_ns)
 {
 	struct late_ack *la = late_ack_find(ack, seq);
 
-	return la && !la->consumed && la->part.end_ns >= since_ns ? la->part.end_ns : 0;
+	return la && !la->unsure && !la->consumed && la->part.end_ns >= since_ns ? la->part.end_ns
+										 : 0;
 }
 
 #endif /* NT_LATE_ACK_H */

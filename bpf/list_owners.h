@@ -49,30 +49,44 @@ static __always_inline bool was_told(u64 socket, u32 tgid)
 static u32 owners_steps;
 static const u8 no_owners[NT_PIECE(sizeof(struct nt_owner))];
 
+/* Returns the socket behind a file, or NULL. */
+static __always_inline struct socket *file_socket(struct file *file)
+{
+	const u16 type_mask = 0170000, socket_type = 0140000; /* S_IFMT, S_IFSOCK */
+
+	if (!file || (file->f_inode->i_mode & type_mask) != socket_type)
+		return NULL;
+	/* this gives a number, which a plain load of it does not everywhere */
+	return BPF_CORE_READ(file, private_data);
+}
+
+static __always_inline bool is_tcp(const struct sock *sk)
+{
+	u16 family;
+
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return false;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	return family == AF_INET || family == AF_INET6;
+}
+
 SEC("iter/task_file")
 int dump_owners(struct bpf_iter__task_file *ctx)
 {
-	const u16 type_mask = 0170000, socket_type = 0140000; /* S_IFMT, S_IFSOCK */
 	struct task_struct *task = ctx->task;
-	struct file *file = ctx->file;
 	struct nt_owner owner = {};
 	struct socket *socket;
 	struct sock *sk;
-	u16 family;
 
 	if (!(++owners_steps % STEPS_AT_ONCE))
 		bpf_seq_write(ctx->meta->seq, no_owners, sizeof(no_owners));
-	if (!file || !task || (file->f_inode->i_mode & type_mask) != socket_type)
+	if (!task)
 		return 0;
-	/* this gives a number, which a plain load of it does not everywhere */
-	socket = BPF_CORE_READ(file, private_data);
-	if (was_told((u64)socket, task->tgid))
+	socket = file_socket(ctx->file);
+	if (!socket || was_told((u64)socket, task->tgid))
 		return 0;
 	sk = BPF_CORE_READ(socket, sk);
-	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
-		return 0;
-	family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	if (family != AF_INET && family != AF_INET6)
+	if (!is_tcp(sk))
 		return 0;
 	owner.sk = (u64)sk;
 	owner.share = socket_share(sk);

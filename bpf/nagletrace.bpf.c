@@ -13,28 +13,9 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 #include "list_owners.h"
-#include "rules.h"
-#include "timers.h"
+#include "tracepoints.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* The timers' functions; the programs learn them from a socket that user space opens and closes. */
-__u64 delack_timer_function;
-__u64 write_timer_function;
-
-static __always_inline void learn_timers(const struct sock *sk)
-{
-	if (delack_timer_function)
-		return;
-	write_timer_function = timer_function(sk, write_timer_offset());
-	delack_timer_function = timer_function(sk, delack_timer_offset());
-}
-
-static __always_inline void ack_delayed(const struct tcp *t, const bool trusted)
-{
-	event_plain(t->sk, NT_EVENT_ACK_DELAYED);
-	pending_ack_begin(t, trusted);
-}
 
 static __always_inline void timer_handler(const struct tcp *t, const bool trusted)
 {
@@ -51,23 +32,10 @@ static __always_inline void transmits(const struct tcp *t, struct sk_buff *skb, 
 		pending_ack_transmit(t, READ(trusted, skb, len), trusted);
 }
 
-/* ---- tracepoints of both families ---- */
-
-SEC("raw_tp/tcp_probe")
-int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
-{
-	struct tcp t;
-
-	event_received(sk, skb);
-	if (!segment_may_matter(sk, true))
-		return 0;
-	t = tcp_of(sk, true);
-	if (t.tp)
-		segment_came(&t, skb, false, true);
-	return 0;
-}
-
-/* Does the same where functions are hooked; a program of its own, to spare the small stack. */
+/*
+ * Does what on_tcp_probe() does, where functions are hooked. It is a program of its own, to spare
+ * the small stack.
+ */
 SEC("raw_tp/tcp_probe")
 int BPF_PROG(on_tcp_probe_functions, struct sock *sk, struct sk_buff *skb)
 {
@@ -82,38 +50,7 @@ int BPF_PROG(on_tcp_probe_functions, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-SEC("raw_tp/tcp_receive_reset")
-int BPF_PROG(on_tcp_receive_reset, struct sock *sk)
-{
-	struct tcp t = tcp_of(sk, true);
-
-	if (t.tp)
-		socket_closed(&t, true);
-	return 0;
-}
-
-SEC("raw_tp/tcp_destroy_sock")
-int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
-{
-	struct tcp t = tcp_of(sk, true);
-	u64 key = (u64)sk;
-
-	learn_timers(sk);
-	if (t.tp)
-		socket_closed(&t, true);
-	if (nt_config.target != NT_TARGET_ALL)
-		bpf_map_delete_elem(&owned, &key);
-	return 0;
-}
-
 /* ---- what only --timeline needs ---- */
-
-SEC("raw_tp/tcp_rcv_space_adjust")
-int BPF_PROG(on_tcp_rcv_space_adjust, struct sock *sk)
-{
-	event_read(sk);
-	return 0;
-}
 
 SEC("raw_tp/inet_sock_set_state")
 int BPF_PROG(on_inet_sock_set_state, struct sock *sk, int oldstate, int newstate)
@@ -128,90 +65,6 @@ SEC("raw_tp/net_dev_queue")
 int BPF_PROG(on_net_dev_queue, struct sk_buff *skb)
 {
 	event_queued(skb);
-	return 0;
-}
-
-/* ---- the tracepoint family; its timers serve kprobes too ---- */
-
-SEC("raw_tp/sock_send_length")
-int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
-{
-	const bool trusted = true;
-	struct tcp t;
-
-	if (ret <= 0 || READ(trusted, sk, sk_protocol) != IPPROTO_TCP)
-		return 0;
-	event_write(sk, ret);
-	count_write(sk, trusted);
-	if (!socket_may_hold(sk, trusted))
-		return 0;
-	t = tcp_of(sk, trusted);
-	if (t.tp)
-		write_returned(ctx, &t, trusted);
-	return 0;
-}
-
-enum timer_kind {
-	TIMER_OTHER,
-	TIMER_DELACK,
-	TIMER_WRITE,
-};
-
-/*
- * Whose timer is it? Sets *t where it is a TCP socket's, which the caller may trust as far as
- * nt_config.cast says; most timers are not.
- */
-static __always_inline enum timer_kind timer_kind(struct timer_list *timer, struct tcp *t)
-{
-	const bool trusted = true;
-	u64 function = (u64)READ(trusted, timer, function);
-	enum timer_kind kind = TIMER_OTHER;
-	void *sk;
-
-	if (!function)
-		return TIMER_OTHER;
-	if (function == delack_timer_function) {
-		sk = (void *)timer - delack_timer_offset();
-		kind = TIMER_DELACK;
-	} else if (function == write_timer_function) {
-		sk = (void *)timer - write_timer_offset();
-		kind = TIMER_WRITE;
-	} else {
-		return TIMER_OTHER;
-	}
-	*t = tcp_at(sk);
-	return kind;
-}
-
-SEC("raw_tp/timer_start")
-int BPF_PROG(on_timer_start, struct timer_list *timer)
-{
-	enum timer_kind kind;
-	struct tcp t;
-
-	kind = timer_kind(timer, &t);
-	if (kind == TIMER_DELACK)
-		ack_delayed(&t, nt_config.cast);
-	else if (kind == TIMER_WRITE)
-		write_timer_starts(&t, nt_config.cast);
-	return 0;
-}
-
-SEC("raw_tp/timer_expire_entry")
-int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
-{
-	enum timer_kind kind;
-	struct tcp t;
-
-	kind = timer_kind(timer, &t);
-	if (kind == TIMER_DELACK && !nt_config.functions && pending_ack_due(&t, false))
-		event_plain(t.sk, NT_EVENT_ACK_TIMER);
-	if (kind == TIMER_DELACK && nt_config.functions)
-		pending_ack_timer_alerts(&t);
-	else if (kind == TIMER_DELACK)
-		pending_ack_timer_expires(&t);
-	else if (kind == TIMER_WRITE)
-		write_timer_expires(&t);
 	return 0;
 }
 
@@ -456,6 +309,24 @@ int BPF_PROG(on_sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
+/* ---- what is left of sockets whose events went by while nothing was attached ---- */
+
+SEC("iter/bpf_sk_storage_map")
+int forget_holds(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	if (ctx->sk)
+		bpf_sk_storage_delete(&hold_storage, ctx->sk);
+	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int forget_acks(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	if (ctx->sk)
+		bpf_sk_storage_delete(&ack_storage, ctx->sk);
+	return 0;
+}
+
 /* ---- which network namespaces there are, and who lives in them ---- */
 
 /* Where there are more than these, user space learns that some are missing. */
@@ -474,40 +345,69 @@ static __always_inline void tell_namespace(struct seq_file *seq, struct net *net
 	bpf_seq_write(seq, &told, sizeof(told));
 }
 
-/*
- * Tells of all namespaces that the kernel has, those without a process too. One of them is the head
- * of the list, which is no namespace: nobody lives in it.
- */
-static __always_inline void list_namespaces(struct seq_file *seq, struct net *first)
-{
-	struct net *net = first;
+struct namespaces_walk {
+	struct seq_file *seq;
+	struct net *first, *net;
+};
 
-	for (int i = 0; i < NAMESPACES_LISTED; i++) {
-		net = (void *)BPF_CORE_READ(net, list.next) -
-		      bpf_core_field_offset(struct net, list);
-		if (net == first) {
-			namespaces_complete = true;
-			break;
-		}
-		tell_namespace(seq, net, 0);
+/* Tells of the next one. Returns 1 when all were told. */
+static long tell_next_namespace(u32 i, void *context)
+{
+	struct namespaces_walk *walk = context;
+	struct net *net = walk->net;
+
+	net = (void *)BPF_CORE_READ(net, list.next) - bpf_core_field_offset(struct net, list);
+	if (net == walk->first) {
+		namespaces_complete = true;
+		return 1;
 	}
+	tell_namespace(walk->seq, net, 0);
+	walk->net = net;
+	return 0;
+}
+
+/*
+ * Tells of all namespaces that the kernel has, those without a process too, and of one that is the
+ * head of the list, where nobody lives; and of threads, who lives where. loop: this kernel has
+ * bpf_loop(). A loop of our own costs 27,000 instructions of the verifier's, which follows each
+ * round.
+ */
+static __always_inline void list_namespaces(struct bpf_iter__task *ctx, const bool loop)
+{
+	struct task_struct *task = ctx->task, *leader;
+	struct namespaces_walk walk = {};
+	struct net *net;
+
+	if (!task)
+		return;
+	net = BPF_CORE_READ(task, nsproxy, net_ns);
+	if (!net)
+		return;
+	if (!ctx->meta->seq_num) {
+		walk.seq = ctx->meta->seq;
+		walk.first = walk.net = net;
+		if (loop)
+			bpf_loop(NAMESPACES_LISTED, tell_next_namespace, &walk, 0);
+		for (int i = 0; !loop && i < NAMESPACES_LISTED; i++)
+			if (tell_next_namespace(i, &walk))
+				break;
+	}
+	leader = BPF_CORE_READ(task, group_leader);
+	if (task == leader || BPF_CORE_READ(leader, nsproxy, net_ns) != net)
+		tell_namespace(ctx->meta->seq, net, BPF_CORE_READ(task, pid));
 }
 
 SEC("iter/task")
 int dump_namespaces(struct bpf_iter__task *ctx)
 {
-	struct task_struct *task = ctx->task, *leader;
-	struct net *net;
+	list_namespaces(ctx, true);
+	return 0;
+}
 
-	if (!task)
-		return 0;
-	net = BPF_CORE_READ(task, nsproxy, net_ns);
-	if (!net)
-		return 0;
-	if (!ctx->meta->seq_num)
-		list_namespaces(ctx->meta->seq, net);
-	leader = BPF_CORE_READ(task, group_leader);
-	if (task == leader || BPF_CORE_READ(leader, nsproxy, net_ns) != net)
-		tell_namespace(ctx->meta->seq, net, BPF_CORE_READ(task, pid));
+/* Where bpf_loop() may be missing: before 5.17. */
+SEC("iter/task")
+int dump_namespaces_unrolled(struct bpf_iter__task *ctx)
+{
+	list_namespaces(ctx, false);
 	return 0;
 }

@@ -153,7 +153,7 @@ struct nt_tuple {
 struct nt_end {
 	__u64 sk; /* the socket's address: a key, valid while the socket lives */
 	struct nt_tuple tuple;
-	__u32 tgid; /* the writer's; 0 where no write was seen */
+	__u32 tgid; /* the writer's; where no write was seen, that of a process asked for, or 0 */
 	__u32 tid;
 	__u32 min_rtt_us; /* 0: unknown */
 	__u64 cgroup_id;
@@ -182,6 +182,11 @@ struct nt_hold_part {
 	__u8 reserved[2];
 	__u64 stack_word;
 };
+
+/* A stack's id is its place in the map of stacks, and above that the generation of the map: user
+ * space empties it now and then, and then the places have other stacks. */
+#define NT_STACK_PLACES     4096
+#define NT_STACK_GENERATION 0x7ffff /* the mask of its bits */
 
 /* Identifies a call site of a held write by its frame-pointer chain and the word on top of the user
  * stack, which is the return address where code without frame pointers made the system call. */
@@ -294,6 +299,14 @@ struct nt_totals {
 	__u64 delayed_acks[NT_ACK_RELEASES]; /* by enum nt_ack_release */
 	__u64 stalls[NT_CAUSES];
 	__u64 dropped[NT_DROPPED_WAYS];
+};
+
+/* A bucket of sockets, by the hash of their addresses; bpf/bucket.h. */
+struct nt_bucket {
+	__u32 holds;         /* how many of its sockets have one */
+	__u32 late_jiffies;  /* when a delayed-ACK timer of theirs last sent an ACK; 0: none did */
+	__u32 large_hash;    /* of the socket whose large tail a program looked at last; 0: none */
+	__u32 large_jiffies; /* when that was */
 };
 
 /* User space sets these between open and load; flags are 0 or 1. */

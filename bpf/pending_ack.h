@@ -238,13 +238,11 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	struct nt_ack_numbers numbers;
 	struct late_ack *la;
 	struct tcp t;
-	u64 sk, limit_ns;
-	u32 *tgid;
+	u64 limit_ns;
 
 	if (!p)
 		return 0;
-	sk = p->sk;
-	t = tcp_of((void *)sk, false);
+	t = tcp_of((void *)p->sk, false);
 	late_ack_numbers(&numbers, &t);
 	la = late_ack_new(&numbers);
 	if (!la)
@@ -252,11 +250,7 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	read_end(&la->end, &t);
 	la->end.pingpong = p->pingpong >= pingpong_thresh(&t);
 	la->end.locked = p->locked;
-	tgid = bpf_map_lookup_elem(&owned, &sk);
-	if (tgid) {
-		la->end.tgid = *tgid;
-		la->end.target = true; /* only processes asked for are in there */
-	}
+	end_take_owner(&la->end, t.sk);
 	la->part.begin_ns = p->begin_ns;
 	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->at.rcv_wup;
 	limit_ns = tcp_delack_limit_ns(&t);
@@ -264,11 +258,12 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	la->part.release = release;
 	la->part.reason = pending_ack_reason(p, &t);
 	la->part.end_ns = now;
-	if (release == NT_ACK_TIMER)
-		buckets[bucket_index(t.sk, false)].late_jiffies = (u32)bpf_jiffies64();
 	la->room = window_left(&t);
 	la->lone = !ack_begins_unseen && PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
-	if (late_acks_wanted && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
+	la->unsure = release == NT_ACK_READ && !nt_config.functions;
+	if (release == NT_ACK_TIMER || (la->unsure && late_acks_wanted))
+		buckets[bucket_index(t.sk, false)].late_jiffies = (u32)bpf_jiffies64();
+	if (late_acks_wanted && !la->unsure && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
 		report_late_ack(la, t.sk, &numbers);
 	return 0;
 }
@@ -287,6 +282,64 @@ static __always_inline void pending_ack_remember(const struct pending_ack *p,
 	*ended = *p;
 	late_ack_remember(level, release, now);
 	scratch_give(level);
+}
+
+/*
+ * May a read that leaves nothing unread send the pending ACK? This mirrors tcp_cleanup_rbuf(), but
+ * for the window that a read opens: a sender that waits for that is not held by Nagle.
+ */
+static __always_inline bool read_may_send_ack(const struct tcp *t, const bool trusted)
+{
+	u8 pending = ICSK(t, icsk_ack.pending);
+
+	if (TCP(t, copied_seq) != TCP(t, rcv_nxt))
+		return false;
+	return pending & ICSK_ACK_PUSHED2 ||
+	       (pending & ICSK_ACK_PUSHED && ICSK(t, icsk_ack.pingpong) < pingpong_thresh(t)) ||
+	       TCP(t, rcv_nxt) - TCP(t, rcv_wup) > ICSK(t, icsk_ack.rcv_mss);
+}
+
+/*
+ * The application reads, and no hook shows whether that sends the pending ACK: tcp_cleanup_rbuf()
+ * decides next. If the ACK leaves alone with these numbers, it leaves now or at a later read. A
+ * sender on this host that gets it knows that it left; read_sent_ack() finds out for others. An ACK
+ * that a read sends sooner makes no stall (nt_nagle_evidence()), so that most reads cost no look
+ * into a map. The begin may have gone unseen.
+ */
+static __always_inline void pending_ack_meets_read(const struct tcp *t, const bool trusted)
+{
+	u32 jiffies = (u32)bpf_jiffies64() - ICSK(t, icsk_ack.lrcvtime);
+	struct pending_ack *p;
+	u64 now;
+
+	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED) ||
+	    (jiffies + 1) * nt_config.tick_ns < NT_INFER_NS || !read_may_send_ack(t, trusted))
+		return;
+	p = pending_ack_current(t, true, trusted);
+	now = bpf_ktime_get_ns();
+	if (p && !p->sent && duration_ns(p->begin_ns, now) >= NT_INFER_NS)
+		pending_ack_remember(p, NT_ACK_READ, now);
+}
+
+/*
+ * A segment has come, and another host may want to know of a late ACK that a read met: if none is
+ * pending now, and nothing was sent since, then the read sent it alone.
+ */
+static __always_inline void read_sent_ack(const struct tcp *t, const bool trusted)
+{
+	struct nt_ack_numbers numbers;
+	struct late_ack *la;
+
+	if (!late_acks_wanted || TCP(t, rcv_wup) != TCP(t, rcv_nxt) ||
+	    ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED)
+		return;
+	late_ack_numbers(&numbers, t);
+	la = late_ack_find(numbers.ack, numbers.seq);
+	if (!la || !la->unsure || la->end.sk != (u64)t->sk)
+		return;
+	la->unsure = false;
+	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
+		report_late_ack(la, t->sk, &numbers);
 }
 
 /* The socket goes: its last ACK went out unseen, or never will. */

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The records of stalls and holds, in the ring buffer from which user space takes them. */
+/* The records of stalls and holds, in the ring buffer of ring.h. */
 #ifndef NT_RECORD_H
 #define NT_RECORD_H
 
 #include "judge.h"
 #include "late_ack.h"
+#include "ring.h"
 #include "share.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, RECORDS_BYTES);
-} records SEC(".maps");
 
 static __always_inline u64 duration_ns(u64 from_ns, u64 to_ns)
 {
@@ -26,12 +22,12 @@ static __always_inline struct nt_record *record_new(enum nt_record_kind kind, co
 {
 	struct nt_record *r;
 
-	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > FOR_ALL_BYTES &&
+	if (ring_used_bytes() > FOR_ALL_BYTES &&
 	    share_is_used_up(nt_share_of_both(socket_share(sk), peer))) {
 		count_dropped(NT_DROPPED_SHARE);
 		return NULL;
 	}
-	r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+	r = ring_reserve();
 	if (!r) {
 		count_dropped(NT_DROPPED_RING_FULL);
 		return NULL;
@@ -71,7 +67,7 @@ static __always_inline void report_peer_holds(const struct late_ack *la, const s
 	r->ack = la->part;
 	r->numbers.ack = ack;
 	r->numbers.seq = seq;
-	bpf_ringbuf_submit(r, 0);
+	ring_submit(r);
 }
 
 /*
@@ -89,7 +85,7 @@ static __always_inline void report_late_ack(const struct late_ack *la, const str
 	r->receiver = la->end;
 	r->ack = la->part;
 	r->numbers = *numbers;
-	bpf_ringbuf_submit(r, 0);
+	ring_submit(r);
 }
 
 #endif /* NT_RECORD_H */

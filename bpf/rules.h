@@ -63,7 +63,7 @@ static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 static __always_inline void hold_sent_unseen(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)
 {
-	hold_sent(h, t, s, nt_release_from_state(&h->held, s), trusted);
+	hold_sent(h, t, s, forgotten(nt_release_from_state(&h->held, s)), trusted);
 }
 
 static __always_inline bool has_tail(const struct tcp *t, const bool trusted)
@@ -177,6 +177,7 @@ static __always_inline enum nt_hold_reason tail_reason(const struct hold *h, str
 	reason = nt_verdict_from_state(s, written || last_was_write(h, s), now);
 	if (written && s->throttled && s->head_len < s->mss && s->head_last && !holds_on(h, s))
 		reason = NT_HOLD_AUTOCORK;
+	reason = forgotten(reason);
 	/* TCP made no attempt for this write, so that the socket's clock is an older one's */
 	if (written && s->throttled && (!h || h->held.reason != reason))
 		s->clock_ns = now;
@@ -355,7 +356,7 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 	u64 now = bpf_ktime_get_ns();
 	enum nt_hold_reason reason;
 
-	reason = nt_verdict_from_state(s, last_was_write(h, s), now);
+	reason = forgotten(nt_verdict_from_state(s, last_was_write(h, s), now));
 	if (!reason || (!h && !socket_wanted(t->sk, trusted)))
 		return;
 	h = hold_note(h, t, s, reason, trusted);
@@ -454,6 +455,8 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 	bool tail;
 	u32 len;
 
+	if (!functions)
+		read_sent_ack(t, trusted);
 	/* before the hold, which leaves many states that the verifier would follow through this */
 	if (awaiting)
 		segment_may_answer(t, skb, trusted);
@@ -502,7 +505,7 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 		return;
 	/* the window may hold what was written since the last look */
 	if (!nt_config.functions || h->held.end_seq != s.write_seq) {
-		reason = nt_verdict_from_state(&s, last_was_write(h, &s), now);
+		reason = forgotten(nt_verdict_from_state(&s, last_was_write(h, &s), now));
 		if (reason && reason != h->held.reason)
 			hold_switch(h, t, &s, reason, false);
 	}
@@ -527,10 +530,11 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 	/* the begin of a hold went unseen, and the handler is about to move the socket's clock */
 	if (!owned && has_tail(t, false) && !hold_find(t, false))
 		tail_look_at(socket_number(t->sk), false);
-	if (pending == ICSK_TIME_PROBE0)
-		probe_timer_sends(t, NT_RELEASE_TIMER, owned);
-	else if (pending == ICSK_TIME_LOSS_PROBE)
-		probe_timer_sends(t, NT_RELEASE_LOSS_PROBE, owned);
+	if (pending == ICSK_TIME_PROBE0 || pending == ICSK_TIME_LOSS_PROBE)
+		probe_timer_sends(t,
+				  forgotten(pending == ICSK_TIME_PROBE0 ? NT_RELEASE_TIMER
+									: NT_RELEASE_LOSS_PROBE),
+				  owned);
 }
 
 /* The retransmit timer is armed: mostly because something was sent just now. */

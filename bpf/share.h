@@ -11,14 +11,14 @@
 #ifndef NT_SHARE_H
 #define NT_SHARE_H
 
+#include "ring.h"
 #include "totals.h"
 #include "socket.h"
 
-#define RECORDS_BYTES (1 << 20)
 #define FOR_ALL_BYTES (RECORDS_BYTES / 4 * 3)
 
 /* How many records one share may put into the last quarter: eight shares fill it. */
-#define SHARE_RECORDS ((RECORDS_BYTES - FOR_ALL_BYTES) / 8 / (sizeof(struct nt_record) + 8))
+#define SHARE_RECORDS ((RECORDS_BYTES - FOR_ALL_BYTES) / 8 / RECORD_BYTES)
 
 #define SECOND_NS     1000000000ULL
 
@@ -38,7 +38,7 @@ struct {
 /* Has this share used up its records of this second? Counts the one that is about to be made. */
 static __noinline int share_is_used_up(u64 share)
 {
-	struct share_use first = {.since_ns = bpf_ktime_get_ns()};
+	struct share_use first = {.since_ns = bpf_ktime_get_ns(), .records = 1};
 	struct share_use *use = bpf_map_lookup_elem(&share_uses, &share);
 
 	if (!use) {

@@ -87,6 +87,17 @@ static __always_inline struct tcp tcp_at(void *address)
 	return t;
 }
 
+__u32 nought; /* nobody sets it, which the verifier does not know */
+
+/*
+ * Returns the number. To the verifier it may be any from here on: it follows what comes after once,
+ * and not for each value that it knows.
+ */
+static __always_inline u32 forgotten(u32 number)
+{
+	return number + *(volatile u32 *)&nought;
+}
+
 /* Returns a socket as a number, which is what a global function takes. */
 static __always_inline u64 socket_number(struct sock *sk)
 {
@@ -197,15 +208,15 @@ static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct t
 	struct sk_buff *head = PROBED(t->sk, sk_write_queue.next);
 	struct segment seg;
 
-	s->has_head = head && (u64)head != queue;
-	if (!s->has_head)
+	if (!head || (u64)head == queue)
 		return;
+	s->has_head = true;
 	read_segment(&seg, head);
 	s->head_len = PROBED(head, len);
 	s->head_seq = seg.seq;
 	s->head_end_seq = seg.end_seq;
 	s->head_fin = seg.fin;
-	s->head_last = (u64)PROBED(head, next) == queue;
+	s->head_last = forgotten((u64)PROBED(head, next) == queue);
 }
 
 /*
@@ -251,13 +262,14 @@ static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct 
 	s->lost_out = TCP(t, lost_out);
 	s->retrans_out = TCP(t, retrans_out);
 	s->mss = TCP(t, mss_cache);
-	s->unpushed = TCP(t, pushed_seq) != s->write_seq;
-	s->pacing = SK(t, sk_pacing_status) == NT_SK_PACING_NEEDED;
+	s->unpushed = forgotten(TCP(t, pushed_seq) != s->write_seq);
+	s->pacing = forgotten(SK(t, sk_pacing_status) == NT_SK_PACING_NEEDED);
 	s->throttled = tsq & NT_TSQ_THROTTLED;
-	s->resuming = tsq & NT_TSQ_RESUMING;
-	s->queued_below = SK(t, sk_wmem_alloc.refs.counter) > NT_SK_WMEM_BIAS ||
+	s->resuming = forgotten(!!(tsq & NT_TSQ_RESUMING));
+	s->queued_below =
+		forgotten(SK(t, sk_wmem_alloc.refs.counter) > NT_SK_WMEM_BIAS ||
 			  (TCP(t, high_seq) == s->snd_nxt &&
-			   READ_BITS(trusted, &t->tp->inet_conn, icsk_ca_state) == NT_CA_CWR);
+			   READ_BITS(trusted, &t->tp->inet_conn, icsk_ca_state) == NT_CA_CWR));
 	s->nonagle = READ_BITS(trusted, t->tp, nonagle);
 	s->nonagle_arg = s->nonagle;
 	s->push_one = NT_PUSH_ALL;
@@ -323,7 +335,6 @@ static __always_inline u8 pingpong_thresh(const struct tcp *t)
  * Who runs just now does not matter, for the timer's softirq interrupts anybody.
  */
 #define SHARE_LEVEL 3
-#define DEEPEST     16 /* a deeper one shares with its user's other deep cgroups */
 
 static __always_inline struct cgroup *socket_cgroup(const struct sock *sk)
 {
@@ -339,16 +350,32 @@ static __always_inline struct cgroup *socket_cgroup(const struct sock *sk)
 	return val & 1 ? NULL : (struct cgroup *)(val & ~3ULL);
 }
 
+/* Reads a word of what the kernel keeps of each level above a cgroup, and of its own. */
+static __always_inline u64 level_word(const struct cgroup *cgroup, u64 offset)
+{
+	u32 level = BPF_CORE_READ(cgroup, level);
+	u64 word = 0;
+
+	if (level > SHARE_LEVEL)
+		level = SHARE_LEVEL;
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)cgroup + offset + level * sizeof(word));
+	return word;
+}
+
 static __noinline u64 socket_share(const struct sock *sk)
 {
-	struct cgroup *cgroup = socket_cgroup(sk);
+	const struct cgroup *cgroup = socket_cgroup(sk);
 	u64 uid = BPF_CORE_READ(sk, sk_uid.val);
-	int level = cgroup ? BPF_CORE_READ(cgroup, level) : 0;
+	u64 offset;
 
-	if (!cgroup || level > DEEPEST)
+	if (!cgroup)
 		return uid;
-	for (int i = 0; i < DEEPEST - SHARE_LEVEL && level > SHARE_LEVEL; i++, level--)
-		cgroup = BPF_CORE_READ(cgroup, self.parent, cgroup);
+	if (!bpf_core_field_exists(cgroup->ancestors)) {
+		offset = bpf_core_field_offset(struct cgroup___ids, ancestor_ids);
+		return uid | level_word(cgroup, offset) << 32;
+	}
+	offset = bpf_core_field_offset(struct cgroup, ancestors);
+	cgroup = (void *)level_word(cgroup, offset);
 	return uid | BPF_CORE_READ(cgroup, kn, id) << 32;
 }
 

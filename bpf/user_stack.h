@@ -20,7 +20,7 @@ _Static_assert(sizeof(user_regs) <= NT_REGS_BYTES, "room for the registers");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, 4096);
+	__uint(max_entries, NT_STACK_PLACES);
 	__type(key, u32);
 	__uint(value_size, NT_STACK_DEPTH * sizeof(u64));
 } stacks SEC(".maps");
@@ -33,6 +33,9 @@ struct {
 } stack_dumps SEC(".maps");
 
 static const struct nt_stack_dump no_stack_dump;
+
+/* Odd while user space empties the map of stacks, and thereafter higher by two. */
+__u32 stack_generation;
 
 /* Finds the registers with which the process entered the kernel; NULL before 5.15. */
 static __always_inline const user_regs *find_user_regs(void)
@@ -66,6 +69,7 @@ static __always_inline void stack_dump(const struct nt_stack_key *key, const use
 /* Current is in the system call that made the write. */
 static __always_inline void stack_take(void *ctx, struct nt_stack_key *key, u32 tgid)
 {
+	u32 generation = stack_generation; /* before the stack is taken */
 	const user_regs *regs;
 	u64 sp = 0;
 
@@ -75,6 +79,7 @@ static __always_inline void stack_take(void *ctx, struct nt_stack_key *key, u32 
 		key->id = NT_NO_STACK;
 		return;
 	}
+	key->id += generation * NT_STACK_PLACES;
 	key->tgid = tgid;
 	regs = find_user_regs();
 	if (!regs || bpf_probe_read_kernel(&sp, sizeof(sp), &regs->STACK_POINTER))

@@ -26,7 +26,8 @@
 #define NT_PUSH_ONE        1 /* tcp_push_one() */
 #define NT_PUSH_LOSS_PROBE 2 /* tcp_send_loss_probe() */
 
-/* What tcp_write_xmit() looks at, read while the socket is locked. Sequence numbers wrap. */
+/* What tcp_write_xmit() looks at, read while the socket is locked. Sequence numbers wrap; flags are
+ * 0 or 1. */
 struct nt_tcp_state {
 	__u64 wstamp_ns; /* tp->tcp_wstamp_ns: earliest departure of the next segment */
 	__u64 clock_ns;  /* tp->tcp_clock_cache: when the last attempt began, CLOCK_MONOTONIC */
@@ -46,14 +47,14 @@ struct nt_tcp_state {
 	__u32 head_seq; /* first unsent skb */
 	__u32 head_end_seq;
 	__u32 head_len;
-	bool head_fin;
-	bool head_last; /* no skb queued behind it */
-	bool has_head;
-	bool pacing;       /* sk_pacing_status == SK_PACING_NEEDED */
-	bool throttled;    /* TSQ_THROTTLED is set */
-	bool resuming;     /* it was, and the device has made room on another CPU since */
-	bool unpushed;     /* tp->pushed_seq is not write_seq: the last write was with MSG_MORE */
-	bool queued_below; /* the device still has segments of ours, or has just dropped one */
+	__u8 head_fin;
+	__u8 head_last; /* no skb queued behind it */
+	__u8 has_head;
+	__u8 pacing;       /* sk_pacing_status == SK_PACING_NEEDED */
+	__u8 throttled;    /* TSQ_THROTTLED is set */
+	__u8 resuming;     /* it was, and the device has made room on another CPU since */
+	__u8 unpushed;     /* tp->pushed_seq is not write_seq: the last write was with MSG_MORE */
+	__u8 queued_below; /* the device still has segments of ours, or has just dropped one */
 	__u8 nonagle;      /* tp->nonagle */
 	__u8 nonagle_arg;  /* of the attempt */
 	__u8 push_one;     /* of the attempt */

@@ -37,8 +37,10 @@ struct tcphdr {
 };
 
 /* enum inet_csk_ack_state_t, include/net/inet_connection_sock.h */
-#define ICSK_ACK_SCHED 1
-#define ICSK_ACK_TIMER 2
+#define ICSK_ACK_SCHED   1
+#define ICSK_ACK_TIMER   2
+#define ICSK_ACK_PUSHED  4
+#define ICSK_ACK_PUSHED2 8
 
 /* icsk_pending, include/net/inet_connection_sock.h */
 #define ICSK_TIME_PROBE0     3
@@ -142,15 +144,15 @@ struct kernfs_node {
 
 struct cgroup;
 
-struct cgroup_subsys_state {
-	struct cgroup *cgroup;
-	struct cgroup_subsys_state *parent;
-};
-
 struct cgroup {
-	struct cgroup_subsys_state self;
 	int level; /* 0: the root's */
 	struct kernfs_node *kn;
+	struct cgroup *ancestors[1]; /* and itself, by level */
+};
+
+/* Until 6.0: their numbers, kn->id. */
+struct cgroup___ids {
+	u64 ancestor_ids[1];
 };
 
 struct sock_cgroup_data {
@@ -185,6 +187,7 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	struct timer_list icsk_retransmit_timer;
 	struct timer_list icsk_delack_timer;
+	__u32 icsk_rto; /* jiffies */
 	__u32 icsk_rto_min;
 	__u32 icsk_delack_max;
 	__u8 icsk_ca_state : 5;
@@ -193,6 +196,7 @@ struct inet_connection_sock {
 		__u8 pending;
 		__u8 quick;
 		__u8 pingpong;
+		__u16 rcv_mss;
 		__u32 lrcvtime; /* jiffies: when data came last */
 	} icsk_ack;
 };
@@ -308,6 +312,13 @@ struct bpf_iter__task_file {
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
+};
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	void *map;
+	struct sock *sk;
+	void *value;
 };
 
 struct bpf_iter__tcp {

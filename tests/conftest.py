@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the parts have in common: the time that is left, and the tests that are programs in C.
+"""What the parts have in common: the tests that are programs in C.
 
 `tests/unit/test_x.c` is a group of cmocka tests, built as `build/unit/test_x`: it runs once, and each of its tests is
 one here. `tests/fuzz/fuzz_x.c` is a target of libFuzzer, and one test.
@@ -13,14 +13,12 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from until import Until, skip_when_late
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -31,20 +29,9 @@ GROUP_SECONDS = 300
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--until", type=float, default=float("inf"), metavar="TIME",
-                     help="s since 1970: no test begins later, those that are left are skipped")
     parser.addoption("--hooks", default="auto", help="which hooks the tracer takes: auto, function, kprobe, tracepoint")
     parser.addoption("--fuzz-seconds", type=int, default=3, metavar="S", help="how long each target is fuzzed (3)")
     parser.addoption("--fuzz-keep", action="store_true", help="put new inputs into the corpus")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    Until.monotonic = config.getoption("--until") - time.time() + time.monotonic()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    skip_when_late()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -178,5 +178,5 @@ def anchors(path: Path) -> set[str]:
 
 def links(path: Path) -> list[str]:
     """The targets within the repository."""
-    found = re.findall(r"\]\(([^)\s]+)\)", prose(path))
+    found = re.findall(r"(?:\]\(|src(?:set)?=\")([^)\s\"]+)[)\"]", prose(path))
     return [target for target in found if not re.match(r"[a-z]+:", target)]

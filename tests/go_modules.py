@@ -11,26 +11,23 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from debian import Unavailable, cache, locked, run_whole
-from until import Until
 
 TOOLCHAIN = "1.25.5"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 #: In s: helm and its two hundred modules take six minutes on two busy cores.
 PATIENCE = 1800.0
 #: Settings of the user's that would choose another toolchain, or change what is built, count for nothing.
-SETTINGS = ("-u", "GOROOT", "GOTOOLCHAIN=local", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+SETTINGS = ("-u", "GOROOT", "GOTOOLCHAIN=local", "GOFLAGS=-buildvcs=false", "GOWORK=off", "CGO_ENABLED=0")
 
 
 def run_go(go: str | Path, *arguments: str, cwd: Path) -> str:
-    patience = max(1.0, min(PATIENCE, Until.monotonic - time.monotonic()))
     try:
-        done = run_whole(["nice", "-n", "10", "env", *SETTINGS, str(go), *arguments], patience, cwd)
+        done = run_whole(["nice", "-n", "10", "env", *SETTINGS, str(go), *arguments], PATIENCE, cwd)
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"go {' '.join(arguments)}: not done in {patience:.0f} s") from None
+        raise Unavailable(f"go {' '.join(arguments)}: not done in {PATIENCE:.0f} s") from None
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or [str(done.returncode)]
         # with -json the reason is one of several lines
@@ -72,19 +69,36 @@ def toolchain() -> Path:
     return place / "bin" / "go"
 
 
-def program(path: str, version: str, package: str, **strings: str) -> Path:
-    """What `package` of the module builds, with these strings set, as its own makefile would. Raises Unavailable."""
+def with_staged(source: Path, version: str, go: Path, directory: Path) -> Path:
+    """A go.mod for a module whose own parts of it are modules too ("staging"): their places in its tree, which the
+    module lacks, become that version of them."""
+    for name in ("go.mod", "go.sum"):
+        shutil.copyfile(source / name, directory / name)
+    told = json.loads(run_go(go, "mod", "edit", "-json", cwd=directory))
+    edits = [f"-replace={one['Old']['Path']}={one['Old']['Path']}@{version}" for one in told["Replace"]
+             if one["New"]["Path"].startswith("./staging/")]
+    run_go(go, "mod", "edit", *edits, cwd=directory)
+    return directory / "go.mod"
+
+
+def program(path: str, version: str, package: str, *, tags: str = "", staged: str = "", **strings: str) -> Path:
+    """What `package` of the module builds, with these build tags and strings, as its own makefile would. `staged`: the
+    version of those of its parts that are modules too. Links no library of the machine's. Raises Unavailable."""
     name = package.rsplit("/", 1)[-1]
-    linked = " ".join(f"-X {place}={text}" for place, text in strings.items())
-    key = hashlib.sha256(f"{path} {version} {TOOLCHAIN} {linked}".encode()).hexdigest()[:8]
+    linked = " ".join(["-s -w", *(f"-X {place}={text}" for place, text in strings.items())])
+    key = hashlib.sha256(f"{path} {version} {TOOLCHAIN} {tags} {staged} {linked}".encode()).hexdigest()[:8]
     built = cache() / f"{name}-{version}-{key}"
     go = toolchain()
-    with locked(cache() / f"{name}.lock"):
+    with locked(cache() / f"{name}.lock"), tempfile.TemporaryDirectory() as own:
         if not built.exists():
             part = built.with_name(f"{built.name}.part")
             source = module(path, version, go)
             try:
-                run_go(go, "build", "-trimpath", "-ldflags", linked, "-o", str(part), f"./{package}", cwd=source)
+                more = []
+                if staged:
+                    more = ["-mod=mod", f"-modfile={with_staged(source, staged, go, Path(own))}"]
+                run_go(go, "build", "-trimpath", "-tags", tags, "-ldflags", linked, "-o", str(part), *more,
+                       f"./{package}", cwd=source)
             except Unavailable as reason:
                 raise Unavailable(f"{name} cannot be had: {reason}") from None
             part.rename(built)

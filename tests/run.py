@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs parts of the tests, each by pytest, and ends with counts of passed, failed and skipped.
 
-`run.py PART[:MARKS]…` runs the tests of these parts: those in tests/PART, or as PARTS has it. `kernels` runs the live
-tests in guests. `run.py steps TARGET…` has make build and run one target after the other until the time is over, and
-adds their counts up.
+`run.py PART[:MARKS]…` runs the tests of these parts: those in tests/PART, or as PARTS has it. `PART+PART` runs two at
+once. `kernels` runs the live tests in guests. `run.py steps TARGET…` has make build and run one target after the other,
+and ends with a table of them.
 
 Nothing passes silently: a part that could not run, or was not done in time, counts as failed. Only a kernel that cannot
-be had, and what no time was left for, are skipped, with the reason.
+be had is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from until import NO_TIME
-
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "build" / "results"
-#: For a part of the tests, and for a guest, in s; all take a fraction of it.
-MOST = 3600.0
-#: Where the time ends: what has begun by then has so long to end, and nothing begins that would have less than LEAST.
-GRACE, LEAST = 240.0, 300.0
+#: For a part of the tests, and for a guest, in s.
+MOST = 2400.0
 LAST_WORDS = 60.0  # in s: an interrupted run writes its results
 SLOWEST = 10
 
@@ -47,7 +43,8 @@ class Part:
 
 #: What is not all of tests/PART, run by root.
 PARTS = {
-    "unit": Part(("tests/unit", "tests/model", "tests/fuzz", "tests/witness"), root=False),
+    "unit": Part(("tests/unit", "tests/fuzz", "tests/witness"), root=False),
+    "style": Part(("tests/style",), root=False),
     "model": Part(("tests/model",), root=False),
     "fuzz": Part(("tests/fuzz",), root=False),
     "exporters": Part(("exporters/tests",), "not browser", root=False),
@@ -118,7 +115,7 @@ def judge(name: str, results: Path, code: int, pattern: str | None) -> Counts:
     counts = read(results, name)
     if code and not counts.failed:
         counts.failed.append(f"{name}: not all of it ran (exit code {code})")
-    excused = counts.skipped and all(line.endswith(NO_TIME) or "cannot be had" in line for line in counts.skipped)
+    excused = counts.skipped and all("cannot be had" in line for line in counts.skipped)
     if not counts.passed and not counts.failed and not pattern and not excused:
         counts.failed.append(f"{name}: no test ran")
     return counts
@@ -129,23 +126,11 @@ class Pytest:
     """What is common to all runs of it."""
 
     pattern: str | None
-    #: s since 1970
-    ends: float
     arguments: tuple[str, ...] = ()
-
-    @property
-    def until(self) -> float:
-        """When no test begins any more."""
-        return self.ends - GRACE
 
     def command(self, tests: list[str], results: Path, marks: str, *more: str) -> list[str]:
         command = ["/usr/bin/python3", "-m", "pytest", *tests, f"--junitxml={results}", *self.arguments, *more]
-        if self.until < float("inf") and tests[0].startswith("tests/"):
-            command.append(f"--until={self.until}")
         return command + (["-m", marks] if marks else []) + (["-k", self.pattern] if self.pattern else [])
-
-    def seconds(self) -> float:
-        return min(MOST, self.ends - time.time())
 
 
 def limited(command: list[str], seconds: float) -> list[str]:
@@ -161,7 +146,8 @@ def prepare(directory: Path) -> Path:
     return directory / "results.xml"
 
 
-def run_part(spec: str, pytest: Pytest) -> Counts:
+def run_part(spec: str, pytest: Pytest, *, quiet: bool = False) -> Counts:
+    """With `quiet`, what pytest prints is shown when it has ended, in one piece."""
     name, _, marks = spec.partition(":")
     part = PARTS.get(name, Part((f"tests/{name}",)))
     tests = [place for place in part.tests if (ROOT / place).exists()]
@@ -170,9 +156,20 @@ def run_part(spec: str, pytest: Pytest) -> Counts:
     results = prepare(RESULTS / spec.replace(":", " ").replace(" ", "-"))
     sudo = ["sudo"] if part.root and os.geteuid() else []
     both = f"({part.marks}) and ({marks})" if part.marks and marks else part.marks or marks
-    command = pytest.command(tests, results, both)
-    code = subprocess.run([*sudo, *limited(command, pytest.seconds())], cwd=ROOT).returncode
-    return judge(spec, results, code, pytest.pattern)
+    done = subprocess.run([*sudo, *limited(pytest.command(tests, results, both), MOST)], cwd=ROOT, text=True,
+                          errors="replace", stdout=subprocess.PIPE if quiet else None,
+                          stderr=subprocess.STDOUT if quiet else None)
+    if quiet:
+        print(f"---- {spec}\n{done.stdout}", flush=True)
+    return judge(spec, results, done.returncode, pytest.pattern)
+
+
+def run_at_once(specs: list[str], pytest: Pytest) -> Counts:
+    counts = Counts()
+    with ThreadPoolExecutor(len(specs)) as pool:
+        for one in pool.map(lambda spec: run_part(spec, pytest, quiet=len(specs) > 1), specs):
+            counts.add(one)
+    return counts
 
 
 # ---- guests ----
@@ -204,18 +201,15 @@ class Guest:
         return RESULTS / f"guest-{self.kernel}-{self.kind}"
 
     def run(self, pytest: Pytest) -> Counts:
-        if pytest.seconds() < LEAST:
-            return Counts(skipped=[f"kernel {self}: not begun, {NO_TIME}"])
         results, once = prepare(self.results), self.kind == "once"
         tests = ["tests/live", *(["tests/packets"] if self.kernel == "6.1" else [])]
         command = pytest.command(tests, results, f"guest and {'once' if once else 'not once'}",
                                  f"--hooks={'function' if once else self.kind}")
-        seconds = pytest.seconds()
         machine = ["/usr/bin/python3", "tests/guests/guest.py", "--kernel", self.kernel, "--results",
-                   str(self.results), "--timeout", f"{seconds:.0f}", "--"]
+                   str(self.results), "--timeout", f"{MOST:.0f}", "--"]
         print(f"---- kernel {self}: begun", flush=True)
         sudo = ["sudo"] if os.geteuid() else []
-        done = subprocess.run([*sudo, *machine, *limited(command, seconds - 2 * LAST_WORDS)], cwd=ROOT, text=True,
+        done = subprocess.run([*sudo, *machine, *limited(command, MOST - 2 * LAST_WORDS)], cwd=ROOT, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         print(f"---- kernel {self}\n{done.stdout}", flush=True)
         if done.returncode == UNAVAILABLE and not (self.results / "exit-code").exists() and self.kernel != "6.1":
@@ -244,13 +238,13 @@ def run_kernels(kernels: list[str], kinds: list[str], pytest: Pytest) -> Counts:
 # ---- several targets of make ----
 
 
-def run_step(step: str, ends: float) -> Counts:
+def run_step(step: str) -> Counts:
     """A target of make with its variables; make builds and installs what it needs, and run.py leaves its counts."""
     print(f"==== make {step}", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         told = Path(directory) / "counts.json"
-        more = [f"COUNTS={told}", *([f"ENDS={ends:.0f}"] if ends < float("inf") else [])]
-        code = subprocess.run(["make", "--no-print-directory", *shlex.split(step), *more], cwd=ROOT).returncode
+        command = ["make", "--no-print-directory", *shlex.split(step), f"COUNTS={told}"]
+        code = subprocess.run(command, cwd=ROOT).returncode
         counts = Counts(**json.loads(told.read_text())) if told.exists() else Counts()
     if code and not counts.failed:
         counts.failed.append(f"make {step}: could not run (exit code {code})")
@@ -259,25 +253,24 @@ def run_step(step: str, ends: float) -> Counts:
     return counts
 
 
-def run_steps(steps: list[str], ends: float) -> Counts:
-    total = Counts()
+def run_steps(steps: list[str]) -> Counts:
+    total, rows = Counts(), []
     for step in steps:
-        if ends - time.time() < LEAST:
-            total.skipped.append(f"make {step}: not begun, {NO_TIME}")
-            continue
         began = time.monotonic()
-        total.add(run_step(step, ends))
-        print(f"==== make {step}: {(time.monotonic() - began) / 60:.1f} min", flush=True)
+        counts = run_step(step)
+        rows.append(f"{step:<40} {(time.monotonic() - began) / 60:7.1f} {counts.passed:7} {len(counts.failed):7} "
+                    f"{len(counts.skipped):8}")
+        total.add(counts)
+    print(f"{'part':<40} {'minutes':>7} {'passed':>7} {'failed':>7} {'skipped':>8}", *rows, sep="\n")
     return total
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", metavar="PART", help="PART[:MARKS], kernels, or steps TARGET…")
+    parser.add_argument("parts", nargs="+", metavar="PART", help="PART[:MARKS], PART+PART, kernels, or steps TARGET…")
     parser.add_argument("-k", metavar="PATTERN", dest="pattern", help="only tests whose name has this in it")
     parser.add_argument("--kernels", default=" ".join(MATRIX), help=f"with kernels: of {', '.join(MATRIX)}")
     parser.add_argument("--kinds", default=" ".join(KINDS), help=f"with kernels: of {', '.join(KINDS)}")
-    parser.add_argument("--ends", type=float, default=float("inf"), metavar="TIME", help="s since 1970: all is done")
     parser.add_argument("--counts", type=Path, metavar="FILE", help="write the counts there too, as JSON")
     arguments, others = parser.parse_known_args()
     kernels, kinds = arguments.kernels.split(), arguments.kinds.split()
@@ -285,13 +278,13 @@ def main() -> int:
         if wrong:
             parser.error(f"{' '.join(sorted(wrong))}: not known here; give of {', '.join(known)}")
     if arguments.parts[0] == "steps":
-        return run_steps(arguments.parts[1:], arguments.ends).tell()
-    pytest = Pytest(arguments.pattern, arguments.ends, tuple(others))
+        return run_steps(arguments.parts[1:]).tell()
+    pytest = Pytest(arguments.pattern, tuple(others))
     total = Counts()
     for part in arguments.parts:
         print(f"==== {part}", flush=True)
         began = time.monotonic()
-        counts = run_kernels(kernels, kinds, pytest) if part == "kernels" else run_part(part, pytest)
+        counts = run_kernels(kernels, kinds, pytest) if part == "kernels" else run_at_once(part.split("+"), pytest)
         print(f"==== {part}: {counts.passed} passed, {len(counts.failed)} failed, {len(counts.skipped)} skipped, "
               f"{time.monotonic() - began:.0f} s", flush=True)
         total.add(counts)

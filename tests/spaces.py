@@ -32,6 +32,18 @@ def enter_network(path: Path) -> None:
             raise OSError(ctypes.get_errno(), "setns")
 
 
+@contextlib.contextmanager
+def inside_network(path: Path) -> Iterator[None]:
+    """What the block's thread opens and starts is in the network namespace that a file names."""
+    ours = Path("/proc/thread-self/ns/net").open()
+    enter_network(path)
+    try:
+        yield
+    finally:
+        with ours:
+            enter_network(Path(f"/proc/self/fd/{ours.fileno()}"))
+
+
 class Namespace:
     """A network namespace with lo up and all ports for clients, held by a process that sleeps."""
 
@@ -47,16 +59,9 @@ class Namespace:
         self.holder.kill()
         self.holder.wait()
 
-    @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> contextlib.AbstractContextManager[None]:
         """What the block's thread opens and starts is in this namespace."""
-        ours = Path("/proc/thread-self/ns/net").open()
-        enter_network(Path(f"/proc/{self.holder.pid}/ns/net"))
-        try:
-            yield
-        finally:
-            with ours:
-                enter_network(Path(f"/proc/self/fd/{ours.fileno()}"))
+        return inside_network(Path(f"/proc/{self.holder.pid}/ns/net"))
 
     def enter(self, *command: object) -> list[str]:
         return ["nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]

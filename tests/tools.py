@@ -19,25 +19,39 @@ from debian import Unavailable, cache, locked
 TESTS = Path(__file__).parent
 WANTED = TESTS / "requirements.txt"
 ENGINE = TESTS / "clickhouse" / "requirements.txt"
+#: What is in an environment: the digest of what was wanted.
+STAMP = "installed"
 
 
 def environment(name: str, wanted: Path, *options: str) -> Path:
     """The directory of the environment's programs; made when it is first wanted, and when what is wanted changes."""
     place = cache() / name
-    stamp = place / "installed"
-    digest = hashlib.sha256(wanted.read_bytes()).hexdigest()
     with locked(cache() / f"{name}.lock"):
-        if not stamp.exists() or stamp.read_text() != digest:
+        if not is_made(place, wanted):
             shutil.rmtree(place, ignore_errors=True)
             subprocess.run(["/usr/bin/python3", "-m", "venv", str(place)], check=True)
             subprocess.run([place / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *options,
                             "-r", wanted], check=True)
-            stamp.write_text(digest)
+            (place / STAMP).write_text(digest(wanted))
     return place / "bin"
+
+
+def is_made(place: Path, wanted: Path) -> bool:
+    return (place / STAMP).exists() and (place / STAMP).read_text() == digest(wanted)
+
+
+def digest(wanted: Path) -> str:
+    return hashlib.sha256(wanted.read_bytes()).hexdigest()
 
 
 def tools(requirements: Path = WANTED, name: str = "python-tools") -> Path:
     return environment(name, requirements)
+
+
+def present() -> Path | None:
+    """The programs of the first environment, if it is there: `make check` installs nothing."""
+    place = cache() / "python-tools"
+    return place / "bin" if is_made(place, WANTED) else None
 
 
 def clickhouse() -> Path:

@@ -137,7 +137,7 @@ SELECT said.host AS host, said.boot_id AS boot_id, time, said.type AS kind, said
           ifNull(said.unseen, 1) = 0 AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share
               + said.dropped.hold_map_full + said.dropped.ack_map_full + said.dropped.function_return = 0,
           said.late_acks = 'all') AS complete,
-       said.type != 'report' AND said.late_acks = 'all' AND said.holds = 'all' AS of_holds,
+       said.type != 'report' AND said.late_acks = 'all' AND said.holds IN ('all', 'late') AS of_holds,
        said.span_us AS span_us, said.ack_key AS ack_key, said.version AS version, said.kernel AS kernel
 FROM nagletrace.understood
 WHERE said.type IN ('start', 'streaming', 'report') AND said.host != '' AND time != 0;

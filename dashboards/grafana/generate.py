@@ -20,6 +20,7 @@ from pieces import (
     DROPPED,
     SELECTOR,
     Row,
+    by_cgroup,
     by_evidence,
     by_pod,
     delayed_acks,
@@ -226,7 +227,10 @@ With one process chosen above:
 3. Where in the program the write is:
    `sudo nagletrace -n '${comm:text}' --stacks -d 30s`
 4. Both hosts' ends, where the fleet's stalls are in ClickHouse:
-   `clickhouse client --param_address '$address' --queries-file dashboards/clickhouse/queries/connection.sql`
+   ```
+   clickhouse client --param_address '$address' \\
+     --queries-file dashboards/clickhouse/queries/connection.sql
+   ```
 
 No dots: the exporters need `--metrics.exemplars`, and Prometheus `--enable-feature=exemplar-storage`.
 """
@@ -264,8 +268,7 @@ def connection() -> list[Row]:
                   stacked=True),
             by_evidence(12),
             lines("Lost time by host and cgroup", "cgroup: where the daemons run with --by-cgroup.", "percentunit",
-                  query(rate("nagletrace_stall_excess_seconds_total", "instance, cgroup", BY_PROCESS),
-                        "{{instance}} {{cgroup}}"), stacked=True),
+                  query(by_cgroup("nagletrace_stall_excess_seconds_total"), "{{instance}} {{cgroup}}"), stacked=True),
             by_pod(),
         ]),
         ("What holds segments and ACKs on its hosts", [holds(), delayed_acks()]),

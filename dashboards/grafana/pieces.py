@@ -31,6 +31,9 @@ HEIGHT = 10
 #: Of nagletrace_dropped_records_total: what leaves a count too low. The others leave a name or a call stack out.
 DROPPED = 'where!~"stack|owners"'
 
+#: By unit, how high an axis is at least: one of nothing but zeros would go to 100, which is 10000 % of a share.
+AXIS = {"percentunit": 0.1, "cps": 1, "short": 1}
+
 Row = tuple[str, list[Any]]
 
 
@@ -40,6 +43,13 @@ Row = tuple[str, list[Any]]
 def rate(metric: str, by: str = "", selector: str = SELECTOR) -> str:
     """A counter's increase per second, summed up by these labels."""
     return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{{{selector}}}[$__rate_interval]))"
+
+
+def by_cgroup(metric: str) -> str:
+    """By host and cgroup; of a container's path, which no legend has room for, the id as container runtimes shorten
+    it."""
+    short = '"cgroup", "container $1", "cgroup", ".*?(\\\\w{12})\\\\w{52}(?:\\\\.scope)?"'
+    return f"sum by (instance, cgroup) (label_replace(rate({metric}{{{BY_PROCESS}}}[$__rate_interval]), {short}))"
 
 
 def query(expr: str, legend: str = "", instant: bool = False) -> prometheus.Dataquery:
@@ -65,6 +75,8 @@ def lines(title: str, description: str, unit: str, *queries: prometheus.Dataquer
                      .placement(common.LegendPlacement.RIGHT).calcs(["mean", "max"]).sort_by("Mean").sort_desc(True))
              .tooltip(build.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
                       .sort(common.SortOrder.DESCENDING)))
+    if unit in AXIS:
+        panel = panel.axis_soft_max(AXIS[unit])
     if stacked:
         panel = panel.stacking(build.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
     for one in queries:
@@ -107,6 +119,8 @@ def heat_map() -> heatmap.Panel:
 
 #: One column of a table: its name, its unit, its query. "" is the unit of the panel.
 Column = tuple[str, str, str]
+#: The labels of a row, in the order of their columns: who first, then where. The numbers come after them.
+LABELS = ("namespace", "pod", "container", "comm", "cause", "instance", "cluster", "job")
 
 
 def rows(title: str, description: str, columns: list[Column], span: int = 12,
@@ -114,8 +128,7 @@ def rows(title: str, description: str, columns: list[Column], span: int = 12,
     """A row for each set of labels that a column's query answers; link: a label, whither it leads, and how."""
     [(first, unit, _), *_] = columns
     panel = (table.Panel().title(title).description(description).unit(unit).datasource(DATASOURCE).height(HEIGHT)
-             .span(span).sort_by([build.TableSortByFieldState().display_name(first).desc(True)])
-             .override_by_name("Time", [model.DynamicConfigValue(id_val="custom.hidden", value=True)]))
+             .span(span).min_width(100).sort_by([build.TableSortByFieldState().display_name(first).desc(True)]))
     for (name, its_unit, expr), letter in zip(columns, "ABCDEFGH"):
         settings = [model.DynamicConfigValue(id_val="displayName", value=name)]
         if its_unit != unit:
@@ -124,6 +137,8 @@ def rows(title: str, description: str, columns: list[Column], span: int = 12,
                  .override_by_name("Value" if len(columns) == 1 else f"Value #{letter}", settings))
     if len(columns) > 1:
         panel = panel.with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
+    panel = panel.with_transformation(model.DataTransformerConfig(id_val="organize", options={
+        "excludeByName": {"Time": True}, "indexByName": {label: place for place, label in enumerate(LABELS)}}))
     if link:
         label, title, url = link
         panel = panel.override_by_name(label, [model.DynamicConfigValue(
@@ -183,8 +198,8 @@ def state() -> list[timeseries.Panel]:
     return [
         lines("Daemons that answer", "0: nobody watches that host.", "short",
               query(f"nagletrace_up{{{SELECTOR}}}", "{{instance}}")),
-        lines("Records dropped per second", "By where; each record that finds no room is counted.", "cps",
-              query(rate("nagletrace_dropped_records_total", "instance, where"), "{{instance}} {{where}}")),
+        lines("Records dropped per second by where", "Each record that finds no room is counted.", "cps",
+              query(rate("nagletrace_dropped_records_total", "where"), "{{where}}")),
         lines("Hooks in use, missing and detached", "Which family of hooks each daemon uses, how many of them its "
               "kernel lacks, and how many it detached for --max-overhead.", "short",
               *(query(f"nagletrace_{kind}_hooks{{{SELECTOR}}} * on (cluster, job, instance) group_left (hooks) "
@@ -233,6 +248,8 @@ def make(uid: str, title: str, description: str, rows_of: list[Row], *variables:
 def complete(made: Any) -> Any:
     """What the SDK leaves out: ids of panels, refIds of queries, the revision of the schema."""
     made["schemaVersion"] = 39
+    for link in made["links"]:
+        link.pop("placement", None)  # the SDK knows a menu only, where nobody finds them
     made["id"] = None
     for number_of, panel in enumerate(made["panels"], 1):
         panel["id"] = number_of

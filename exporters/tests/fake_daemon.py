@@ -61,6 +61,14 @@ def snapshot(*all_series: dict[str, Any], started: str = "2026-11-21T08:00:00.00
     }
 
 
+def standby(**other: Any) -> dict[str, Any]:
+    """The state of a daemon with --standby."""
+    return {"state": "standby", "since": "2026-11-21T08:00:04.000000Z", "standby_us": 8_000_000,
+            "attached_us": 2_500_000, "changes": 2, "false_alarms": 1, "attach_failures": 3, "looks": 16,
+            "look_cpu_us": 4000, "look_interval_us": 500_000, "quiet_us": 300_000_000, "sampled_excess_us": 750_000,
+            **other}
+
+
 class FakeDaemon:
     """Answers every line with `answer`, as long as the block lasts."""
 

@@ -20,7 +20,7 @@ from recordings import Record
 
 HOST, BOOT_ID = "web1", "0c8f1f5e-7a4f-4f0e-9a53-4d2f6a1c9b11"
 STREAMING: Record = {"type": "streaming", "protocol": 1, "time": recordings.at(0), "host": HOST, "boot_id": BOOT_ID,
-                     "ack_key": "1e924b9d737700d7", "late_acks": "all", "number": 0}
+                     "ack_key": "1e924b9d737700d7", "late_acks": "all", "holds": "late", "number": 0}
 POD = "0a1b2c3d-0000-4000-8000-00000000000f"
 
 

@@ -91,11 +91,12 @@ def cpu_ns(process: subprocess.Popen[bytes]) -> int:
     return time.clock_gettime_ns(~process.pid << 3 | 2)
 
 
-def played(name: str, *arguments: str) -> tuple[subprocess.CompletedProcess[bytes], int]:
+def played(name: str, *arguments: str, python: Path | str = sys.executable
+           ) -> tuple[subprocess.CompletedProcess[bytes], int]:
     """The program's end, and the most memory that the kernel saw it have, in bytes."""
     run = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]); "
            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr); sys.exit(done.returncode)")
-    command = [sys.executable, "-c", run, sys.executable, "-m", f"nagletrace_exporters.{name}.main", *arguments]
+    command = [sys.executable, "-c", run, str(python), "-m", f"nagletrace_exporters.{name}.main", *arguments]
     done = subprocess.run(command, cwd=HERE, capture_output=True, timeout=120, check=False)
     *_, last = done.stderr.splitlines()
     return done, int(last) * 1024

@@ -12,7 +12,18 @@ from typing import Any
 
 import jsonschema
 import pytest
-from fake_daemon import ACK_RELEASES, BOUNDS_MS, DROPPED, REASONS, FakeDaemon, Snapshot, last_stall, series, snapshot
+from fake_daemon import (
+    ACK_RELEASES,
+    BOUNDS_MS,
+    DROPPED,
+    REASONS,
+    FakeDaemon,
+    Snapshot,
+    last_stall,
+    series,
+    snapshot,
+    standby,
+)
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -113,6 +124,34 @@ def test_what_nobody_saw_is_told_where_it_is_known(tmp_path: Path) -> None:
     assert of(samples, "nagletrace_contradicted_stalls_total") == 5
     answer["unseen"] = 17
     assert of(scraped(tmp_path, answer), "nagletrace_unseen_delayed_acks_total") == 17
+
+
+def test_the_state_of_standby_is_told_with_what_looks_estimate(tmp_path: Path) -> None:
+    assert not {name for name, _ in scraped(tmp_path, snapshot()) if re.search("state|attach|look|sampled", name)}
+    answer = snapshot(series("java", [40.0]))
+    answer["standby"] = standby()
+    jsonschema.validate(answer, json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text()))
+    samples = scraped(tmp_path, answer)
+    assert of(samples, "nagletrace_attached") == 0
+    assert of(samples, "nagletrace_state_start_time_seconds") == 1795248004
+    assert of(samples, "nagletrace_state_seconds_total", state="standby") == 8
+    assert of(samples, "nagletrace_state_seconds_total", state="attached") == 2.5
+    for name, value in {"state_changes": 2, "false_alarms": 1, "attach_failures": 3, "looks": 16,
+                        "look_cpu_seconds": 0.004, "sampled_excess_seconds": 0.75}.items():
+        assert of(samples, f"nagletrace_{name}_total") == value
+    # it is told apart from what was counted
+    assert of(samples, "nagletrace_stall_excess_seconds_total", **LABELS) == 0.036
+    answer["standby"]["state"] = "attached"
+    assert of(scraped(tmp_path, answer), "nagletrace_attached") == 1
+
+
+@pytest.mark.parametrize("wrong", [{"state": "asleep"}, {"since": "yesterday"}, {"looks": -1}, {"changes": "2"},
+                                   {"sampled_excess_us": None}], ids=str)
+def test_a_state_that_makes_no_sense_is_no_answer(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    answer = snapshot()
+    answer["standby"] = standby(**wrong)
+    samples = scraped(tmp_path, answer)
+    assert of(samples, "nagletrace_up") == 0 and not any("state" in name for name, _ in samples)
 
 
 def test_stacks_that_stayed_without_names_are_told_by_a_daemon_that_names_them(tmp_path: Path) -> None:
@@ -259,6 +298,7 @@ def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
     answer["tracer"] |= {"bpf_cpu_us": 1, "share_ppm": 1}
     answer["unseen"] = 0
     answer["unnamed_stacks"] = {"gone": 0}
+    answer["standby"] = standby()
     with FakeDaemon(tmp_path / "s", answer) as daemon:
         registry = registry_of(daemon.path)
         registry.register(Refusals())

@@ -34,12 +34,20 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory
 
-from nagletrace_exporters.exporter import web_slots
+from nagletrace_exporters.exporter import web, web_slots
 from nagletrace_exporters.exporter.logs import MOST_LINES, PERIOD_S
 from nagletrace_exporters.exporter.pages import PLAIN, Answer, Scrapes, Wanted
 from nagletrace_exporters.exporter.web import ACCEPT_AT_ONCE, BYTES_AT_ONCE, Page, Server, Turns
-from nagletrace_exporters.exporter.web_config import ConfigFile
-from nagletrace_exporters.exporter.web_slots import LARGE_BYTES, MAX_CONNECTIONS, Connection, Refusals, Slots, State
+from nagletrace_exporters.exporter.web_config import MOST_COST, ConfigFile
+from nagletrace_exporters.exporter.web_slots import (
+    LARGE_BYTES,
+    MAX_CONNECTIONS,
+    MAX_TLS_CONNECTIONS,
+    Connection,
+    Refusals,
+    Slots,
+    State,
+)
 
 #: SECURITY.md: of memory, and of waiting.
 MOST_BYTES = 64 << 20
@@ -254,7 +262,7 @@ ATTACKS = {
 
 
 #: The others are played less often, for each takes seconds.
-QUICK = ("of one byte", "pipelining and reading 500 B/s", "with 98 headers of 64 KB")
+QUICK = ("of one byte",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
@@ -327,6 +335,30 @@ def test_a_client_without_a_whole_request_is_sent_away_after_15_s(daemon: FakeDa
             assert silent.recv(1) == b""
         assert b'nagletrace_exporter_refused_clients_total{reason="slow_request"} 2.0\n' in exporter.get().body
     assert sum("slow_request" in line for line in exporter.log) == 1
+
+
+@pytest.mark.slow
+def test_without_descriptors_it_waits_says_so_and_goes_on(daemon: FakeDaemon) -> None:
+    with started(daemon) as exporter, contextlib.ExitStack() as stack:
+        pid = exporter.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        most = max(int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir())
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (most + 1, before[1]))
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", exporter.ports[0]), timeout=PATIENCE))
+                   for _ in range(20)]
+        for client in clients:
+            client.sendall(b"GET /-/healthy HTTP/1.1\r\n\r\n")
+        end = time.monotonic() + PATIENCE
+        while not any("cannot accept a connection: Too many open files" in line for line in exporter.log):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        worked, lines = cpu_ns(exporter.process), len(exporter.log)
+        time.sleep(2)
+        assert cpu_ns(exporter.process) - worked < 0.2e9, "it spins"
+        assert len(exporter.log) - lines <= 5
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        for client in clients:
+            assert client.recv(99).startswith(b"HTTP/1.1 200 ")
 
 
 def test_the_refused_are_counted_by_reason_and_told_at_a_bounded_rate(daemon: FakeDaemon, tmp_path: Path) -> None:
@@ -678,3 +710,26 @@ def test_in_a_crowd_each_shape_of_an_answer_is_made_once_in_a_while() -> None:
         assert counted.asked == 5, "without a crowd it is made after it was asked for"
 
     asyncio.run(ask())
+
+
+#: What SECURITY.md says of the exporter in numbers, and what they are in the program.
+TOLD = {
+    r"head has at most (\d+) KiB": (web.HEAD_BYTES >> 10,),
+    r"whole request arrives within (\d+) s": (web_slots.REQUEST_S,),
+    r"takes the answer within (\d+) s": (web_slots.ANSWER_S,),
+    r"one password at a time and lets at most (\d+) wait": (web.MAX_PASSWORDS,),
+    r"while more than (\d+) clients are connected \((\d+) with TLS\)": (MAX_CONNECTIONS // 4, MAX_TLS_CONNECTIONS // 4),
+    r"metrics may be (\d+) s old": (web.CROWD_AGE_S,),
+    r"an answer of more than (\d+) KB that is not compressed": (LARGE_BYTES >> 10,),
+    r"earns its slot \((\d+) in all, (\d+) with TLS\)": (MAX_CONNECTIONS, MAX_TLS_CONNECTIONS),
+    r"([\d,]+) more wait in the kernel's queue": (web.BACKLOG,),
+    r"The exporter refuses a cost above (\d+)": (MOST_COST,),
+}
+
+
+@pytest.mark.parametrize("words", TOLD)
+def test_the_numbers_of_security_are_those_of_the_program(words: str) -> None:
+    found = re.findall(words, " ".join((HERE.parent / "SECURITY.md").read_text().split()))
+    assert len(found) == 1, found
+    told = found[0] if isinstance(found[0], tuple) else found
+    assert tuple(int(one.replace(",", "")) for one in told) == TOLD[words]

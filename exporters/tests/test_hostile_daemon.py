@@ -89,8 +89,8 @@ def test_more_label_sets_are_taken_when_they_are_asked_for(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["asked", "watched"])
-@pytest.mark.parametrize("answer", [answer for answer in ANSWERS if not answer.slow and not answer.again],
-                         ids=lambda answer: answer.name)
+@pytest.mark.parametrize("answer", [pytest.param(answer, marks=pytest.mark.slow if number % 4 else (), id=answer.name)
+                                    for number, answer in enumerate(ANSWERS) if not answer.slow and not answer.again])
 def test_report_and_flame_show_it_or_end_with_one_line(tmp_path: Path, watched: bool, answer: Answer,
                                                        capfd: pytest.CaptureFixture[str]) -> None:
     """In this process, since there are many."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,10 +12,15 @@ import pytest
 import recordings as r
 from run_exporter import played
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
+from tools import tools
+
 Kind = Callable[[], Iterator[r.Record]]
 
 #: SECURITY.md: what report and flame take at most, whatever they read.
 MOST_BYTES = 160 << 20
+#: What join takes: DuckDB's 1 GB (--memory), and both programs besides.
+JOIN_BYTES = 1_000_000_000 + (300 << 20)
 #: Bytes of a recording that is played. The attack that was met had 231 MB and took 2.4 GB.
 LARGE, SMALL = 60 << 20, 24 << 20
 
@@ -73,21 +79,23 @@ PLAYED = (("flame", stacks, LARGE), ("flame", wide_stacks, LARGE), ("flame", rep
           ("report", events, SMALL))
 
 
-#: The others are played less often, for each takes seconds.
-QUICK = (("flame", wide_stacks), ("report", connections))
-
-
-@pytest.mark.parametrize(("program", "kind", "most_size"), [
-    pytest.param(program, kind, size, id=f"{program} {kind.__name__}",
-                 marks=() if (program, kind) in QUICK else pytest.mark.slow) for program, kind, size in PLAYED])
-def test_no_recording_takes_more_than_bounded_memory(tmp_path: Path, program: str, kind: Kind, most_size: int) -> None:
-    path, size = tmp_path / "recording", 0
+def write(path: Path, kind: Kind, most_size: int, **more: object) -> None:
+    """Each record has this, too."""
+    size = 0
     with path.open("w") as out:
-        out.write(json.dumps(r.start()) + "\n")
+        out.write(json.dumps({**r.start(), **more}) + "\n")
         for record in kind():
-            size += out.write(json.dumps(record, ensure_ascii=False) + "\n")
+            size += out.write(json.dumps({**record, **more}, ensure_ascii=False) + "\n")
             if size > most_size:
                 break
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "kind", "most_size"), [
+    pytest.param(program, kind, size, id=f"{program} {kind.__name__}") for program, kind, size in PLAYED])
+def test_no_recording_takes_more_than_bounded_memory(tmp_path: Path, program: str, kind: Kind, most_size: int) -> None:
+    path = tmp_path / "recording"
+    write(path, kind, most_size)
     done, most = played(program, "-i", str(path), "-o", str(tmp_path / "out"))
     print(f"{program} {kind.__name__}: {most >> 20} MiB")
     assert done.returncode == 0, done.stderr
@@ -95,3 +103,28 @@ def test_no_recording_takes_more_than_bounded_memory(tmp_path: Path, program: st
     if program == "flame" and kind in (stacks, wide_stacks):
         assert b"stalls of stacks beyond the first" in done.stderr
     path.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [stacks, wide_stacks, connections, durations], ids=lambda kind: str(kind.__name__))
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_join_takes_what_it_may_and_its_programs_besides(tmp_path: Path, kind: Kind, output: str) -> None:
+    paths = [tmp_path / f"{host}.jsonl" for host in ("a", "b")]
+    for path in paths:
+        write(path, kind, LARGE, host=path.stem, boot_id=path.stem)
+    done, most = played("join", *map(str, paths), "--output", output, "-o", str(tmp_path / "out"),
+                        python=tools() / "python3")
+    print(f"join {kind.__name__} {output}: {most >> 20} MiB")
+    assert done.returncode == 0, done.stderr
+    assert most <= JOIN_BYTES
+    for path in paths:
+        path.unlink()
+
+
+@pytest.mark.slow
+def test_a_join_with_too_little_memory_says_what_helps(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, wide_stacks, SMALL)
+    done, _ = played("join", str(path), "--memory", "20MB", python=tools() / "python3")
+    told, _ = done.stderr.splitlines()  # the second line is the memory
+    assert done.returncode == 1 and b"give it more memory with --memory" in told

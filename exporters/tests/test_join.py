@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -278,7 +279,7 @@ def test_with_one_record_in_ten_removed_nothing_false_is_told(tmp_path: Path) ->
 def test_a_stall_whose_sender_told_all_its_holds_and_not_this_one_is_none(why: str, tmp_path: Path) -> None:
     """The receiver's host infers it, since data came by chance just after its late ACK."""
     web, db = both_hosts(ahead_us=-700_000)
-    web.start["holds"] = "all"
+    web.start["holds"] = "all" if why == "in time" else "late"
     db.delays(5 * SECOND, 99, kind="stall")
     web.sends(5_100_000, 100)
     db.delays(5_100_000, 100)
@@ -374,6 +375,99 @@ def test_a_recording_may_come_by_a_pipe_or_be_compressed(tmp_path: Path) -> None
                            str(tmp_path / "db.jsonl.gz")], cwd=HERE, input=text, capture_output=True, text=True,
                           timeout=120)
     assert "10 at both ends" in " ".join(done.stdout.split()), done.stderr
+
+
+@pytest.mark.slow
+def test_what_is_saved_is_joined_as_the_recordings_are(tmp_path: Path) -> None:
+    """Also with recordings, and whatever it is made of."""
+    web, db = slow_path(*both_hosts(ahead_us=700_000))
+    files = web.lines(9 * SECOND), db.lines(9 * SECOND)
+    paths = [str(tmp_path / f"{number}.jsonl") for number in range(2)]
+    for options in ((), JSON):
+        wanted = Joined(tmp_path, *files, options=options).done.stdout
+        kept = [str(tmp_path / f"{number}.columns") for number in range(2)]
+        for path, column in zip(paths, kept):
+            assert join(path, "--save", column, *options).returncode == 0
+        both = str(tmp_path / "both's [1].columns")
+        assert join(*paths, "--save", both, *options).stdout == wanted
+        for again in (kept, [kept[0], paths[1]], [kept[1], paths[0]], [both], [both, *kept], [both, *paths]):
+            done = join(*again, *options)
+            assert (done.stdout, done.stderr, done.returncode) == (wanted, "", 0), again
+    assert not list(tmp_path.glob(".*")), "nothing else is left"
+
+
+def test_what_is_no_recording_is_not_saved(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("as before")
+    joined = Joined(tmp_path, b"no recording\n", options=("--save", str(kept)))
+    assert joined.done.returncode == 2 and "not a recording" in joined.done.stderr
+    assert kept.read_text() == "as before" and not list(tmp_path.glob(".*"))
+
+
+def foreign_columns(path: Path, metadata: str = "") -> str:
+    code = f"import duckdb; duckdb.execute(\"COPY (SELECT 1 AS line) TO '{path}' (FORMAT parquet{metadata})\")"
+    subprocess.run([tools() / "python3", "-c", code], check=True)
+    return str(path)
+
+
+@pytest.mark.parametrize("what", ["saved already", "a recording", "no file"])
+def test_no_file_is_replaced_that_holds_more(what: str, tmp_path: Path) -> None:
+    recording, kept = tmp_path / "web1.jsonl", tmp_path / "kept; of web1"
+    recording.write_text(json.dumps(both_hosts()[0].start) + "\n")
+    assert join(str(recording), "--save", str(kept)).returncode == 0
+    files, save = {"saved already": ([kept, recording], kept), "a recording": ([recording], recording),
+                   "no file": ([recording], Path("/dev/null"))}[what]
+    before = [path.read_bytes() for path in (recording, kept)]
+    done = join(*map(str, files), "--save", str(save))
+    told = {"saved already": "is saved already", "a recording": "it is one of the recordings",
+            "no file": "it is no regular file"}[what]
+    assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert [path.read_bytes() for path in (recording, kept)] == before and Path("/dev/null").is_char_device()
+    assert join(str(kept)).returncode == 0, "its name has a semicolon"
+
+
+@pytest.mark.parametrize("what", ["foreign", "older", "cut", "no recording", "no directory"])
+def test_a_file_of_columns_that_is_not_ours_is_refused_in_one_line(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    if what == "cut":
+        path.write_bytes(b"PAR1" + b"x" * 100)
+    elif what == "older":
+        foreign_columns(path, ", KV_METADATA {nagletrace_join: '0123456789abcdef'}")
+    else:
+        foreign_columns(path)
+    save = {"no recording": str(tmp_path / "again"), "no directory": "/nowhere/kept"}.get(what)
+    options = ("--save", save) if save else ()
+    if what == "no directory":
+        path.write_text(json.dumps(both_hosts()[0].start) + "\n")
+    done = join(str(path), *options)
+    told = {"cut": "cannot read it", "no recording": "is saved already",
+            "no directory": "give a file in a directory"}.get(what, "this nagletrace-join did not make it")
+    assert done.returncode == (1 if what == "no directory" else 2) and told in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1 and not done.stdout
+
+
+@pytest.mark.slow
+def test_a_recording_that_is_read_in_parts_has_no_gap(tmp_path: Path) -> None:
+    """DuckDB's threads take parts of 32 MB of a file each, and may have them in any order."""
+    web, db = Host("web1"), Host("db1")
+    filler = "x" * 20_000
+    for number in range(5_000):
+        db.delays(2_000 * number - 150, number, filler=filler)
+        web.sends(2_000 * number, number, filler=filler)
+    web.sends(6 * SECOND, 999_999)
+    files = [sorted(host.lines(11 * SECOND), key=lambda line: line["time"]) for host in (web, db)]
+    for lines in files:
+        for number, line in enumerate(lines[1:-1], 1):
+            line["number"] = number
+    for _ in range(3):
+        assert verdicts_of_text(tmp_path, *files) == (5_000, 1)
+
+
+def verdicts_of_text(tmp_path: Path, *files: list[Record]) -> tuple[int, int]:
+    """How many are seen, and how many dismissed."""
+    text = Joined(tmp_path, *files).done.stdout
+    return tuple(int(found[1].replace(",", "")) if (found := re.search(pattern, text)) else 0
+                 for pattern in (r"seen +([\d,]+)", r"dismissed +([\d,]+)"))
 
 
 def test_a_name_is_no_pattern(tmp_path: Path) -> None:

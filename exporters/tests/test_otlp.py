@@ -137,11 +137,23 @@ def test_a_late_ack_is_told_by_the_receivers_end() -> None:
     assert found["nagletrace.receiver.pending_ack.limit_us"] == 200_000
 
 
+def test_a_late_hold_is_told_by_its_own_end_and_is_no_stall() -> None:
+    told = stall(4)
+    record = {key: told[key] for key in told if key not in ("cause", "evidence", "excess_us")}
+    made = json.loads(log_record_of({**record, "type": "hold"}, 1))
+    found, wanted = attributes_of(made), attributes_of(json.loads(log_record_of(told, 1)))
+    assert made["eventName"] == "nagletrace.hold" and made["severityText"] == "INFO"
+    assert made["body"]["stringValue"].startswith("hold of ")
+    assert found == {key: value for key, value in wanted.items() if key.removeprefix("nagletrace.") in record
+                     or key.removeprefix("nagletrace.") not in told}
+
+
 def test_the_resource_is_the_host() -> None:
     found = attributes_of(json.loads(resource_of(STREAMING)))
     assert found.pop("service.version")
     assert found == {"service.name": "nagletrace", "host.name": HOST, "nagletrace.boot_id": BOOT_ID,
-                     "nagletrace.ack_key": STREAMING["ack_key"], "nagletrace.late_acks": "all"}
+                     "nagletrace.ack_key": STREAMING["ack_key"], "nagletrace.late_acks": "all",
+                     "nagletrace.holds": "late"}
 
 
 @pytest.mark.parametrize("change", [

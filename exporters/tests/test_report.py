@@ -198,6 +198,7 @@ def test_memory_is_bounded_and_what_was_left_out_is_said() -> None:
     assert len(summary.by_process.groups) <= 10 and summary.by_process.folded_stalls >= 90
 
 
+@pytest.mark.slow
 def test_a_large_recording_takes_bounded_memory(tmp_path: Path) -> None:
     """60,000 stalls of as many connections; a million take the same, and longer."""
     path = tmp_path / "large"

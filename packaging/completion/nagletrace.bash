@@ -45,6 +45,8 @@ _nagletrace_options='
 --follow -f none report
 --group -- groups daemon
 --window -- any daemon
+--standby -- none daemon
+--standby-after -- any daemon
 --by-cgroup -- none daemon
 --max-series -- any daemon
 --max-connections -- any daemon

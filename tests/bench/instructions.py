@@ -52,7 +52,7 @@ HOOKS = ("tracepoint", "function", "kprobe")
 KERNELS = ("7", "6.12", "6.1", "5.10")
 #: By its name in the table, the load's mode. A stream by one thread: two would settle in one of two rhythms (bench.py).
 LOADS = {"ping-pong": "pingpong", "100 connections": "server", "churn": "churn", "bulk": "in-step"}
-BARE, EMPTY_NAME, WHOLE = "bare", "empty programs", "whole host"
+BARE, EMPTY_NAME, WHOLE, STANDBY = "bare", "empty programs", "whole host", "standby"
 RESULTS, PAGE = BUILD / "bench" / "instructions", ROOT / "docs" / "performance.md"
 #: A guest has so long; each kind of hooks takes it some five minutes on a quiet machine.
 MOST_S = 3600.0
@@ -73,6 +73,7 @@ def subjects(hooks: str, sleeper: int, directory: Path) -> list[Subject]:
         Subject("-p of another process", (*ours, "-p", str(sleeper)), ready),
         Subject("--stacks", (*ours, "--stacks"), ready),
         Subject("daemon", daemon, ready),
+        Subject(STANDBY, (*daemon, "--standby"), ready),
     ]
 
 
@@ -82,7 +83,7 @@ def cost(space: Namespace, mode: str, seconds: float) -> float:
     return float(told["seconds"] * 1e9 / told["operations"])
 
 
-def count_here(hooks: str, loads: list[str], only: str | None, cycles: int, seconds: float) -> Counts:
+def count_here(hooks: str, loads: list[str], only: list[str], cycles: int, seconds: float) -> Counts:
     """Per load and subject, one for each cycle: an operation's instructions; of BARE twice as many."""
     bench.READY_S = FOREVER
     counts: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in loads}
@@ -90,7 +91,7 @@ def count_here(hooks: str, loads: list[str], only: str | None, cycles: int, seco
     sleeper = subprocess.Popen(["sleep", "infinity"])
     try:
         with Namespace() as space:
-            wanted = [s for s in subjects(hooks, sleeper.pid, Path("/run")) if only in (None, s.name)]
+            wanted = [s for s in subjects(hooks, sleeper.pid, Path("/run")) if not only or s.name in only]
             for _ in range(cycles):
                 for subject in (None, *wanted[::2], None, *wanted[1::2]):
                     try:
@@ -173,7 +174,7 @@ def rows(all_measured: list[Counts], subjects_of: tuple[str, ...]) -> list[str]:
 
 
 def section(all_measured: list[Counts]) -> str:
-    more = ("-p of another process", "--stacks", "daemon")
+    more = ("-p of another process", "--stacks", "daemon", STANDBY)
     return "\n".join([HEAD, f"{EMPTY_NAME.capitalize()} on the same hooks / nagletrace on the {WHOLE}:", "",
                       *rows(all_measured, (EMPTY_NAME, WHOLE)), "",
                       f"nagletrace {' / '.join(more)}:", "", *rows(all_measured, more), ""])
@@ -208,7 +209,7 @@ def main() -> int:
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}; all of them")
     parser.add_argument("--hooks", nargs="*", choices=HOOKS, help="all that the kernel offers")
     parser.add_argument("--loads", nargs="*", choices=LOADS, default=list(LOADS), help="all")
-    parser.add_argument("--only", metavar="SUBJECT", help="nothing but this, and bare")
+    parser.add_argument("--only", nargs="*", metavar="SUBJECT", help="nothing but these, and bare")
     parser.add_argument("--cycles", type=int, default=CYCLES)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each load, in the guest")
     parser.add_argument("--write", action="store_true", help="measure nothing; write the page of what is there")

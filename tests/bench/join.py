@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """How long nagletrace-join takes, and how much memory, by how much is recorded: writes the table in docs/fleets.md.
 
-join.py [MILLIONS …], by default 1, 3 and 10. Ten hosts have recorded an hour, each in a file: five have stalls, each of
-the others has the late ACKs of one of the five, and one in twenty has no partner. Every record has the keys of a real
-one (tests/unit/joinable.jsonl). The command runs as a user runs it, so that its start and its report count too.
-Files lie below $TMPDIR: 0.6 GB for each million.
+join.py [MILLIONS …], by default 1, 3, 10, 30 and 100. Ten hosts have recorded an hour, each in a file: five have
+stalls, each of the others has the late ACKs of one of the five, and one in twenty has no partner. Every record has the
+keys of a real one (tests/unit/joinable.jsonl). The command runs as a user runs it, so that its start and its report
+count too. Each host's recording is saved (--save), and what is saved is joined; the recordings themselves up to 10
+million, beyond which they are removed one by one. Files lie below $TMPDIR: 0.6 GB for each million up to 10; of 100,
+10 GB.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ PAGE = ROOT / "docs" / "fleets.md"
 BEGIN, END = "<!-- make bench-join writes this -->\n", "<!-- until here -->\n"
 MEMORY = "1GB"
 HOSTS = 10
+#: Up to so many millions the recordings are joined too.
+KEPT_MILLIONS = 10
 
 START = ('{{"type":"start","schema":1,"time":"2026-11-18T11:06:39.000000Z","host":"host{host}","boot_id":'
          '"f6cc27e1-6ebd-45f6-9934-{host:012}","ack_key":"0011223344556677","late_acks":"all"}}')
@@ -96,62 +100,128 @@ class Files(threading.Thread):
             self.most = max(self.most, sizes)
 
 
-def joined(files: list[Path], room: Path, *options: str) -> tuple[Cost, str]:
+def run(options: list[object], room: Path) -> tuple[Cost, str]:
+    """The command with these options, and what it wrote."""
     room.mkdir()
     watch = Files(room)
     watch.start()
     began = time.monotonic()
-    with (room.parent / "output").open("w") as output:
+    with (room.parent / "output").open("w+") as output:
         process = subprocess.Popen([tools() / "python3", "-m", "nagletrace_exporters.join.main", "--memory", MEMORY,
-                                    *options, *files], cwd=ROOT / "exporters", stdout=output,
+                                    *map(str, options)], cwd=ROOT / "exporters", stdout=output,
                                    env={**os.environ, "TMPDIR": str(room)})
         _, status, used = os.wait4(process.pid, 0)
-    assert status == 0
-    wall_s = time.monotonic() - began
-    watch.over.set()
-    watch.join()
+        wall_s = time.monotonic() - began
+        watch.over.set()
+        watch.join()
+        assert status == 0
+        output.seek(0)
+        said = output.read(1000)
     room.rmdir()
-    return (Cost(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, watch.most >> 20),
-            (room.parent / "output").read_text()[:200] if not options else "")
+    return Cost(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, watch.most >> 20), " ".join(said.split())
 
 
-def rows(millions: int, with_json: bool) -> list[str]:
-    told = []
-    with tempfile.TemporaryDirectory(prefix="nagletrace-bench-") as place:
-        files = [Path(place) / f"host{host}.jsonl" for host in range(HOSTS)]
-        for host, path in enumerate(files):
-            # each in a process of its own: DuckDB keeps memory
-            subprocess.run([tools() / "python3", __file__, "record", path, str(host),
-                            str(millions * 1_000_000 // HOSTS)], check=True)
-        size_mb = sum(path.stat().st_size for path in files) // 1_000_000
-        for output in ("text", "json")[:2 if with_json else 1]:
-            cost, said = joined(files, Path(place) / "room", *(() if output == "text" else ("--output", output)))
-            if said:
-                stalls = millions * 1_000_000 // 2
-                assert f"{stalls * 19 // 20:,} at both ends" in " ".join(said.split()), said
-            told.append(f"| {millions} M, {size_mb:,} MB | {output} | {cost.wall_s:.0f} s | {cost.cpu_s:.0f} s | "
-                        f"{cost.memory_mb:,} MB | {cost.files_mb:,} MB |")
-            print(told[-1], flush=True)
-    return told
+def summed(costs: list[Cost]) -> Cost:
+    """Of commands that ran one after the other."""
+    return Cost(sum(one.wall_s for one in costs), sum(one.cpu_s for one in costs),
+                max(one.memory_mb for one in costs), max(one.files_mb for one in costs))
+
+
+def check(said: str, millions: int) -> None:
+    """All that have a partner are seen, and nobody is a witness for less than all of the hour."""
+    stalls = millions * 1_000_000 // 2
+    assert f"seen {stalls * 19 // 20:,} at both ends" in said, said
+    inferred, dismissed = (int(re.search(rf"{word} ([\d,]+)", said)[1].replace(",", ""))  # type: ignore[index]
+                           for word in ("inferred", "dismissed"))
+    assert inferred + dismissed == stalls // 20 and dismissed > inferred, said
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.table = ["| recorded | what is done | time | CPU time | memory | files |", "|---|---|---|---|---|---|"]
+        print("\n".join(self.table), flush=True)
+
+    def tell(self, millions: int, megabytes: int, what: str, cost: Cost) -> None:
+        self.table.append(f"| {millions} M, {megabytes:,} MB | {what} | {cost.wall_s:.0f} s | {cost.cpu_s:.0f} s | "
+                          f"{cost.memory_mb:,} MB | {cost.files_mb:,} MB |")
+        print(self.table[-1], flush=True)
+
+    def size(self, millions: int, with_json: bool) -> None:
+        with tempfile.TemporaryDirectory(prefix="nagletrace-bench-") as place:
+            room = Path(place) / "room"
+            kept_all = millions <= KEPT_MILLIONS
+            files = [Path(place) / f"host{host}.jsonl" for host in range(HOSTS)]
+            saved, costs, size = [path.with_suffix(".columns") for path in files], [], 0
+            for host, path in enumerate(files):
+                # each in a process of its own: DuckDB keeps memory
+                subprocess.run([tools() / "python3", __file__, "record", path, str(host),
+                                str(millions * 1_000_000 // HOSTS)], check=True)
+                size += path.stat().st_size
+                costs.append(run([path, "--save", saved[host], "-o", os.devnull], room)[0])
+                if not kept_all:
+                    path.unlink()
+            if kept_all:
+                cost, said = run([*files], room)
+                check(said, millions)
+                self.tell(millions, size // 1_000_000, "the recordings are joined", cost)
+                if with_json:
+                    cost, _ = run([*files, "--output", "json"], room)
+                    self.tell(millions, size // 1_000_000, "the same, `--output json`", cost)
+            megabytes = sum(path.stat().st_size for path in saved) // 1_000_000
+            self.tell(millions, size // 1_000_000, f"`--save`, for each host: {megabytes:,} MB in all", summed(costs))
+            cost, said = run([*saved], room)
+            check(said, millions)
+            self.tell(millions, size // 1_000_000, "what is saved is joined", cost)
+
+    def bound(self) -> str:
+        """How fast DuckDB reads JSON here, whatever is done with it then."""
+        with tempfile.TemporaryDirectory(prefix="nagletrace-bench-") as place:
+            path = Path(place) / "host0.jsonl"
+            subprocess.run([tools() / "python3", __file__, "record", path, "0", "500000"], check=True)
+            rates = [path.stat().st_size / 1e6 / float(subprocess.check_output(
+                [tools() / "python3", __file__, "read", path, how])) for how in ("lines", "values")]
+        return (f"In a second of CPU, DuckDB's reader finds the lines of {rates[0]:.0f} MB of JSON, and reads the "
+                f"values that are needed of {rates[1]:.0f} MB.")
+
+
+def read(path: str, how: str) -> float:
+    """Has DuckDB read a recording and keep nothing of it; the CPU time in seconds, the least of three."""
+    import duckdb
+    sys.path.insert(0, str(ROOT / "exporters"))
+    from nagletrace_exporters.join.engine import ENDS, LINE, shape
+    wanted = LINE | {end: shape(of) for end, of in ENDS.items()}
+    columns = ", ".join(f"'{name}': '{of}'" for name, of in wanted.items())
+    statement = {"lines": "SELECT count(*) FROM read_ndjson_objects($1)",
+                 "values": "SELECT " + ", ".join(f"count({name})" for name in wanted)
+                 + f" FROM read_json($1, format='newline_delimited', columns={{{columns}}})"}[how]
+    least = float("inf")
+    for _ in range(3):
+        began = time.process_time()
+        duckdb.execute(statement, [path]).fetchall()
+        least = min(least, time.process_time() - began)
+    return least
 
 
 def main() -> int:
     if sys.argv[1:2] == ["record"]:
         record(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
         return 0
-    sizes = [int(word) for word in sys.argv[1:]] or [1, 3, 10]
-    table = ["| recorded | output | time | CPU time | memory | files |", "|---|---|---|---|---|---|"]
-    print("\n".join(table), flush=True)
+    if sys.argv[1:2] == ["read"]:
+        print(read(sys.argv[2], sys.argv[3]))
+        return 0
+    sizes = [int(word) for word in sys.argv[1:]] or [1, 3, 10, 30, 100]
+    bench = Bench()
     load = os.getloadavg()[1]
     for millions in sizes:
-        table += rows(millions, millions == sizes[0])
+        bench.size(millions, millions == sizes[0])
+    bound = bench.bound()
     load = (load + os.getloadavg()[1]) / 2
-    table += ["", f"On {os.cpu_count()} CPUs, beside other programs if the load is above 2: it was {load:.1f}. "
-              f"`--memory {MEMORY}`."]
+    bench.table += ["", bound, "", f"On {os.cpu_count()} CPUs, beside other programs if the load is above 2: it was "
+                    f"{load:.1f}. `--memory {MEMORY}`."]
     text = PAGE.read_text()
     pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
     assert re.search(pattern, text, re.S), f"{PAGE} has no place for the table"
-    PAGE.write_text(re.sub(pattern, lambda _: BEGIN + "\n" + "\n".join(table) + "\n\n" + END, text, flags=re.S))
+    PAGE.write_text(re.sub(pattern, lambda _: BEGIN + "\n" + "\n".join(bench.table) + "\n\n" + END, text, flags=re.S))
     return 0
 
 

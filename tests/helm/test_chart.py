@@ -73,7 +73,7 @@ def test_a_daemon_and_an_exporter_have_their_options_images_and_resources(helm: 
     values = yaml.safe_load(VALUES["everything"].read_text())
     both = containers(rendered(helm, "everything")["DaemonSet", "nagletrace"])
     assert both["daemon"]["command"] == ["/usr/sbin/nagletrace", "daemon", "--fleet-key", "/etc/nagletrace/fleet.key",
-                                         "--by-cgroup", "--stacks"]
+                                         "--standby", "--by-cgroup", "--stacks"]
     assert both["exporter"]["command"] == ["/usr/bin/nagletrace-exporter", "--otlp.endpoint",
                                            "https://collector.example:4318", "--otlp.config.file",
                                            "/etc/nagletrace/otlp.yml", "--metrics.exemplars"]

@@ -11,7 +11,6 @@
 
 #include "parent.h"
 
-static const char *const child_name[LAB_SIDES] = {"lab-client", "lab-server"};
 const char *const side_name[LAB_SIDES] = {"client", "server"};
 
 int child_start(struct lab_run *run, enum lab_side side, const sigset_t *mask)
@@ -38,7 +37,7 @@ int child_start(struct lab_run *run, enum lab_side side, const sigset_t *mask)
 	close(pair[0]);
 	close(run->signals);
 	close(run->watchdog);
-	err = end_be_child(parent, child_name[side]);
+	err = end_be_child(parent, end_name(&run->plan.opt, side));
 	if (!err)
 		err = end_run(&run->plan, side, pair[1]);
 	close(pair[1]);
@@ -57,8 +56,8 @@ static int reap(struct lab_run *run, int how)
 		if (child->pid <= 0 || waitpid(child->pid, &status, how) != child->pid)
 			continue;
 		if (WIFSIGNALED(status))
-			err = fail(-EINTR, "%s %d was ended by signal %d", child_name[i],
-				   child->pid, WTERMSIG(status));
+			err = fail(-EINTR, "%s %d was ended by signal %d",
+				   end_name(&run->plan.opt, i), child->pid, WTERMSIG(status));
 		else if (WEXITSTATUS(status))
 			err = WEXITSTATUS(status) == 3 ? LAB_CANNOT : -EIO;
 		child->pid = 0;

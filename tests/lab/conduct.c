@@ -101,9 +101,8 @@ static int connect_both(struct lab_run *run)
 		return err;
 	/* On the host's own loopback somebody else might have met the port. Behind a router that
 	 * translates addresses the two ends call each other by other names. */
-	if (!run->plan.opt.any_address &&
-	    !json_object_equal(run->child[LAB_CLIENT].connections,
-			       run->child[LAB_SERVER].connections))
+	if (!run->plan.opt.any_address && !json_object_equal(run->child[LAB_CLIENT].connections,
+							     run->child[LAB_SERVER].connections))
 		return fail(-EPROTO, "a stranger connected to the server: try again");
 	return 0;
 }

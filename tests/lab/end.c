@@ -11,6 +11,13 @@
 
 #include "lab.h"
 
+const char *end_name(const struct lab_options *opt, enum lab_side side)
+{
+	if (side == LAB_CLIENT)
+		return opt->client_name ? opt->client_name : "lab-client";
+	return opt->server_name ? opt->server_name : "lab-server";
+}
+
 int end_be_child(pid_t parent, const char *name)
 {
 	prctl(PR_SET_NAME, name);

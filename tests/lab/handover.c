@@ -31,7 +31,7 @@ static int fork_worker(struct lab_end *end, pid_t *worker)
 		return fail(-errno, "cannot fork the worker: %s", strerror(errno));
 	if (!*worker) {
 		end->is_worker = true;
-		err = end_be_child(self, "lab-client");
+		err = end_be_child(self, end_name(&end->plan->opt, LAB_CLIENT));
 		return err ? err : end_add_pid(end, getpid());
 	}
 	return end_add_pid(end, *worker);

@@ -131,7 +131,7 @@ struct lab_options {
 	uint64_t rtt_ns, jitter_ns, loss, rate, rto_min_ns;
 	uint64_t client_cpu, server_cpu;
 	uint64_t family, over_veth, how, by, handover, ending;
-	const char *cc;
+	const char *cc, *client_name, *server_name;
 	struct lab_message sizes, reply_sizes;
 	bool nodelay, nodelay_client, nodelay_server, nodelay_while_held;
 	bool quickack, quickack_off, quickack_route;
@@ -323,6 +323,7 @@ extern const struct lab_side_ops client_ops;
 extern const struct lab_side_ops server_ops;
 int end_run(const struct lab_plan *plan, enum lab_side side, int channel);
 void conns_order(struct lab_end *end);
+const char *end_name(const struct lab_options *opt, enum lab_side side);
 int end_be_child(pid_t parent, const char *name);
 int end_add_pid(struct lab_end *end, pid_t pid);
 int handover_prepare(struct lab_end *end);

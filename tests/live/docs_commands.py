@@ -81,6 +81,9 @@ FIX = Run(r"verdict +\w(.*\n)+ +restored +1 connection as before", keys=(("[y/N]
 
 STORED = Tried("tests/clickhouse/test_documents.py::test_the_commands_lead_from_two_recordings_to_the_answers")
 CHART = Tried("tests/helm/test_page.py::test_the_commands_install_what_the_page_says")
+GADGET = Tried("tests/gadget/test_gadget.py::"
+               "test_each_stall_comes_out_with_process_connection_duration_and_reason")
+SAVED = Tried("exporters/tests/test_join.py::test_what_is_saved_is_joined_as_the_recordings_are")
 JOINED = Tried("tests/live/test_join.py::test_the_joined_stalls_make_a_page")
 
 COMMANDS: dict[str, How] = {
@@ -113,6 +116,9 @@ COMMANDS: dict[str, How] = {
     "podMonitor.enabled=true,podMonitor.labels.release=prometheus --set "
     "prometheusRule.enabled=true,prometheusRule.labels.release=prometheus --set dashboard.enabled=true": CHART,
     "helm upgrade nagletrace packaging/helm/nagletrace --reuse-values --set-file fleetKey.value=fleet.key": CHART,
+    "make gadget": Target("tests/gadget builds by the same function, tests/gadgets.py, and runs it"),
+    **dict.fromkeys(("sudo ig image import build/gadget/nagletrace-0.1.0.tar",
+                     "sudo ig run nagletrace:0.1.0 --verify-image=false --host"), GADGET),
     "make demo-monitoring": Tried(
         "tests/monitoring/test_end_to_end.py::test_the_demonstration_starts_the_same_set_and_says_where"),
 
@@ -154,7 +160,11 @@ COMMANDS: dict[str, How] = {
     KEY: Run(writes="fleet.key"),
     "nagletrace-exporter --otlp.endpoint http://127.0.0.1:4318": Tried(
         "exporters/tests/test_otlp.py::test_what_the_daemon_streams_arrives"),
+    "journalctl --directory /var/log/journal/remote --identifier nagletrace --output cat >fleet.jsonl": Tried(
+        "tests/carriers/test_journald.py::test_what_the_journal_holds_arrives_when_the_collector_comes_back"),
     JOIN: JOINED,
+    "nagletrace-join --save web1.parquet web1.jsonl": SAVED,
+    "nagletrace-join web1.parquet db1.jsonl": SAVED,
     JOIN + " --output json -o both.jsonl": JOINED,
     "nagletrace-report -i both.jsonl -o both.html": JOINED,
     **dict.fromkeys((LOCAL + rest for rest in (
@@ -215,8 +225,8 @@ COMMANDS: dict[str, How] = {
     "sudo sysctl net.ipv4.tcp_autocorking=1": Run("= 1"),
 
     # ---- who changes it
-    "make test": Tried(".ci/run", '\n\t"test" '),
-    "make test-all": Target("make test runs this test, and .ci/run most of it"),
-    "make test-unit": Target("a part of make test, which runs this test"),
+    "make check": Target("a part of make test, which runs this test"),
+    "make test": Tried(".ci/run", "make deps build test"),
+    "make test-all": Target("make test runs this test, and before a release somebody the rest"),
     "make test-live T=verdict": Target("a part of make test, which runs this test"),
 }

@@ -32,7 +32,7 @@ NAGLETRACE = ROOT / "build" / "nagletrace"
 NAGLE_LAB = ROOT / "build" / "nagle-lab"
 IN_GUEST = "NAGLETRACE_GUEST" in os.environ
 #: Nothing waits longer than this. An emulated guest is slow.
-PATIENCE = 60.0 if IN_GUEST else 15.0
+PATIENCE = 60.0 if IN_GUEST else 30.0
 #: The tracer rests at most so long between two looks for owners, on a host where a look takes 0.4 s.
 REST = 2.0
 #: A round in which the application waited this long has stalled: no timer is shorter, no fast round longer.
@@ -41,6 +41,8 @@ STALLED_US = 30_000.0
 RETRANSMITTED_US = 195_000.0
 #: A delayed ACK makes a round last 40 ms. If one takes so much longer in a guest, the guest stood still.
 STOOD_STILL_US = 60_000.0
+#: Beside other programs so many rounds may all last longer than their stall.
+FEW = 5
 
 #: nagle-lab's exit code when this kernel cannot play the scenario.
 CANNOT = 3
@@ -80,10 +82,10 @@ class Lines:
             self._queue.put(line.rstrip("\n"))
         self._queue.put(None)
 
-    def wait_for(self, text: str) -> str:
+    def wait_for(self, text: str, patience: float = PATIENCE) -> str:
         """Returns the next line that has this text. Fails if the stream ends or nothing comes."""
         while True:
-            line = self._queue.get(timeout=PATIENCE)
+            line = self._queue.get(timeout=patience)
             assert line is not None, f"no {text!r} before the end: {self.text()}"
             if text in line:
                 return line
@@ -107,9 +109,11 @@ class Lab:
     Its network namespaces stay until close(): a tracer's audit and a capture read there in the end.
     """
 
+    program = str(NAGLE_LAB)
+
     def __init__(self, scenario: str, *arguments: str, prefix: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            [*prefix, str(NAGLE_LAB), scenario, "--wait", *arguments],
+            [*prefix, self.program, scenario, "--wait", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.errors = Lines(self.process.stderr)
         self.lines = Lines(self.process.stdout)
@@ -235,7 +239,7 @@ class Tracer:
             if told != len(self.lines.all):
                 told, told_at = len(self.lines.all), time.monotonic()
                 newest = json.loads(self.lines.all[-1][1]).get("time") if told else None
-                if newest and datetime.datetime.fromisoformat(newest).timestamp() > now + REST:
+                if newest and day_s(newest) > now + REST:
                     break
             time.sleep(0.1)
 
@@ -324,6 +328,11 @@ def stalled_rounds(result: Record) -> list[Record]:
     return [r for r in slow_rounds(result) if r["latency_us"] < most]
 
 
+def day_s(time_of_day: str) -> float:
+    """Returns a time that a record has, in s since 1970."""
+    return datetime.datetime.fromisoformat(time_of_day).timestamp()
+
+
 def unseen(tracer: Tracer) -> int:
     """Returns how many delayed ACKs a timer sent where the kernel runs no BPF program, by the tracer's own audit.
 
@@ -370,5 +379,6 @@ def assert_durations_match(rounds: list[Record], stalls: list[Record], missing: 
     assert len(told) == len(felt), f"felt {felt}, told {told}"
     shorter = [latency - duration for latency, duration in zip(felt, told)]
     assert not shorter or min(shorter) >= -500, f"felt {felt}, told {told}"
-    assert not shorter or min(shorter) <= (20_000 if IN_GUEST else 2_000), f"felt {felt}, told {told}"
+    may_lack_a_quiet_one = IN_GUEST or len(shorter) < FEW
+    assert not shorter or min(shorter) <= (20_000 if may_lack_a_quiet_one else 2_000), f"felt {felt}, told {told}"
     assert not shorter or statistics.median(shorter) <= 20_000, f"felt {felt}, told {told}"

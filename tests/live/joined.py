@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import subprocess
 from pathlib import Path
 
-from harness import ROOT, Record, assert_valid
+from harness import ROOT, Record, assert_valid, day_s
 from tools import tools
 
 
@@ -27,4 +26,4 @@ def join(tmp_path: Path, lines: dict[str, list[Record]]) -> list[Record]:
 
 
 def at(record: Record) -> float:
-    return datetime.datetime.fromisoformat(record["time"]).timestamp()
+    return day_s(record["time"])

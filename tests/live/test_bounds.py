@@ -18,11 +18,14 @@ from daemon import Daemon
 from ends import far_end, own_end
 from harness import NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, slow_rounds, stalled_rounds, unseen
 
+#: Its text is passed on: that user may not be let into the directory of this tree.
 HOSTILE = Path(__file__).parent / "hostile_user.py"
 #: Two users without any privilege; none of them need have a name.
 MALLORY, ALICE = 65534, 1
 #: A signal takes effect, and `health` is answered, in so many seconds.
 AT_ONCE = 1.0
+#: Of the daemon's memory.
+MOST_BYTES = 64_000_000
 #: Output of a timeline after which its events have outrun it.
 FLOOD_BYTES = 20_000_000
 
@@ -36,7 +39,8 @@ def hostile(connections: int, duplicates: int, forks: int,
             names: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Runs hostile.py once all is there; with the port on which it stalls."""
     process = subprocess.Popen(
-        [*as_user(MALLORY), sys.executable, str(HOSTILE), *map(str, (connections, duplicates, forks, names))],
+        [*as_user(MALLORY), sys.executable, "-c", HOSTILE.read_text(),
+         *map(str, (connections, duplicates, forks, names))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin and process.stdout
     try:
@@ -83,7 +87,6 @@ def end(process: subprocess.Popen[str]) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(("connections", "duplicates", "forks"), [(1, 2_000, 80), (600, 0, 120)],
                          ids=["duplicates", "forks"])
 def test_many_descriptors_of_one_user_take_little_memory_and_hold_up_nothing(connections: int, duplicates: int,
@@ -105,6 +108,24 @@ def test_many_descriptors_of_one_user_take_little_memory_and_hold_up_nothing(con
     assert took < AT_ONCE
 
 
+@pytest.mark.parametrize(("connections", "duplicates", "forks"), [(1, 19_700, 150), (9_500, 0, 150)],
+                         ids=["duplicates", "forks"])
+def test_three_million_descriptors_leave_the_daemon_within_its_bounds(connections: int, duplicates: int, forks: int
+                                                                      ) -> None:
+    """As many as the kernel lets one user have; it takes the kernel longer to make them than us to look at them."""
+    with Daemon() as daemon, hostile(connections, duplicates, forks):
+        pid = daemon.process.pid
+        slowest = watch(daemon, 15)
+        memory = memory_kb(pid, "VmHWM")
+        stalls = daemon.ask("snapshot")["stalls"]
+        took = end(daemon.process)
+    print(f"{memory} KB at most, health in {slowest:.3f} s, {stalls} stalls, ended in {took:.3f} s")
+    assert stalls, "nothing to look for owners for"
+    assert memory * 1024 < MOST_BYTES
+    assert slowest < AT_ONCE
+    assert took < AT_ONCE
+
+
 @pytest.mark.quick
 def test_the_start_asks_each_process_once_however_many_sockets_it_has() -> None:
     """2,000 sockets shared by 100 processes are 200,000 pairs, of each of which /proc was read before."""
@@ -115,13 +136,22 @@ def test_the_start_asks_each_process_once_however_many_sockets_it_has() -> None:
     assert took < 1.5
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("after", [0.1, 0.4, 0.7, 1.0])
-def test_a_signal_takes_effect_at_any_moment_of_the_start(after: float) -> None:
-    with hostile(1_000, 0, 60):
-        process = subprocess.Popen([str(NAGLETRACE), "--hooks", Tracer.hooks, "--name", "alice"], text=True,
+FIX = ("fix", "--name", "mallory-0", "--nodelay", "--yes")
+
+
+@pytest.mark.parametrize(("arguments", "after"), [(("--name", "alice"), after) for after in (0.1, 0.4, 0.7, 1.0)]
+                         + [(FIX, after) for after in (0.2, 0.5)])
+def test_a_signal_takes_effect_at_any_moment_of_the_start(arguments: tuple[str, ...], after: float) -> None:
+    """`fix` asks each process of which it may take a socket, and 60 have those that it is to fix."""
+    with hostile(1_000, 0, 60, names=1) as (mallory, _):
+        comm, until = Path(f"/proc/{mallory.pid}/comm"), time.monotonic() + PATIENCE
+        while comm.read_text() != "mallory-0\n":
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process = subprocess.Popen([str(NAGLETRACE), *arguments, "--hooks", Tracer.hooks], text=True,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(after)
+        assert process.poll() is None
         took = end(process)
     assert took < AT_ONCE
 
@@ -149,10 +179,12 @@ def test_beside_a_user_with_many_descriptors_another_ones_stalls_are_told_with_b
     assert len(told) > len(of_alice), "the other user stalled too"
 
 
-@pytest.mark.quick
 def test_a_flood_of_one_users_stalls_pushes_out_none_of_anothers() -> None:
-    """While the tracer stands still there are more of one user's stalls than have room; another has some after them."""
-    with (Lab("write-write-read", "--connections", "64", "--rounds", "130", "--timeout", "60s",
+    """While the tracer stands still there are more of one user's stalls than have room; another has some after them.
+
+    In three seconds or four, also on a busy machine: a share that goes on for eight seconds fills what is left.
+    """
+    with (Lab("write-write-read", "--connections", "64", "--rounds", "68", "--timeout", "60s",
               prefix=as_user(MALLORY)) as flood,
           Lab("write-write-read", "--connections", "4", "--rounds", "20", "--timeout", "60s",
               prefix=as_user(ALICE)) as lab, Tracer() as tracer):
@@ -173,7 +205,6 @@ def test_a_flood_of_one_users_stalls_pushes_out_none_of_anothers() -> None:
     assert told <= slow + 1 and missing <= 1, "a round of just STALLED_US may be either"
 
 
-@pytest.mark.quick
 def test_one_users_names_leave_room_for_anothers() -> None:
     with (hostile(1, 0, 0, names=40) as (process, port),
           Lab("write-write-read", "--rounds", "10", prefix=as_user(ALICE)) as lab,
@@ -204,7 +235,6 @@ class Drain:
             self.bytes, self.last = self.bytes + len(chunk), time.monotonic()
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("how", [["--json"], ["--wide"]], ids=["json", "text"])
 def test_a_flood_of_events_does_not_keep_a_signal_from_taking_effect(how: list[str]) -> None:
     """More events than it can write: some always wait, and the flood goes on while it ends."""

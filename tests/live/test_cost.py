@@ -45,11 +45,10 @@ def test_it_is_ready_in_less_than_200_ms() -> None:
     assert min(ours / max(1, empty / 0.044) for ours, empty in tries) < 0.2, tries
 
 
-def resident_kb(pid: int) -> int:
+def own_kb(pid: int) -> int:
+    """The memory that is this process's alone. How much of its files is resident besides, the page cache decides."""
     status = Path(f"/proc/{pid}/status").read_text()
-    match = re.search(r"VmRSS:\s+(\d+) kB", status)
-    assert match
-    return int(match[1])
+    return sum(int(kb) for kb in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE))
 
 
 def cpu_seconds(pid: int) -> float:
@@ -58,22 +57,21 @@ def cpu_seconds(pid: int) -> float:
 
 
 @pytest.mark.quick
-def test_it_stays_below_10_mb_while_tracing() -> None:
+def test_it_takes_little_memory_while_tracing() -> None:
     with Lab("write-write-read", "--connections", "16", "--rounds", "20", "--linger", "1s") as lab:
         with Tracer("-p", str(lab.client), "--stacks") as tracer:
-            before = resident_kb(tracer.process.pid)
+            before = own_kb(tracer.process.pid)
             lab.go()
             largest = before
             while lab.process.poll() is None and tracer.process.poll() is None and len(tracer.stalls()) < 16 * 15:
-                largest = max(largest, resident_kb(tracer.process.pid))
+                largest = max(largest, own_kb(tracer.process.pid))
                 time.sleep(0.05)
             lab.result()
             tracer.wait()
     assert len(tracer.stalls()) >= 16 * 15
-    assert before < 10_240 and largest < 10_240, (before, largest)
+    assert 0 < before <= largest < 4_096, (before, largest)
 
 
-@pytest.mark.quick
 def test_with_nothing_stalled_it_uses_no_cpu() -> None:
     with Lab("write-write-read", "--nodelay", "--rounds", "20000", "--own-netns") as lab, \
             Tracer("--netns", str(lab.client)) as tracer:

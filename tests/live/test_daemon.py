@@ -242,7 +242,6 @@ def test_it_tells_the_service_manager(tmp_path: Path) -> None:
         assert state == b"STOPPING=1"
 
 
-@pytest.mark.quick
 def test_a_service_manager_that_reads_nothing_holds_nothing_up(tmp_path: Path) -> None:
     with service_manager(tmp_path) as (_, env), Daemon(env={**env, "WATCHDOG_USEC": "20000"}) as daemon:
         time.sleep(1)  # more datagrams than wait
@@ -253,7 +252,6 @@ def test_a_service_manager_that_reads_nothing_holds_nothing_up(tmp_path: Path) -
         assert time.monotonic() - began < 1
 
 
-@pytest.mark.quick
 def test_bad_readers_cost_themselves_only() -> None:
     with Lab("write-write-read", *VETH, "--rounds", "20") as lab, Daemon(*of_lab_only(lab)) as daemon, \
             contextlib.ExitStack() as readers:
@@ -285,7 +283,6 @@ def test_bad_readers_cost_themselves_only() -> None:
         assert tracer["refused_requests"] >= 5 and tracer["dropped_readers"] >= 1
 
 
-@pytest.mark.quick
 def test_who_says_no_more_gets_all_that_was_asked_for() -> None:
     """As `echo … | socat - UNIX-CONNECT:…` does it; more than fits into the buffers between the two."""
     with Daemon() as daemon, daemon.reader() as reader:
@@ -392,7 +389,6 @@ def test_all_users_together_leave_room_for_root(open_to_all: Daemon) -> None:
         assert refused and refused["error"].startswith("all 64 connections that there are for anybody are taken")
 
 
-@pytest.mark.quick
 def test_greedy_readers_of_one_user_keep_nobody_waiting() -> None:
     """They ask and do not read, or ask much at once; each answer is long."""
     with Lab("length-data", *VETH, "--rounds", "8", "--connections", "60", "--size", "100") as lab, \
@@ -425,7 +421,6 @@ while time.monotonic() < end:
 """
 
 
-@pytest.mark.quick
 def test_who_connects_over_and_over_keeps_nobody_waiting(open_to_all: Daemon) -> None:
     flood = [subprocess.Popen([*by_user(1001), sys.executable, "-c", FLOOD, str(open_to_all.socket)])
              for _ in range(3)]
@@ -440,7 +435,6 @@ def test_who_connects_over_and_over_keeps_nobody_waiting(open_to_all: Daemon) ->
             process.wait()
 
 
-@pytest.mark.quick
 def test_without_descriptors_it_waits_says_so_once_and_goes_on(open_to_all: Daemon) -> None:
     pid = open_to_all.process.pid
 
@@ -484,6 +478,8 @@ def test_a_reader_that_reads_too_slowly_is_told_what_it_did_not_get() -> None:
         for line in slow.lines():
             got += line["type"] == "stall"
             skipped += line.get("stalls", 0) if line["type"] == "skipped" else 0
+            if got + skipped >= counted["stalls"]:
+                counted = daemon.ask("snapshot")  # the last stalls may have come after the one before
             if got + skipped == counted["stalls"]:
                 break
         assert got and skipped == counted["tracer"]["skipped_stalls"]

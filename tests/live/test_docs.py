@@ -250,7 +250,7 @@ def test_what_another_test_tries_has_that_test(command: str) -> None:
 def make_dry(*arguments: str) -> str:
     """What make would run."""
     done = subprocess.run(["make", "-n", "--no-print-directory", *arguments], cwd=ROOT, capture_output=True, text=True,
-                          timeout=PATIENCE, env={**os.environ, "DEPS": "have", "MAKEFLAGS": ""})
+                          timeout=4 * PATIENCE, env={**os.environ, "DEPS": "have", "MAKEFLAGS": ""})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -323,7 +323,6 @@ def test_options_in_the_documents_are_the_programs() -> None:
     assert looked_at > 50
 
 
-@pytest.mark.quick
 def test_targets_in_the_text_are_the_makefiles() -> None:
     found = {span for path in documents.MARKDOWN for span in documents.spans(path) if span.startswith("make ")}
     assert len(found) > 10

@@ -229,7 +229,6 @@ def test_rounds_are_fast_while_nodelay_is_set_and_slow_again_afterwards() -> Non
     assert "TCP_NODELAY" in said["fix"]
 
 
-@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 def test_rounds_are_fast_while_quickack_is_set_at_the_receiver() -> None:
@@ -515,7 +514,6 @@ def test_a_full_disk_is_told_and_nothing_is_set() -> None:
     assert done.returncode == 1 and "cannot write the output: No space left on device" in done.stderr
 
 
-@pytest.mark.quick
 def test_the_end_of_the_process_ends_it() -> None:
     with Talk() as talk, fix(talk.client.pid, "--for", "1s") as tracer:
         talk.until(lambda r: r["nodelay"] == 1)
@@ -765,7 +763,6 @@ def test_all_takes_a_connection_too_that_was_not_yet_connected_when_it_was_first
     assert {s["state"] for s in result(tracer)["sockets"]} == {"restored"}
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("output,before", [("text", "looks for stalls"), ("json", " hooks")])
 def test_a_signal_ends_it_while_nobody_takes_its_output(output: str, before: str) -> None:
     reading, writing = os.pipe()
@@ -825,7 +822,6 @@ def test_no_symbol_is_looked_up_while_it_is_set(tmp_path: Path) -> None:
 # ---- what it leaves alone ----
 
 
-@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 def test_at_the_receiving_end_nodelay_sets_nothing_and_names_what_would_help() -> None:
@@ -861,9 +857,10 @@ def test_where_nothing_stalled_nothing_is_touched() -> None:
 # ---- the question ----
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("answer,is_set", [("y\n", True), ("n\n", False), ("\n", False), ("\x03", False),
-                                           ("\x04", False)], ids=["yes", "no", "enter", "ctrl-c", "ctrl-d"])
+@pytest.mark.parametrize("answer,is_set", [
+    pytest.param("y\n", True, marks=pytest.mark.quick, id="yes"), pytest.param("n\n", False, id="no"),
+    pytest.param("\n", False, marks=pytest.mark.quick, id="enter"), pytest.param("\x03", False, id="ctrl-c"),
+    pytest.param("\x04", False, id="ctrl-d")])
 def test_it_asks_on_the_terminal_and_sets_nothing_without_a_yes(answer: str, is_set: bool) -> None:
     with Talk() as talk:
         with Terminal(str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--for", "500ms", "-q",

@@ -25,9 +25,10 @@ from terminal import Terminal
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer, Then, fill_backlog  # noqa: E402
 
-pytestmark = [pytest.mark.quick]
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 BY_NAME = {answer.name: answer for answer in ANSWERS}
+#: Those that are wrong alike follow one another.
+QUICK = [answer.name for answer in ANSWERS if not answer.slow][::6]
 REPORTS = {"report": (), "report -j": ("-j",), "report -f": ("-f",), "report -f -j": ("-f", "-j")}
 CLIENTS = (*REPORTS, "top")
 #: So many answers are played at a time; most of the time is spent waiting.
@@ -138,7 +139,8 @@ def played(request: pytest.FixtureRequest) -> Iterator[Callable[[str], dict[str,
     pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.quick if name in QUICK else ())
+                                  for name in BY_NAME])
 def test_whatever_is_answered_the_client_ends_says_one_line_and_shows_nothing_raw(
         name: str, played: Callable[[str], dict[str, Outcome]]) -> None:
     answer = BY_NAME[name]
@@ -178,6 +180,7 @@ def test_sigint_takes_effect_at_once_whatever_is_waited_for(name: str, client: s
         assert time.monotonic() - began < 1
 
 
+@pytest.mark.quick
 def test_a_socket_whose_daemon_is_stopped_and_whose_backlog_is_full_is_not_waited_for() -> None:
     """A second daemon says what is wrong, at once."""
     with Daemon() as daemon, contextlib.ExitStack() as stack:

@@ -45,7 +45,6 @@ def test_install_honours_destdir_and_prefix_and_uninstall_removes_all(tmp_path: 
     assert files(tmp_path) == set()
 
 
-@pytest.mark.quick
 def test_what_is_installed_elsewhere_names_its_place(tmp_path: Path) -> None:
     make("install", f"DESTDIR={tmp_path}", "prefix=/opt/n")
     for name, program in (("nagletrace", "sbin/nagletrace daemon"), ("nagletrace-exporter", "bin/nagletrace-exporter")):
@@ -59,7 +58,6 @@ def test_what_is_installed_elsewhere_names_its_place(tmp_path: Path) -> None:
     assert '"/opt/n/share/nagletrace/exporters"' in (tmp_path / "opt/n/bin/nagletrace-exporter").read_text()
 
 
-@pytest.mark.quick
 def test_installed_documents_lead_to_each_other(tmp_path: Path) -> None:
     make("install", f"DESTDIR={tmp_path}", "prefix=/usr")
     room = tmp_path / "usr/share/doc/nagletrace"
@@ -73,7 +71,6 @@ def test_installed_documents_lead_to_each_other(tmp_path: Path) -> None:
     assert found > 15
 
 
-@pytest.mark.quick
 def test_installed_commands_take_no_module_from_where_they_are_started(tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     make("install", f"prefix={installed}")
@@ -85,7 +82,6 @@ def test_installed_commands_take_no_module_from_where_they_are_started(tmp_path:
         assert done.returncode == 0 and done.stdout.startswith(f"{name} "), done.stderr
 
 
-@pytest.mark.quick
 def test_the_installed_report_finds_its_templates(tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     make("install", f"prefix={installed}")

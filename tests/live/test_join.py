@@ -19,7 +19,7 @@ from joined import at, join
 from tools import tools
 from two_hosts import INNOCENT, STALLING, Cannot, Network, named, play
 
-pytestmark = [pytest.mark.quick, pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")]
+pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
 
 #: The end of a stall is told by the host that sent, and felt by the one that received; one machine's clock tells both.
 NEAR_S = 0.025

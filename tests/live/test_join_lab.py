@@ -24,6 +24,8 @@ from witnesses import AT_ONCE, DOUBT, TOLERANCE, Run, lab_for, play, score, wire
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
 
+#: Of the first second of a recording, and of the last one, it is no witness: join.sql, `contradicted`.
+MARGIN_S = 1.1
 #: As the server's host calls both ends, and as the client's does.
 CLIENTS_VIEW = {"198.51.100.254:": "192.0.2.1:", "198.51.100.2:": "192.0.2.2:"}
 
@@ -37,6 +39,10 @@ def as_client_sees(text: str) -> str:
     for one, other in CLIENTS_VIEW.items():
         text = text.replace(one, other)
     return text
+
+
+def by_receiver_alone(record: Record) -> bool:
+    return bool(record["evidence"] == "inferred" and record["side"] == "receiver")
 
 
 class Router:
@@ -87,16 +93,12 @@ class Router:
                 time.sleep(0.01)
 
 
-def traced(lab: Lab, key: str, options: tuple[str, ...]) -> Iterator[Tracer]:
+def traced(lab: Lab, key: str) -> Iterator[Tracer]:
     for host, end in (("web1", lab.client), ("db1", lab.server)):
-        yield Tracer("--netns", str(end), "--fleet-key", key, "--late-acks", *options, prefix=named(host))
+        yield Tracer("--netns", str(end), "--fleet-key", key, "--late-acks", prefix=named(host))
 
 
-def by_receiver_alone(record: Record) -> bool:
-    return bool(record["evidence"] == "inferred" and record["side"] == "receiver")
-
-
-def between_hosts(row: Row, tmp_path: Path, options: tuple[str, ...] = ()) -> tuple[Run, dict[str, list[Record]]]:
+def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]]]:
     """The joined records against the witnesses', and each host's own."""
     key = tmp_path / "fleet.key"
     key.touch(mode=0o600)
@@ -104,9 +106,11 @@ def between_hosts(row: Row, tmp_path: Path, options: tuple[str, ...] = ()) -> tu
     tracers: list[Tracer] = []
     with lab_for(row[0], *row[1], "--any-address", "--timeout", "120s") as lab, Router(lab):
         try:
-            for tracer in traced(lab, str(key), options):
+            for tracer in traced(lab, str(key)):
                 tracers.append(tracer)
+            time.sleep(MARGIN_S)
             played = play(lab, identity(row))
+            time.sleep(MARGIN_S)
             for tracer in tracers:
                 tracer.catch_up()
                 tracer.stop()
@@ -134,7 +138,7 @@ def check(row: Row, run: Run, own: dict[str, list[Record]], note: Callable[[str,
     """Recall and precision are 1.0, and each stall of Nagle's is seen."""
     note("score", run.score.line())
     print(run.score.line())
-    if run.wrong():
+    if run.score.false or run.wrong():
         pytest.fail(run.wrong(), pytrace=False)
     least = row[2]
     if least:
@@ -150,23 +154,21 @@ def check(row: Row, run: Run, own: dict[str, list[Record]], note: Callable[[str,
 
 
 def test_a_mixture_is_seen_from_both_ends(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    """What is written while an ACK is pending is held for less than the sender's host takes for a late ACK: so it tells
-    its holds too. What a receiver alone infers is no part of this: by chance its peer may write just after a late ACK.
-    """
+    """What is written while an ACK is pending is held for less than the sender's host takes for a late ACK; and a peer
+    writes by chance just after a late ACK, which its receiver takes for a stall. Both hosts together know better; but
+    where this machine ran timers unseen, no host is a witness, and what a receiver alone infers stays so."""
     try:
-        run, _ = between_hosts(MIXTURE, tmp_path, ("--all-holds",))
+        run, own = between_hosts(MIXTURE, tmp_path)
     except Cannot as cannot:
         pytest.skip(str(cannot))
-    told = [one for one in run.records if not by_receiver_alone(one)]
-    made = score.compare(run.score.scenario, run.stalls, told, TOLERANCE)
-    record_property("score", f"{made.line()}  unseen {run.closing['unseen']}  by a receiver alone "
-                             f"{len(run.records) - len(told)}, of them false {len(run.score.false)}")
-    run = replace(run, score=made, records=told)
-    if run.wrong():
-        pytest.fail(run.wrong(), pytrace=False)
-    assert made.matched >= MIXTURE[2], "hardly anything stalled: nothing was shown"
-    inferred = [one for one in told if one["cause"] == "nagle_delayed_ack" and one["evidence"] != "seen"]
-    assert len(inferred) <= run.closing["unseen"], inferred
+    record_property("mixture", f"{run.score.line()}  unseen {run.closing['unseen']}")
+    if run.closing["unseen"]:
+        invented = [one for one in run.score.false if by_receiver_alone(one)]
+        told = [one for one in run.records if one not in invented]
+        run = replace(run, score=score.compare(run.score.scenario, run.stalls, told, TOLERANCE), records=told)
+    check(MIXTURE, run, own, record_property)
+    short = [one for one in run.records if one["duration_us"] < 30_000 and one["evidence"] == "seen"]
+    assert short, "nothing was shown: each host alone would have told all"
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=identity(row)) for row in ROWS])

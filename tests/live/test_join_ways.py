@@ -16,7 +16,7 @@ from daemon import Daemon, Reader
 from harness import IN_GUEST, REST, Record, Tracer, dropped, unseen
 from joined import join
 from test_join import Recorded, assert_true, lines_of
-from two_hosts import INNOCENT, STALLING, Cannot, Network, named, play
+from two_hosts import INNOCENT, READ_LATE, ROUNDS, STALLING, Cannot, Exchange, Network, named, play
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
 
@@ -46,12 +46,13 @@ def network_of(slow: bool = False, lossy: bool = False) -> Iterator[Network]:
         network.__exit__()
 
 
-def record(network: Network, key: str, prompt_from: int) -> Recorded:
+def record(network: Network, key: str, prompt_from: int, exchanges: list[Exchange] = STALLING,
+           rounds: int = ROUNDS) -> Recorded:
     with ExitStack() as stack:
         tracers = {host: stack.enter_context(Tracer("--netns", str(network.pid(end)), "--fleet-key", key, "--late-acks",
                                                     prefix=named(host))) for host, end in HOSTS}
         time.sleep(MARGIN_S)
-        felt = play(network, STALLING, prompt_from=prompt_from)
+        felt = play(network, exchanges, rounds, prompt_from)
         for tracer in tracers.values():
             tracer.catch_up()
             tracer.stop()
@@ -77,6 +78,19 @@ def test_a_slow_way_is_no_late_ack(key: str, tmp_path: Path) -> None:
     assert {one["evidence"] for one in told} == {"seen"}
 
 
+def test_an_ack_that_a_late_read_sent_is_a_late_ack(key: str, tmp_path: Path) -> None:
+    """No timer sends it, and the receiver's host is a witness of it all the same."""
+    rounds = 40
+    with network_of() as network:
+        recorded = record(network, key, rounds, READ_LATE, rounds)
+    joined = join(tmp_path, recorded.lines)
+    assert sum(one["sure"] for one in recorded.felt) >= rounds // 3, recorded.felt
+    assert not [one for one in joined if one.get("contradicted")]
+    assert_true(recorded, joined, missing=recorded.unseen)
+    by_read = [one for one in joined if one["receiver"].get("pending_ack", {}).get("release") == "read"]
+    assert len(by_read) >= rounds // 3 and {one["evidence"] for one in by_read} == {"seen"}, joined
+
+
 def test_a_lost_segment_is_no_late_ack(key: str, tmp_path: Path) -> None:
     with network_of(lossy=True) as network:
         recorded = record(network, key, prompt_from=0)
@@ -90,22 +104,26 @@ class Followed:
     """A daemon on a host, and its stream up to now."""
 
     def __init__(self, daemon: Daemon, stack: ExitStack) -> None:
+        self.daemon = daemon
         self.stream, self.asks = (stack.enter_context(Reader(daemon.socket)) for _ in range(2))
         self.lines = [self.stream.ask("stream", format="json")]
 
     def read(self) -> list[Record]:
         """All that was told up to now. A stall waits for a look at all processes; nothing new comes after that."""
-        counted, before = self._counted(), -1
-        while counted != before:
+        last, before = self._last(), -1
+        while last != before:
             time.sleep(REST)
-            counted, before = self._counted(), counted
-        while self.lines[-1]["number"] < counted:
+            last, before = self._last(), last
+        while self.lines[-1]["number"] < last:
             self.lines += itertools.islice(self.stream.lines(), 1)
         return self.lines
 
-    def _counted(self) -> int:
+    def _last(self) -> int:
+        """How much was told: late ACKs and stalls, as the kernel side counts them, and holds."""
         counts = self.asks.ask("snapshot")
-        return int(counts["totals"]["delayed_acks"]["timer"] + counts["stalls"])
+        with Reader(self.daemon.socket) as reader:
+            told = reader.ask("stream", format="json")["number"]
+        return int(max(told, counts["totals"]["delayed_acks"]["timer"] + counts["stalls"]))
 
 
 def test_daemons_that_are_started_anew_tell_no_stall_twice(key: str, tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from daemon import Daemon, Reader
 from harness import ROOT, Lab, Record, Tracer, run, stalled_rounds, unseen
 from witnesses import Capture, end_captures
 
-pytestmark = pytest.mark.quick
-
 VETH = ("--over", "veth")
 
 
@@ -40,6 +38,7 @@ def numbers(tracer: Tracer) -> list[int]:
     return [record["number"] for kind in ("stall", "hold", "late_ack") for record in tracer.records(kind)]
 
 
+@pytest.mark.quick
 def test_both_hosts_name_the_ack_of_a_stall_alike_if_they_have_the_same_key(key: str) -> None:
     lab = Lab("write-write-read", *VETH)
     client, server = ("--netns", str(lab.client)), ("--netns", str(lab.server))
@@ -73,13 +72,41 @@ def test_both_hosts_name_the_ack_of_a_stall_alike_if_they_have_the_same_key(key:
     assert {(record["host"], record["boot_id"]) for record in records} == {(start["host"], start["boot_id"])}
 
 
+@pytest.mark.quick
 def test_a_filter_leaves_out_late_acks_and_says_so(key: str) -> None:
     done = run("-o", "json", "--late-acks", "--fleet-key", key, "-P", "1", "-d", "10ms")
-    assert json.loads(done.stdout.splitlines()[0])["late_acks"] == "some"
+    start = json.loads(done.stdout.splitlines()[0])
+    assert start["late_acks"] == "some" and "holds" not in start
     done = run("-o", "json", "--fleet-key", key, "-d", "10ms")
     assert "late_acks" not in json.loads(done.stdout.splitlines()[0])
 
 
+def test_holds_that_a_late_ack_on_another_host_may_have_ended_are_told(key: str) -> None:
+    """What the receiver's host calls late is all there, and nothing but late holds of Nagle's."""
+    lab = Lab("mix", *VETH, "--seed", "3", "--seconds", "2")
+    options = ("--fleet-key", key, "--late-acks")
+    client, server = ("--netns", str(lab.client), *options), ("--netns", str(lab.server), *options)
+    with lab, Tracer(*client) as sender, Tracer(*client, "--all-holds") as all_holds, Tracer(*server) as receiver:
+        lab.play()
+        for tracer in (sender, all_holds, receiver):
+            tracer.catch_up()
+            tracer.stop()
+    assert [tracer.records("start")[0]["holds"] for tracer in (sender, all_holds)] == ["late", "all"]
+    told = sender.records("hold")
+    assert told and {(one["sender"]["hold"]["reason"], one["sender"]["hold"]["release"]) for one in told} == {
+        ("nagle", "ack")}
+    assert all(one["duration_us"] - one.get("min_rtt_us", 0) >= 1000 and "cause" not in one for one in told)
+    late = ids(receiver.records("late_ack"))
+    wanted = ids([one for one in all_holds.records("hold") if one["sender"]["hold"]["reason"] == "nagle"
+                  and one["sender"]["hold"]["release"] == "ack"
+                  and one["duration_us"] - one.get("min_rtt_us", 0) > 1000])
+    # of the two tracers one may infer what the other does not: both see the socket a moment apart
+    assert wanted & late and not (wanted & late) - ids(told + sender.stalls())
+    assert not ids(told) - ids(all_holds.records("hold") + all_holds.stalls())
+    assert len(told) < len(all_holds.records("hold"))
+
+
+@pytest.mark.quick
 def test_the_daemon_streams_late_acks_to_readers_of_json_and_counts_none_as_a_stall(key: str) -> None:
     lab = Lab("write-write-read", *VETH)
     with lab, Daemon("--netns", str(lab.server), "--fleet-key", key) as daemon, \
@@ -97,6 +124,7 @@ def test_the_daemon_streams_late_acks_to_readers_of_json_and_counts_none_as_a_st
         assert asks.ask("snapshot")["stalls"] == sum(record["type"] == "stall" for record in told)
 
 
+@pytest.mark.quick
 def test_without_a_reader_the_daemon_makes_no_late_acks() -> None:
     lab = Lab("write-write-read", *VETH)
     with lab, Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as asks:
@@ -120,6 +148,7 @@ def numbers_on_the_wire(capture: Path) -> set[int]:
     return {number for number in numbers if number > 1 << 16}  # a smaller one may be anything
 
 
+@pytest.mark.quick
 def test_no_sequence_number_is_told(key: str, tmp_path: Path) -> None:
     """Of stalls, late ACKs, holds, events and reports: nothing that is told is a number of the wire."""
     lab = Lab("write-write-read", "--late-connect", *VETH)
@@ -145,6 +174,7 @@ def test_no_sequence_number_is_told(key: str, tmp_path: Path) -> None:
     assert not written & (words | halves)
 
 
+@pytest.mark.quick
 def test_no_record_has_a_place_for_a_sequence_number() -> None:
     """The keys of all records, by the schema; an event's `seq` and `ack` count from the begin of the connection."""
     schema = json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text())
@@ -173,6 +203,7 @@ def test_no_record_has_a_place_for_a_sequence_number() -> None:
     (b"", 0o600, "not a key"), (b"\n", 0o600, "not a key"), (b"00" * 15, 0o600, "not a key"),
     (b"00" * 17, 0o600, "not a key"), (b"\x00" * 15, 0o600, "not a key"), (b"\xff" * 17, 0o600, "not a key"),
     (b"\x1b[2J" * 8, 0o600, "not a key"), (None, 0, "No such file")])
+@pytest.mark.quick
 def test_a_bad_key_is_one_line_and_exit_code_2(text: bytes | None, mode: int, told: str, tmp_path: Path) -> None:
     path = tmp_path / "key"
     if text is not None:
@@ -184,6 +215,7 @@ def test_a_bad_key_is_one_line_and_exit_code_2(text: bytes | None, mode: int, to
     assert str(path)[:20] in done.stderr and (told != "not a key" or "openssl rand -hex 16" in done.stderr)
 
 
+@pytest.mark.quick
 def test_a_key_may_be_bytes_or_digits(tmp_path: Path) -> None:
     """The same key, as `openssl rand 16` and `openssl rand -hex 16` write it, and readable by a group."""
     names = set()

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The daemon lives within what its unit gives it, as the kernel counts: memory, tasks, descriptors."""
+"""The daemon lives within what its unit gives it, as the kernel counts: memory, tasks, descriptors.
+
+`make test-live T=test_limits` measures what docs/design.md has, "What bounds the rest".
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import re
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from harness import NAGLETRACE, Lab, stalled_rounds
+from harness import NAGLETRACE, PATIENCE, Lab, stalled_rounds
+from test_names import Hostile, a_lab, many_symbols, unpacks_to
 
 UNIT = NAGLETRACE.parent.parent / "packaging" / "systemd" / "nagletrace.service"
 #: What the manifest gives a daemon without --stacks.
@@ -63,3 +70,27 @@ def test_the_daemon_lives_within_what_its_unit_gives_it() -> None:
         print(f"VmHWM {memory / 1e6:.1f} MB, maps {maps / 1e6:.1f} MB, {tasks} tasks, {descriptors} descriptors")
     assert memory + maps <= POD_BYTES * 2 // 3 <= limit("MemoryMax")
     assert tasks <= limit("TasksMax") // 2 and descriptors <= limit("LimitNOFILE") // 2
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_stacks.c makes its frames up on x86-64")
+@pytest.mark.parametrize("kind", [pytest.param("symbols", marks=pytest.mark.quick), "debugdata"])
+def test_with_stacks_it_does_too_while_a_worker_takes_all_that_it_may(kind: str) -> None:
+    elf = many_symbols(8_000_000) if kind == "symbols" else unpacks_to(600 << 20)
+    most = tasks = descriptors = 0
+    with tempfile.TemporaryDirectory() as place, a_lab() as lab, \
+            Daemon("--stacks", "--netns", str(lab.client)) as daemon, contextlib.ExitStack() as stack:
+        Path(place).chmod(0o755)
+        stack.enter_context(Hostile(lab, elf.write(Path(place) / "file")))
+        pid = daemon.process.pid
+        maps, end = map_bytes(pid), time.monotonic() + PATIENCE
+        while not any(daemon.ask("snapshot")["unnamed_stacks"].values()):
+            assert time.monotonic() < end
+            with contextlib.suppress(OSError, AssertionError):  # a worker has ended meanwhile
+                pids = children(pid)
+                most = max(most, sum(status(each, "VmRSS") for each in pids) * 1024)
+                tasks = max(tasks, sum(status(each, "Threads") for each in pids))
+                descriptors = max(descriptors, sum(len(list(Path(f"/proc/{each}/fd").iterdir())) for each in pids))
+    print(f"VmRSS {most / 1e6:.1f} MB, maps {maps / 1e6:.1f} MB, {tasks} tasks, {descriptors} descriptors")
+    assert tasks >= 3, "no worker was seen"
+    assert most + maps <= limit("MemoryMax")
+    assert tasks + 1 <= limit("TasksMax") // 2 and descriptors <= limit("LimitNOFILE") // 2

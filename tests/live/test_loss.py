@@ -92,7 +92,6 @@ def memory_cgroup() -> Iterator[tuple[Path, Path, Path]]:
             time.sleep(0.1)
 
 
-@pytest.mark.quick
 def test_maps_that_cannot_grow_lose_holds_and_count_them() -> None:
     """Twenty thousand connections whose readers do not read, and memory for the state of a few thousand."""
     blocked = 20_000

@@ -37,6 +37,8 @@ USER = 65534
 MIB = 1 << 20
 #: What a worker may have (userspace/names/worker.h), and the most that it, the keeper and the tracer are to have.
 WORKER = 256 * MIB
+#: CPU time of the tracer itself that one stall may cost, in s.
+STALL_COSTS = 0.05
 #: The hostile file's code, by its offset.
 FIRST, LAST = 0x1000, 0xf000
 END = 0x10000
@@ -262,6 +264,7 @@ ATTACKS = {
     "a FIFO in the file's place": lambda: Attack(symbols(b"through"), "fifo", ()),
     "a link to a FIFO in the file's place": lambda: Attack(symbols(b"through"), "link", ()),
 }
+LARGE = ("data that unpack to 600 MiB", "eight million symbols", "sixty thousand mappings")
 #: without it the mapped file is looked for by its name
 BY_NAME = ("setpriv", "--bounding-set=-checkpoint_restore", "--inh-caps=-checkpoint_restore")
 
@@ -274,15 +277,18 @@ def place() -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in LARGE else pytest.mark.quick)
+                                  for name in ATTACKS])
 def test_it_costs_its_own_names_and_no_more(name: str, place: Path) -> None:
     attack = ATTACKS[name]()
     file = attack.file.write(place / "file")
     with a_lab() as lab, Tracer("--netns", str(lab.client), "--stacks",
                                 prefix=BY_NAME if "FIFO" in name else ()) as tracer:
         with Watch(tracer.process.pid) as watch, Hostile(lab, file, attack.how) as hostile:
+            worked = time.clock_gettime(~tracer.process.pid << 3 | 2)  # its CPU clock, without its children's
             hostile.wait_for_stalls(tracer, 5)
+            worked = time.clock_gettime(~tracer.process.pid << 3 | 2) - worked
+            each = worked / len(hostile.stalls(tracer))
             if attack.reasons:
                 tracer.errors.wait_for("a stack stays without names")
             result = lab.play()
@@ -295,7 +301,8 @@ def test_it_costs_its_own_names_and_no_more(name: str, place: Path) -> None:
     assert not attack.reasons or any(missing[reason] for reason in attack.reasons), missing
     said = tracer.errors.text().count("a stack stays without names")
     assert said == any(count for reason, count in missing.items() if reason != "gone"), tracer.errors.text()
-    print(watch.peak, missing, took)
+    print(watch.peak, missing, took, f"{1000 * each:.1f} ms of the tracer's for a stall")
+    assert each <= STALL_COSTS
     assert watch.peak["nagletrace"] < watch.loading + MIB and watch.peak["nagletrace-keep"] < 8 * MIB, watch.peak
     assert watch.peak.get("nagletrace-name", 0) < WORKER + 32 * MIB, watch.peak
 
@@ -306,9 +313,12 @@ def assert_names_come_through(file: Path) -> None:
         with Hostile(lab, file) as hostile:
             hostile.wait_for_stalls(tracer, 5)
         tracer.stop()
-    for stall in hostile.stalls(tracer)[:5]:  # of the last ones the process may have been gone
-        assert "through" in {frame.get("symbol") for frame in stall["sender"]["stack"]}, stall
-    assert not any(count for reason, count in tracer.closing()["unnamed_stacks"].items() if reason != "gone")
+    unnamed = tracer.closing()["unnamed_stacks"]
+    without = [stall for stall in hostile.stalls(tracer)[:5]  # of the last ones the process may have been gone
+               if "through" not in {frame.get("symbol") for frame in stall["sender"]["stack"]}]
+    # who is late on a busy machine is given up, and not asked about for a while
+    assert len(without) <= unnamed.pop("deadline") + unnamed.pop("busy"), without
+    assert not any(count for reason, count in unnamed.items() if reason != "gone")
 
 
 @pytest.mark.quick
@@ -333,7 +343,6 @@ def slow_file(place: Path) -> Path:
     return many_symbols(8_000_000).write(place / "file")
 
 
-@pytest.mark.quick
 def test_a_worker_that_is_killed_costs_the_names_of_its_stack(slow_file: Path) -> None:
     with a_lab() as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
         keeper = keeper_of(tracer.process.pid)
@@ -364,7 +373,6 @@ def test_a_keeper_that_is_killed_costs_all_names_and_no_stall(slow_file: Path) -
     assert tracer.errors.text().count("the process that names frames has ended") == 1
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_within_a_second_while_a_worker_reads_and_leaves_nobody(how: signal.Signals, slow_file: Path) -> None:
     with a_lab() as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
@@ -375,7 +383,6 @@ def test_it_ends_within_a_second_while_a_worker_reads_and_leaves_nobody(how: sig
             assert_nobody_is_left([keeper, worker])
 
 
-@pytest.mark.quick
 def test_who_makes_naming_slow_is_not_named_for_a_while(slow_file: Path) -> None:
     """However many he is: his processes have one share of time, 2 s at once and 0.05 of a CPU from then on."""
     with a_lab() as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
@@ -389,13 +396,12 @@ def test_who_makes_naming_slow_is_not_named_for_a_while(slow_file: Path) -> None
             result = lab.play()
         tracer.stop()
     assert_all_is_told(lab, result, tracer)
-    assert 1 < used <= 2 + 1 + 5 * 0.05 + 0.5, used
+    assert used <= 2 + 1 + 5 * 0.05 + 0.5, used
     missing = tracer.closing()["unnamed_stacks"]
-    assert missing["busy"] >= 50 and missing["limit"] + missing["deadline"] <= 5, missing
+    assert missing["busy"] >= 50 and 1 <= missing["limit"] + missing["deadline"] <= 5, missing
     assert min(len(hostile.stalls(tracer)) for hostile in (one, another)) >= 50
 
 
-@pytest.mark.quick
 def test_who_asks_for_many_names_at_once_leaves_room_for_anothers(slow_file: Path) -> None:
     """While one user's share of time lasts, his stacks come faster than they are named: 100 a second, one a second."""
     with a_lab("--rounds", "60") as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
@@ -412,7 +418,6 @@ def test_who_asks_for_many_names_at_once_leaves_room_for_anothers(slow_file: Pat
     assert tracer.closing()["unnamed_stacks"]["busy"] >= 32, "the hostile user asked for too little"
 
 
-@pytest.mark.quick
 def test_a_keeper_that_is_stopped_holds_up_nothing(place: Path) -> None:
     with a_lab() as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
         keeper = keeper_of(tracer.process.pid)
@@ -454,7 +459,6 @@ def test_what_reads_hostile_files_has_no_privilege_and_no_files_of_the_tracer(sl
     assert {link.split(":")[0] for link in kept} <= {"/dev/null", "socket", "anon_inode"}, kept
 
 
-@pytest.mark.quick
 def test_the_daemon_answers_while_a_worker_reads_and_goes_on_without_a_keeper(slow_file: Path) -> None:
     with a_lab() as lab, Daemon("--stacks", "--netns", str(lab.client)) as daemon:
         keeper = keeper_of(daemon.process.pid)
@@ -505,7 +509,7 @@ def test_long_names_of_utf8_do_not_break_the_daemons_lines(place: Path) -> None:
             end = time.monotonic() + PATIENCE
             while not any(own_end(c).get("pid") == hostile.process.pid and
                           any("symbol" in f for f in c["sender"].get("stack", []))
-                          for c in daemon.ask("snapshot", top=50)["connections"]):
+                          for c in daemon.ask("snapshot", top=1000)["connections"]):
                 assert time.monotonic() < end, "no stall was named"
                 time.sleep(0.1)
             for form in ("text", "wide", "json"):

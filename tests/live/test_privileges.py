@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -130,15 +131,21 @@ def top_by_itself(options: Options, prefix: tuple[str, ...], place: Path) -> set
     return held
 
 
-def the_daemon(options: Options, prefix: tuple[str, ...], place: Path) -> set[str]:
-    with Lab("write-write-read", "--rounds", "5") as lab, Daemon(directory=place, prefix=prefix) as daemon:
+def the_daemon(options: Options, prefix: tuple[str, ...], place: Path, *more: str, rounds: int = 5) -> set[str]:
+    with Lab("write-write-read", "--rounds", str(rounds)) as lab, \
+            Daemon(*more, directory=place, prefix=prefix) as daemon:
         held = held_by(daemon.process.pid)
-        lab.play()
+        lab.go()
         end = time.monotonic() + PATIENCE
-        while not any(own_end(c).get("pid") == lab.client for c in daemon.ask("snapshot", top=50)["connections"]):
+        while not any(own_end(c).get("pid") == lab.client for c in daemon.ask("snapshot", top=1000)["connections"]):
             assert time.monotonic() < end, "no stall was found"
             time.sleep(0.1)
     return held
+
+
+def the_daemon_in_standby(options: Options, prefix: tuple[str, ...], place: Path) -> set[str]:
+    """What it keeps suffices to look, to attach and to detach."""
+    return the_daemon(options, prefix, place, "--standby", "--standby-after", "1s", rounds=100_000)
 
 
 def the_fix(options: Options, prefix: tuple[str, ...], place: Path) -> set[str]:
@@ -198,6 +205,8 @@ RUNS = {
     "`nagletrace fix --pid PID --nodelay` of another user":
         Run(lambda pid, place: ["fix", "--pid", str(pid), "--nodelay", "--yes", "--for", "1s"], the_fix),
     "`nagletrace daemon`": Run(lambda pid, place: ["daemon", "--socket", str(place / "socket")], the_daemon),
+    "`nagletrace daemon --standby`":
+        Run(lambda pid, place: ["daemon", "--standby", "--socket", str(place / "socket")], the_daemon_in_standby),
 }
 READERS = ["`nagletrace report`", "`nagletrace top`, by the daemon", "`nagletrace-exporter`", "`nagletrace-report`",
            "`nagletrace-flame`"]
@@ -206,6 +215,7 @@ LINES = table()
 
 #: What a line needs is the same by every family but where it says so: guests play most of them by function hooks.
 BY_EVERY_FAMILY = [OF_KPROBES, "`nagletrace --name NAME`"]
+QUICK = ["`nagletrace`", "`nagletrace --stacks`", "`nagletrace daemon`", "`nagletrace daemon --standby`"]
 in_guests_by_functions = [pytest.mark.guest] if Tracer.hooks == "function" else []
 
 
@@ -215,7 +225,8 @@ def cases(*more: Callable[[Line], tuple[str, ...]]) -> list[object]:
     for how in RUNS:
         if how == OF_KPROBES and Tracer.hooks != "kprobe":
             continue
-        marks = [pytest.mark.guest] if how in BY_EVERY_FAMILY else in_guests_by_functions
+        marks = [*([pytest.mark.guest] if how in BY_EVERY_FAMILY else in_guests_by_functions),
+                 *([pytest.mark.quick] if how in QUICK else [])]
         for others in [(one,) for each in more for one in each(LINES[how])] if more else [()]:
             found.append(pytest.param(LINES[how], *others, marks=marks, id="-".join([how.replace("`", ""), *others])))
     return found
@@ -242,7 +253,6 @@ def test_every_line_of_the_table_is_played() -> None:
     assert all(not line.needs and not line.keeps for how, line in LINES.items() if how in READERS)
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("line", cases())
 def test_with_just_that_it_works_and_keeps_no_more_than_it_says(line: Line, place: Path) -> None:
     with prepared(line, place):
@@ -279,7 +289,7 @@ def private_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     program = tmp_path / "nagle-lab"
     shutil.copy(NAGLE_LAB, program)
     program.chmod(0o711)
-    monkeypatch.setattr(harness, "NAGLE_LAB", program)
+    monkeypatch.setattr(Lab, "program", str(program))
     yield program
 
 
@@ -322,8 +332,17 @@ def test_names_that_proc_hides_take_a_capability_and_else_are_said_to_be_missing
 # ---- the daemon's readers ----
 
 
+@functools.cache
+def exporters() -> tempfile.TemporaryDirectory[str]:
+    """The Python programs where every user may read them: this tree may lie where only its owner may look."""
+    place = tempfile.TemporaryDirectory()
+    Path(place.name).chmod(0o755)
+    shutil.copytree(ROOT / "exporters" / "nagletrace_exporters", Path(place.name) / "nagletrace_exporters")
+    return place
+
+
 def python_reader(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'exporters')!r}); "
+    return [sys.executable, "-c", f"import sys; sys.path.insert(0, {exporters().name!r}); "
             f"from nagletrace_exporters.{name}.main import main; sys.exit(main())", *arguments]
 
 

@@ -126,7 +126,7 @@ def test_stacks_of_a_program_whose_files_only_its_container_has_are_named(monkey
     script.write_text(f'#!/bin/sh\nexec unshare --mount --propagation private sh -c \'mount -t tmpfs none "{place}" && '
                       f'cp "{harness.NAGLE_LAB}" "{place}/program" && exec "$0" "$@"\' "{place}/program" "$@"\n')
     script.chmod(0o755)
-    monkeypatch.setattr(harness, "NAGLE_LAB", script)
+    monkeypatch.setattr(Lab, "program", str(script))
     with Lab("write-write-read", "--rounds", "6", "--linger", "2s") as lab:
         assert not (place / "program").exists()
         _, tracer = trace_while_it_lives(lab)

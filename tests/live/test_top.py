@@ -337,7 +337,6 @@ def test_where_nobody_could_continue_it_it_does_not_stop(fake: FakeDaemon) -> No
 # ---- whatever the daemon does ----
 
 
-@pytest.mark.quick
 def test_when_the_daemon_ends_its_last_state_stays_until_another_answers(place: Path) -> None:
     path = place / "socket"
     fake = FakeDaemon(path, Stalling(SEVERAL))
@@ -496,7 +495,7 @@ def test_by_the_daemon_it_shows_what_stalls_without_any_privilege() -> None:
             text = top.wait_for("timer fires")
             for drawn in (process, f"lab-server[{lab.server}]", "seen at both ends", "held: Nagle", "pending 4",
                           "TCP_NODELAY"):
-                assert drawn in text, (drawn, text)
+                assert drawn in text, f"{drawn} is not in\n{text}"
             # both wait, in whichever order they began, until the ACK goes out, which releases the held part
             at = {word: text[:text.index(word)].count("\n") for word in ("ACK delayed", "held: Nagle", "◀─", "▶│")}
             assert max(at["ACK delayed"], at["held: Nagle"]) < at["◀─"] < at["▶│"], text
@@ -523,7 +522,6 @@ def test_as_root_it_traces_by_itself_until_the_process_has_ended() -> None:
             assert top.ended() == 0 and top.is_restored()
 
 
-@pytest.mark.quick
 def test_without_a_daemon_root_traces_by_itself(place: Path) -> None:
     with Terminal(*TOP, "--socket", str(place / "none"), "-d", "2s") as top:
         top.wait_for("traced here")

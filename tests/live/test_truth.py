@@ -182,7 +182,7 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
         assert score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
     if score.errors_us:
         # 30 us on a quiet machine; a rule that is wrong by a jiffy is wrong by 2,000 and more
-        assert score.median_error_us <= (10_000 if IN_GUEST else 1_000), score.line()
+        assert score.median_error_us <= (20_000 if IN_GUEST else 1_000), score.line()
     closings[id(run.closing)] = run.closing
 
 

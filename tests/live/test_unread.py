@@ -222,7 +222,6 @@ def test_a_signal_ends_the_daemon_while_nobody_reads_its_messages(tmp_path: Path
         assert process.wait(PATIENCE) == 0
 
 
-@pytest.mark.quick
 def test_after_its_duration_it_waits_for_its_reader_until_a_signal() -> None:
     pipe = Pipe()
     pipe.fill()

@@ -22,9 +22,8 @@ from spaces import Namespace  # noqa: E402
 PATHS = [(over, family) for over in ("loopback", "veth") for family in ("-4", "-6")]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("over,family", PATHS)
-@pytest.mark.parametrize("scenario", ["write-write-read", "header-body"])
+@pytest.mark.parametrize("scenario", [pytest.param("write-write-read", marks=pytest.mark.quick), "header-body"])
 def test_every_stalled_round_is_reported_with_its_duration(scenario: str, over: str, family: str) -> None:
     with Lab(scenario, "--over", over, family, "--rounds", "8", "--interval", "20ms") as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
@@ -84,7 +83,6 @@ FIXES = [
 ]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("scenario,fix", FIXES, ids=[f"{s} {' '.join(f)}" for s, f in FIXES])
 def test_with_the_fix_nothing_is_reported(scenario: str, fix: list[str]) -> None:
     with Lab(scenario, "--rounds", "8", "--interval", "20ms", *fix) as lab:
@@ -96,10 +94,10 @@ def test_with_the_fix_nothing_is_reported(scenario: str, fix: list[str]) -> None
 
 @pytest.mark.quick
 @pytest.mark.guest
-@pytest.mark.parametrize("over", ["loopback", "veth"])
-def test_where_each_side_stalls_the_other_both_are_reported(over: str) -> None:
+@pytest.mark.parametrize("over", [("--own-netns",), ("--over", "veth")], ids=["loopback", "veth"])
+def test_where_each_side_stalls_the_other_both_are_reported(over: tuple[str, ...]) -> None:
     """length-data, answered the same way: of each round one process sees one stall from either side."""
-    with Lab("length-data", "--over", over, "--rounds", "8") as lab:
+    with Lab("length-data", *over, "--rounds", "8") as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
     rounds = stalled_rounds(result)
     by_side: dict[str, list[dict]] = {"sender": [], "receiver": []}
@@ -113,8 +111,12 @@ def test_where_each_side_stalls_the_other_both_are_reported(over: str) -> None:
         assert len(rounds) <= told <= 2 * len(rounds)
         assert -500 * told <= unexplained <= 20_000 * told, (rounds, tracer.stalls())
     else:
+        # a busy machine lengthens rounds, and lets the timer expire where nothing is held
         felt = sum(round(r["latency_us"] / 42_000) for r in rounds)
-        assert felt - unseen(tracer) <= told <= felt
+        timers = sum(result[end]["counters"]["TcpExtDelayedACKs"] for end in ("client", "server"))
+        if over == ("--own-netns",):
+            timers //= 2  # both are in one namespace
+        assert min(felt, timers) - unseen(tracer) <= told <= timers
     assert len(by_side["sender"]) >= 5 and len(by_side["receiver"]) >= 5
     for stall in seen_at_both(tracer, by_side["sender"]):
         assert stall["sender"]["hold"]["bytes"] == 100 and far_end(stall)["pid"] == lab.server
@@ -178,7 +180,6 @@ for _ in range(rounds):
 """
 
 
-@pytest.mark.quick
 @pytest.mark.guest
 def test_a_stall_at_the_end_of_a_large_transfer_has_its_writer() -> None:
     """While the tail is large it is seldom looked at; who wrote is noted all the same."""
@@ -228,6 +229,34 @@ def test_a_window_that_is_closed_holds_as_long_as_the_kernel_says() -> None:
     assert 0.8 * limited_us <= totals["hold_us"]["rwnd"] <= 1.2 * limited_us, (limited_us, totals)
     assert totals["holds"]["rwnd"] < transfers * pauses, totals
     assert tracer.stalls() == []
+
+
+@pytest.mark.quick
+@pytest.mark.skipif(IN_GUEST, reason="an emulated reader is later than its delayed-ACK timer")
+def test_an_ack_that_a_late_read_sent_ends_a_stall_like_a_timer_s() -> None:
+    """The reader comes before its delayed-ACK timer. It knows what was held: what its first read did not get."""
+    rounds, held, by_timer, late_s = 30, 0, 0, 0.035
+    with socket.create_server(("127.0.0.1", 0)) as listener, \
+            Tracer("-P", str(listener.getsockname()[1]), "--late-acks") as tracer:
+        with socket.create_connection(listener.getsockname()) as writer, listener.accept()[0] as reader:
+            for _ in range(rounds):
+                began = time.monotonic()
+                writer.sendall(b"a")
+                writer.sendall(b"b")
+                time.sleep(late_s)
+                if reader.recv(2) == b"a":
+                    held += 1
+                    reader.recv(1)
+                elif time.monotonic() > began + late_s + 0.001:
+                    by_timer += 1  # on a busy machine the timer may have been there first
+        tracer.stop()
+    stalls = tracer.stalls()
+    by_read = [s for s in stalls if s["receiver"].get("pending_ack", {}).get("release") == "read"]
+    assert held >= rounds / 4, "the reader was not late; there is nothing to find"
+    assert by_read and held - unseen(tracer) <= len(stalls) <= held + by_timer, (held, by_timer, stalls)
+    for stall in by_read:
+        assert stall["evidence"] == "seen" and stall["cause"] == "nagle_delayed_ack"
+        assert stall["duration_us"] >= 1e6 * late_s - 5000
 
 
 @pytest.mark.quick

@@ -9,10 +9,11 @@ import pytest
 from ends import far_end, own_end
 from harness import Lab, Tracer, assert_durations_match, beside, of_lab, stalled_rounds, trace, unseen
 
-pytestmark = [pytest.mark.guest, pytest.mark.quick]
+pytestmark = pytest.mark.guest
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_a_receiver_alone_gets_its_own_side_of_each_stall() -> None:
     with Lab("write-write-read", "--rounds", "8") as lab:
         result, tracer = trace(lab, "-p", str(lab.server))
@@ -25,6 +26,7 @@ def test_a_receiver_alone_gets_its_own_side_of_each_stall() -> None:
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_other_processes_are_left_out() -> None:
     with Lab("write-write-read", "--rounds", "20") as other, Lab("echo", "--rounds", "20") as lab:
         with Tracer("-p", str(lab.client)) as tracer:
@@ -39,6 +41,7 @@ def test_other_processes_are_left_out() -> None:
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_without_a_process_the_whole_host_is_seen_across_namespaces() -> None:
     with Lab("write-write-read", "--over", "veth") as first, Lab("write-write-read", "--over", "veth") as second:
         with Tracer() as tracer:
@@ -63,9 +66,10 @@ WAYS = {
     "IPv4-mapped IPv6": ["--v4-mapped"],
     "writev of each part": ["--sendmsg"],
 }
+QUICK = ("open before attaching", "connected after attaching", "a forked worker")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.quick if way in QUICK else ()) for way in WAYS])
 def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
     with Lab("write-write-read", "--rounds", "8", "--linger", "500ms", *WAYS[way]) as lab:
         pids = lab.ready["client"]["pids"]
@@ -87,6 +91,7 @@ def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_several_connections_are_told_apart() -> None:
     with Lab("write-write-read", "--connections", "4", "--rounds", "6") as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
@@ -98,6 +103,7 @@ def test_several_connections_are_told_apart() -> None:
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_ports_choose_by_either_end_or_by_one() -> None:
     with Lab("write-write-read", "--own-netns") as lab, beside(lab) as audited:
         client = lab.ready["connections"][0]["client"].rsplit(":", 1)[1]
@@ -117,6 +123,7 @@ def test_ports_choose_by_either_end_or_by_one() -> None:
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
     with Lab("write-write-read", "--own-netns") as lab, beside(lab) as audited:
         server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
@@ -129,6 +136,7 @@ def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
 
 @pytest.mark.once
 @pytest.mark.parametrize("family", ["-4", "-6"])
+@pytest.mark.quick
 def test_families_choose(family: str) -> None:
     with Lab("write-write-read", family, "--own-netns") as lab, beside(lab) as audited:
         same, other = Tracer(family), Tracer("-6" if family == "-4" else "-4")
@@ -141,6 +149,7 @@ def test_families_choose(family: str) -> None:
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_a_name_chooses_its_processes_at_either_end() -> None:
     with Lab("write-write-read") as lab:
         sender, receiver, nobody = Tracer("-n", "lab-client"), Tracer("-n", "lab-server"), Tracer("-n", "nobody")
@@ -156,6 +165,7 @@ def test_a_name_chooses_its_processes_at_either_end() -> None:
 
 
 @pytest.mark.once
+@pytest.mark.quick
 def test_a_short_stall_is_left_out_by_min() -> None:
     with Lab("write-write-read") as lab:
         result, tracer = trace(lab, "-p", str(lab.client), "--min", "100ms")
@@ -163,6 +173,7 @@ def test_a_short_stall_is_left_out_by_min() -> None:
     assert tracer.stalls() == []
 
 
+@pytest.mark.quick
 def test_a_cgroup_chooses_the_processes_in_it() -> None:
     root = Path("/sys/fs/cgroup")
     if not (root / "cgroup.controllers").exists():

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from ends import own_end
 from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer
-from until import skip_when_late
 
 sys.path.insert(0, str(ROOT / "tests" / "witness"))
 import score  # noqa: E402
@@ -336,13 +335,11 @@ class Together:
             labs = {}
             for arguments in some:
                 with self._keeping(arguments):
-                    skip_when_late()
                     labs[arguments] = stack.enter_context(lab_for(*arguments, "--timeout", "1200s"))
             try:
                 with Tracer() as tracer:
                     for arguments, lab in labs.items():
                         with self._keeping(arguments):
-                            skip_when_late()
                             played[arguments] = play(lab, " ".join(arguments))
                     tracer.stop()
             except Exception as error:

@@ -101,6 +101,15 @@ static void hook_probe(struct endpoint *e, struct packet *p)
 		RUN(on_tcp_probe_functions, ADDRESS(e), ADDRESS(p));
 }
 
+/* It is never skipped: the application calls it, so that it interrupts no program. */
+static void hook_reads(struct endpoint *e)
+{
+	if (hooks.family != TRACEPOINT)
+		return;
+	world.steps++;
+	RUN_PROGRAM(on_tcp_rcv_space_adjust, ADDRESS(e));
+}
+
 static void hook_receive_reset(struct endpoint *e)
 {
 	RUN(on_tcp_receive_reset, ADDRESS(e));

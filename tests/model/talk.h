@@ -59,7 +59,8 @@ static void endpoint_open(struct conversation *t, int side, u32 seq, u32 peer_se
 	 * peer's end, as if it held a segment */
 	e->sndbuf = 100 * mss;
 	e->rcvbuf = t->slow_reader ? random_from(4000, 20000) : 100 * mss;
-	e->rcv_mss = 536;
+	e->tp.inet_conn.icsk_ack.rcv_mss = 536;
+	e->tp.inet_conn.icsk_rto = SECOND / world.tick_ns;
 	tp->rtt_min.s[0].v = ~0U;
 	tp->rx_opt.tstamp_ok = 1;
 	tp->rx_opt.snd_wscale = WINDOW_SCALE;

@@ -27,9 +27,7 @@
 #define TCP_CLOSE         7
 #define TCP_CLOSE_WAIT    8
 
-#define ACK_PUSHED        4 /* ICSK_ACK_PUSHED, ICSK_ACK_PUSHED2, ICSK_ACK_NOW */
-#define ACK_PUSHED2       8
-#define ACK_NOW           16
+#define ACK_NOW           16 /* ICSK_ACK_NOW */
 
 #define TIME_RETRANS      1 /* ICSK_TIME_RETRANS */
 #define CA_OPEN           0
@@ -257,7 +255,7 @@ static u32 tcp_select_window(struct endpoint *e)
 
 	if ((s32)now < 0)
 		now = 0;
-	if (room < e->rcv_mss && room < e->rcvbuf / 2)
+	if (room < e->tp.inet_conn.icsk_ack.rcv_mss && room < e->rcvbuf / 2)
 		room = 0;
 	room = room >> WINDOW_SCALE << WINDOW_SCALE; /* round to what the header can express */
 	return room < now ? now : room;
@@ -578,7 +576,7 @@ static void tcp_send_delayed_ack(struct endpoint *e)
 	if (ato > TCP_DELACK_MIN_NS) {
 		u64 most = 500000000ULL;
 
-		if (ack_pingpong(e) || icsk->icsk_ack.pending & ACK_PUSHED)
+		if (ack_pingpong(e) || icsk->icsk_ack.pending & ICSK_ACK_PUSHED)
 			most = TCP_DELACK_MAX_NS;
 		if (e->tp.srtt_us)
 			most = min_u64(most, max_u64(e->tp.srtt_us / 8 * 1000ULL,
@@ -602,7 +600,7 @@ static void tcp_send_delayed_ack(struct endpoint *e)
 static void tcp_ack_snd_check(struct endpoint *e)
 {
 	struct inet_connection_sock *icsk = &e->tp.inet_conn;
-	bool many = e->tp.rcv_nxt - e->tp.rcv_wup > e->rcv_mss &&
+	bool many = e->tp.rcv_nxt - e->tp.rcv_wup > e->tp.inet_conn.icsk_ack.rcv_mss &&
 		    (e->tp.rcv_nxt == e->tp.copied_seq || tcp_select_window(e) >= e->tp.rcv_wnd);
 
 	if (!(icsk->icsk_ack.pending & ICSK_ACK_SCHED))
@@ -616,7 +614,7 @@ static void tcp_ack_snd_check(struct endpoint *e)
 
 static void tcp_incr_quickack(struct endpoint *e)
 {
-	u32 credit = e->tp.rcv_wnd / (2 * e->rcv_mss);
+	u32 credit = e->tp.rcv_wnd / (2 * e->tp.inet_conn.icsk_ack.rcv_mss);
 
 	credit = max_u64(min_u64(credit, TCP_MAX_QUICKACKS), 2);
 	if (credit > e->tp.inet_conn.icsk_ack.quick)
@@ -629,12 +627,12 @@ static void tcp_event_data_recv(struct endpoint *e, u32 len)
 	u64 since = world.now_ns - e->received_ns;
 
 	icsk->icsk_ack.pending |= ICSK_ACK_SCHED;
-	if (len >= e->rcv_mss) { /* tcp_measure_rcv_mss() */
-		e->rcv_mss = min_u64(len, e->tp.advmss);
+	if (len >= e->tp.inet_conn.icsk_ack.rcv_mss) { /* tcp_measure_rcv_mss() */
+		e->tp.inet_conn.icsk_ack.rcv_mss = min_u64(len, e->tp.advmss);
 	} else {
-		if (icsk->icsk_ack.pending & ACK_PUSHED)
-			icsk->icsk_ack.pending |= ACK_PUSHED2;
-		icsk->icsk_ack.pending |= ACK_PUSHED;
+		if (icsk->icsk_ack.pending & ICSK_ACK_PUSHED)
+			icsk->icsk_ack.pending |= ICSK_ACK_PUSHED2;
+		icsk->icsk_ack.pending |= ICSK_ACK_PUSHED;
 	}
 	if (!e->ato_ns) {
 		tcp_incr_quickack(e);
@@ -692,6 +690,7 @@ static void tcp_rtt_sample(struct endpoint *e, u64 sent_ns)
 		e->tp.rtt_min.s[0].v = us;
 	e->tp.srtt_us = e->tp.srtt_us ? e->tp.srtt_us + us - old : us * 8;
 	e->mdev_us = e->tp.srtt_us == us * 8 ? us / 2 : (3 * e->mdev_us + off) / 4;
+	e->tp.inet_conn.icsk_rto = rto_ns(e) / world.tick_ns;
 }
 
 static void tcp_clean_rtx_queue(struct endpoint *e, u32 ack)
@@ -850,10 +849,10 @@ static void tcp_cleanup_rbuf(struct endpoint *e, u32 copied)
 	bool empty = e->tp.copied_seq == e->tp.rcv_nxt, now = false;
 
 	if (icsk->icsk_ack.pending & ICSK_ACK_SCHED)
-		now = e->tp.rcv_nxt - e->tp.rcv_wup > e->rcv_mss ||
+		now = e->tp.rcv_nxt - e->tp.rcv_wup > e->tp.inet_conn.icsk_ack.rcv_mss ||
 		      (copied && empty &&
-		       (icsk->icsk_ack.pending & ACK_PUSHED2 ||
-			(icsk->icsk_ack.pending & ACK_PUSHED && !ack_pingpong(e))));
+		       (icsk->icsk_ack.pending & ICSK_ACK_PUSHED2 ||
+			(icsk->icsk_ack.pending & ICSK_ACK_PUSHED && !ack_pingpong(e))));
 	if ((s32)window < 0)
 		window = 0;
 	if (copied && !now && 2 * window <= e->rcvbuf) {
@@ -872,6 +871,8 @@ static u32 tcp_recvmsg(struct endpoint *e, u32 most)
 	e->tp.copied_seq += copied;
 	if (e->fin_received && e->tp.copied_seq + 1 == e->tp.rcv_nxt)
 		e->tp.copied_seq++;
+	if (copied)
+		hook_reads(e); /* tcp_rcv_space_adjust() */
 	tcp_cleanup_rbuf(e, copied);
 	return copied;
 }
@@ -904,7 +905,7 @@ static void tcp_set_quickack(struct endpoint *e, bool on)
 
 	icsk->icsk_ack.pingpong = !on;
 	if (on && icsk->icsk_ack.pending & ICSK_ACK_SCHED) {
-		icsk->icsk_ack.pending |= ACK_PUSHED;
+		icsk->icsk_ack.pending |= ICSK_ACK_PUSHED;
 		tcp_cleanup_rbuf(e, 1);
 	}
 }

@@ -8,6 +8,7 @@
 
 #include "hooks.h"
 #include "single_calls.h"
+#include "single_rules.h"
 #include "talk.h"
 #include "tcp.h"
 #include "told.h"
@@ -626,8 +627,8 @@ static void what_ended_unseen_is_told_by_the_time_that_the_socket_keeps(void **s
 	begin(&(struct setting){.family = TRACEPOINT});
 	told_ns = unseen_end_is_told(40 * MS, NOTHING);
 	assert_in_range(told_ns, 40 * MS - world.tick_ns, 40 * MS + world.tick_ns);
-	assert_true(unseen_end_is_told(190 * MS, NOTHING));
-	assert_false(unseen_end_is_told(210 * MS, NOTHING)); /* a loss probe may have sent it */
+	assert_true(unseen_end_is_told(140 * MS, NOTHING));
+	assert_false(unseen_end_is_told(160 * MS, NOTHING)); /* a loss probe may have sent it */
 	assert_false(unseen_end_is_told(0, NOTHING));
 	assert_false(unseen_end_is_told(40 * MS, DATA_CAME));
 	assert_false(unseen_end_is_told(40 * MS, MORE_WRITTEN));
@@ -641,6 +642,93 @@ static void a_large_tail_is_looked_at_once_in_a_jiffy(void **state)
 	(void)state;
 	begin(&(struct setting){.family = TRACEPOINT});
 	assert_int_equal(lookups_of_segments(100), 0);
+}
+
+static void a_tail_is_looked_at_when_something_may_have_changed(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = FUNCTION});
+	large_tail_waits_a_millisecond(1448, true);
+	large_tail_waits_a_millisecond(1437, false); /* and grows to less than a segment */
+	write_without_tail_is_not_looked_at();
+	begin(&(struct setting){.family = TRACEPOINT});
+	write_is_looked_at_again(50, another_cpu_acknowledges);
+	write_is_looked_at_again(3000, another_cpu_sends);
+	begin(&(struct setting){.family = FUNCTION});
+	timer_starts_when_a_hold_is_over();
+	dissolved_connection_leaves_no_hold();
+	begin(&(struct setting){.family = FUNCTION, .sk_storage = true});
+	dissolved_connection_leaves_no_hold();
+}
+
+static void a_tail_has_the_reason_that_tcp_has(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = FUNCTION});
+	writes_cause_an_attempt_unless_the_device_or_pacing_does();
+	device_corks_a_small_last_segment();
+	pacing_ends_by_its_timer();
+	other_bytes_await_no_timer();
+	hold_without_its_writer_is_of_the_process_asked_for();
+	timeline_tells_where_a_hold_begins_changes_and_ends();
+}
+
+static void a_segment_does_what_the_kernel_lets_it(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = FUNCTION});
+	attempts_may_go_unseen();
+	ack_releases_what_nagle_holds();
+	kernel_takes_what_fits();
+	fin_moves_a_hold(0, 0, true);
+	fin_moves_a_hold(1, 0, false);
+	fin_moves_a_hold(0, 1, false); /* it acknowledges something */
+	acks_are_noted();
+	assert_true(late_ack_is_inferred(2 * 1448 - 1, 0, 0));
+	assert_false(late_ack_is_inferred(2 * 1448, 0, 0));
+	assert_true(late_ack_is_inferred(2 * 1448, 1, 19 * MS));
+	assert_true(late_ack_is_inferred(100, 40, 20 * MS));
+	assert_false(late_ack_is_inferred(100, 40, 20 * MS + 1));
+}
+
+static void timers_send_what_they_may(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = TRACEPOINT});
+	timer_leaves_interactive_mode();
+	begin(&(struct setting){.family = FUNCTION});
+	assert_true(probe_timer_releases(50, 0));
+	assert_true(probe_timer_releases(1, 0));
+	assert_false(probe_timer_releases(0, 0));
+}
+
+static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = FUNCTION});
+	silence_lasts_a_round_trip_and_two_ticks();
+	late_acks_are_found_by_when_they_were_sent();
+	acknowledged_holds_end_when_something_tells();
+	hold_meets_a_late_ack_from_a_millisecond_on();
+	late_acks_are_told_with_their_reason();
+	only_an_answer_tells_of_a_late_ack();
+}
+
+/* SECURITY.md has these numbers. */
+static void a_share_has_so_many_records_a_second(void **state)
+{
+	(void)state;
+	begin(&(struct setting){.family = TRACEPOINT});
+	assert_int_equal(RECORDS_BYTES / (sizeof(struct nt_record) + 8), 3276);
+	for (int second = 0; second < 3; second++) {
+		for (int i = 0; i < 102; i++)
+			assert_false(share_is_used_up(7));
+		assert_true(share_is_used_up(7));
+		assert_false(share_is_used_up(8 + second));
+		world_delay(SECOND - 1);
+		assert_true(share_is_used_up(7));
+		world_delay(1);
+	}
 }
 
 static void tracepoints_tell_each_stall(void **state)
@@ -702,6 +790,12 @@ int main(void)
 		cmocka_unit_test(what_began_unseen_is_told_when_its_timer_ends_it),
 		cmocka_unit_test(what_ended_unseen_is_told_by_the_time_that_the_socket_keeps),
 		cmocka_unit_test(a_large_tail_is_looked_at_once_in_a_jiffy),
+		cmocka_unit_test(a_tail_is_looked_at_when_something_may_have_changed),
+		cmocka_unit_test(a_tail_has_the_reason_that_tcp_has),
+		cmocka_unit_test(a_segment_does_what_the_kernel_lets_it),
+		cmocka_unit_test(timers_send_what_they_may),
+		cmocka_unit_test(ends_and_acks_that_went_unseen_are_found_by_what_they_left),
+		cmocka_unit_test(a_share_has_so_many_records_a_second),
 		cmocka_unit_test(tracepoints_tell_each_stall),
 		cmocka_unit_test(one_end_alone_accuses_nobody_falsely),
 		cmocka_unit_test(programs_that_are_skipped_accuse_nobody),

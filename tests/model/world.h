@@ -99,7 +99,7 @@ struct endpoint {
 	u64 again_ns; /* the last retransmission */
 	bool tsq_deferred;
 	/* receive */
-	u32 rcvbuf, rcv_mss, ts_recent;
+	u32 rcvbuf, ts_recent;
 	u64 ato_ns, received_ns;
 	struct model_timer ack_timer;
 	u64 ack_timeout; /* jiffies */

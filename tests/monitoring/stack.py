@@ -146,11 +146,15 @@ def compressed(rules: str) -> str:
 
 
 class Stack:
-    """Runs from the constructor's end on. addresses: what a person may look at, by name."""
+    """Runs from the constructor's end on. addresses: what a person may look at, by name.
 
-    def __init__(self, directory: Path, daemon_arguments: tuple[str, ...] = (),
+    daemon_arguments: of the daemon of this host; None: there is none, and add_host() brings those that there are.
+    """
+
+    def __init__(self, directory: Path, daemon_arguments: tuple[str, ...] | None = (),
                  tell: Tell | None = None, kube_state: str | None = None) -> None:
         self.directory = directory
+        self.hosts: list[dict[str, Any]] = []
         self.kube_state = Page(kube_state) if kube_state is not None else None
         self.space: Any = None  # the namespace that the daemon watches, where a test made one
         self.pod: Any = None  # in which its programs stall, likewise
@@ -162,8 +166,9 @@ class Stack:
         self.addresses = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         self.instance = f"127.0.0.1:{ports['exporter']}"
         try:
-            self.daemon = self.start_daemon()
-            self._start_exporter(ports["exporter"])
+            if daemon_arguments is not None:
+                self.daemon = self.start_daemon()
+                self._start_exporter("exporter", ports["exporter"], self.socket)
             self._start_alertmanager(ports["alertmanager"])
             self._start_prometheus(ports["prometheus"])
         except BaseException:
@@ -177,23 +182,38 @@ class Stack:
         program.wait_for(ready)
         return program
 
-    def _answers(self, name: str, path: str) -> Callable[[], bool]:
+    @staticmethod
+    def _answers(address: str, path: str) -> Callable[[], bool]:
         def answers() -> bool:
             with contextlib.suppress(OSError):
-                return bool(get(self.addresses[name] + path, 5))
+                return bool(get(address + path, 5))
             return False
 
         return answers
 
     def start_daemon(self) -> Program:
-        log = self.directory / "daemon.log"
-        return self._start("daemon", [NAGLETRACE, "daemon", "--socket", self.socket, *self.daemon_arguments],
+        return self._start_daemon("daemon", self.socket, self.daemon_arguments or ())
+
+    def _start_daemon(self, name: str, socket: Path, arguments: tuple[str, ...]) -> Program:
+        log = self.directory / f"{name}.log"
+        return self._start(name, [NAGLETRACE, "daemon", "--socket", socket, *arguments],
                            lambda: "nagletrace: ready" in log.read_text())
 
-    def _start_exporter(self, port: int) -> None:
-        self._start("exporter", ["/usr/bin/python3", "-m", "nagletrace_exporters.exporter.main", "--daemon.socket",
-                                 self.socket, "--metrics.exemplars", "--web.listen-address", f"127.0.0.1:{port}"],
-                    self._answers("exporter", "/-/healthy"), {"PYTHONPATH": str(ROOT / "exporters")})
+    def _start_exporter(self, name: str, port: int, socket: Path) -> None:
+        self._start(name, ["/usr/bin/python3", "-m", "nagletrace_exporters.exporter.main", "--daemon.socket", socket,
+                           "--metrics.exemplars", "--web.listen-address", f"127.0.0.1:{port}"],
+                    self._answers(f"http://127.0.0.1:{port}", "/-/healthy"), {"PYTHONPATH": str(ROOT / "exporters")})
+
+    def add_host(self, name: str, cluster: str, *daemon_arguments: str) -> Program:
+        """A daemon and its exporter, which Prometheus scrapes as that instance from now on; the daemon."""
+        port, socket = free_port(), self.directory / f"{name}.sock"
+        daemon = self._start_daemon(f"daemon-{name}", socket, daemon_arguments)
+        self._start_exporter(f"exporter-{name}", port, socket)
+        self.hosts.append({"targets": [f"127.0.0.1:{port}"], "labels": {"instance": name, "cluster": cluster}})
+        new = self.directory / "hosts.new"
+        new.write_text(json.dumps(self.hosts))
+        new.rename(self.directory / "hosts.json")
+        return daemon
 
     def _start_alertmanager(self, port: int) -> None:
         config = self.directory / "alertmanager.yml"
@@ -204,14 +224,15 @@ class Stack:
         self._start("alertmanager", ["prometheus-alertmanager", f"--config.file={config}",
                                      f"--storage.path={self.directory / 'alertmanager'}",
                                      f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="],
-                    self._answers("alertmanager", "/-/ready"))
+                    self._answers(self.addresses["alertmanager"], "/-/ready"))
 
     def _start_prometheus(self, port: int) -> None:
         """With the example's configuration, other addresses and intervals put in."""
         config = yaml.safe_load((RULES / "prometheus.example.yml").read_text())
         config["global"] = {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL, "scrape_timeout": INTERVAL}
         [job] = config["scrape_configs"]
-        job["static_configs"] = [{"targets": [self.instance]}]
+        job["static_configs"] = [{"targets": [self.instance]}] if self.daemon_arguments is not None else []
+        job["file_sd_configs"] = [{"files": [str(self.directory / "hosts.json")], "refresh_interval": INTERVAL}]
         config["alerting"]["alertmanagers"][0]["static_configs"] = [
             {"targets": [self.addresses["alertmanager"].removeprefix("http://")]}]
         if self.kube_state:
@@ -224,7 +245,7 @@ class Stack:
         self._start("prometheus", ["prometheus", "--enable-feature=exemplar-storage", f"--config.file={path}",
                                    f"--storage.tsdb.path={self.directory / 'prometheus'}",
                                    f"--web.listen-address=127.0.0.1:{port}"],
-                    self._answers("prometheus", "/-/ready"))
+                    self._answers(self.addresses["prometheus"], "/-/ready"))
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """What Prometheus answers now; fails with its words when it refuses the expression."""

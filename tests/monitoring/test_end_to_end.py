@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import urllib.parse
 from collections.abc import Iterator
 
 import pytest
@@ -109,6 +110,27 @@ def test_a_metric_leads_to_the_connection_and_the_write_behind_it(stack: Stack) 
                        stack.exemplars('nagletrace_stall_seconds_bucket{comm="lab-client"}'))
 
         wait_until(f"an exemplar of {expected}", told)
+
+
+@pytest.mark.quick
+def test_an_alert_leads_to_the_connection_and_the_write(stack: Stack) -> None:
+    """By its link: the dashboard that it names, with its variables chosen, asks for exemplars that have both."""
+    with lab_in(stack, "--rounds", "10000") as stalling:
+        [connection] = stalling.ready["connections"]
+        stalling.go()
+        wait_until("the alert is there", lambda: stack.webhook.has("firing", **ALERT))
+        alert = next(a for a in stack.webhook.alerts if ALERT.items() <= a["labels"].items())
+        link = urllib.parse.urlsplit(alert["annotations"]["dashboard"])
+        uid = link.path.removeprefix("/d/")
+        chosen = {name.removeprefix("var-"): value
+                  for name, [value] in urllib.parse.parse_qs(link.query, keep_blank_values=True).items()}
+        assert chosen.keys() == {"cluster", "job", "instance", "comm"} <= variables(DASHBOARDS[uid]).keys()
+        [target] = [target for panel in DASHBOARDS[uid]["panels"] for target in panel.get("targets", [])
+                    if target.get("exemplar") and "(0.5," in target["expr"]]
+        query = filled_in(target["expr"], __rate_interval=LOOK_BACK, **chosen)
+        ends = {"local": connection["client"], "remote": connection["server"], "bytes": "7"}
+        wait_until(f"an exemplar of {ends}", lambda: any(
+            ends.items() <= exemplar["labels"].items() for exemplar in stack.exemplars(query)))
 
 
 def test_a_fast_network_alerts_nobody(stack: Stack) -> None:

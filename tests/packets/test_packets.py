@@ -22,7 +22,6 @@ import pytest
 from ends import far_end, own_end
 from harness import IN_GUEST, PATIENCE, ROOT, Record, Tracer, dropped, unseen
 from spaces import Namespace, enter_network
-from until import skip_when_late
 
 PAGES = [page.read_text() for page in sorted((Path(__file__).parent / "scripts").glob("*.txt"))]
 SCRIPTS = [script for page in PAGES for script in peer.parse(page)]
@@ -91,7 +90,6 @@ class Stage:
     def play(self, left: list[int], attempts: int) -> None:
         """These scripts, under one tracer, until each was played as it stands, or so often."""
         for _ in range(attempts):
-            skip_when_late()
             with Tracer("--netns", str(self.space.holder.pid), "--all-holds", "--min", "3ms") as tracer:
                 calls = [(index, self.port + n) for n, index in enumerate(left)]
                 played = self.pool.starmap_async(play, calls, 1).get(PATIENCE * 10)

@@ -360,6 +360,34 @@ static void when_the_hooks_are_gone_nothing_more_is_unseen(void **state)
 	nt_audit_free(audit);
 }
 
+static void what_expires_in_standby_is_not_unseen_and_what_was_stays(void **state)
+{
+	struct fake *old = space(1, 11, 100, 90), *young;
+	struct nt_audit *audit = begin(NULL);
+
+	(void)state;
+	expire(old, 10, 7);
+	assert_int_equal(unseen(audit), 3);
+	expire(old, 2, 1); /* since the last reading */
+	nt_audit_pause(audit);
+	expire(old, 50, 0);
+	young = space(2, 22, 30, 0); /* it came meanwhile, and has counted */
+	assert_int_equal(unseen(audit), 4);
+	nt_audit_resume(audit);
+	assert_int_equal(unseen(audit), 4);
+	expire(old, 5, 5);
+	expire(young, 5, 4);
+	assert_int_equal(unseen(audit), 5);
+	nt_audit_pause(audit);
+	expire(young, 9, 0);
+	nt_audit_resume(audit);
+	expire(old, 1, 0);
+	assert_int_equal(unseen(audit), 6);
+	nt_audit_pause(NULL);
+	nt_audit_resume(NULL);
+	nt_audit_free(audit);
+}
+
 static void a_reading_of_a_moment_ago_will_do(void **state)
 {
 	struct nt_audit *audit;
@@ -513,6 +541,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(a_filter_that_hides_sockets_leaves_nothing_to_compare),
 	TEST(what_cannot_be_known_is_not_said),
 	TEST(when_the_hooks_are_gone_nothing_more_is_unseen),
+	TEST(what_expires_in_standby_is_not_unseen_and_what_was_stays),
 	TEST(a_reading_of_a_moment_ago_will_do),
 	TEST(each_unseen_timer_excuses_once),
 	TEST(it_excuses_in_its_own_namespace_only),

@@ -257,7 +257,55 @@ static void memory_is_bounded_and_says_what_it_left_out(void **state)
 	assert_null(e.seen);
 }
 
+static struct nt_sampled corked(uint64_t untouched_ms)
+{
+	struct nt_sampled s = held(1, 0);
+
+	s.reason = NT_HOLD_CORK;
+	s.in_flight_bytes = 0;
+	s.untouched_ns = untouched_ms * MS;
+	return s;
+}
+
+static void a_late_ack_or_a_long_cork_is_suspicious(void **state)
+{
+	struct nt_sampled s = held(1, 16);
+
+	(void)state;
+	assert_true(nt_sampled_is_suspicious(&s));
+	assert_int_equal(nt_sampled_weight(&s), 2);
+	s = held(1, 15);
+	assert_false(nt_sampled_is_suspicious(&s));
+	s = held(1, 100);
+	s.recovering = 1;
+	assert_false(nt_sampled_is_suspicious(&s) || nt_sampled_may_stall_in(&s, 30 * MS));
+	s = corked(100);
+	assert_true(nt_sampled_is_suspicious(&s));
+	assert_int_equal(nt_sampled_weight(&s), 0); /* no delayed ACK's */
+	s = corked(99);
+	assert_false(nt_sampled_is_suspicious(&s));
+	s = held(1, 100);
+	s.reason = NT_HOLD_CWND;
+	assert_false(nt_sampled_is_suspicious(&s));
+}
+
+static void a_young_hold_may_look_late_soon_unless_the_path_is_long(void **state)
+{
+	struct nt_sampled s = held(1, 0);
+
+	(void)state;
+	assert_true(nt_sampled_may_stall_in(&s, 30 * MS));
+	s.end.min_rtt_us = 15000;
+	assert_true(nt_sampled_may_stall_in(&s, 30 * MS));
+	s.end.min_rtt_us = 15001;
+	assert_false(nt_sampled_may_stall_in(&s, 30 * MS));
+	s.end.min_rtt_us = 0;
+	assert_false(nt_sampled_may_stall_in(&s, 30 * MS));
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_late_ack_or_a_long_cork_is_suspicious),
+	cmocka_unit_test(a_young_hold_may_look_late_soon_unless_the_path_is_long),
 	cmocka_unit_test(the_estimate_is_the_time_lost_each_second),
 	cmocka_unit_test(what_was_never_seen_takes_less_than_its_error),
 	cmocka_unit_test(an_ack_is_late_when_a_prompt_one_would_have_come),

@@ -469,6 +469,11 @@ static void daemon_and_report_take_their_own_options(void **state)
 	assert_int_equal(o.max_series, 10);
 	assert_int_equal(o.max_connections, 20);
 	assert_true(o.by_cgroup);
+	assert_false(o.standby);
+	assert_int_equal(o.quiet_ns, 300 * 1000000000ULL);
+	o = good("daemon --standby --standby-after 2m --stacks -c /x");
+	assert_true(o.standby);
+	assert_int_equal(o.quiet_ns, 120 * 1000000000ULL);
 	o = good("-f report -w --socket /x");
 	assert_int_equal(command_of("-f report -w --socket /x"), NT_CMD_REPORT);
 	assert_true(o.follow);
@@ -479,6 +484,11 @@ static void daemon_and_report_take_their_own_options(void **state)
 	refused("daemon --max-series 0", "--max-series", "0", "from 1 to 100000");
 	refused("daemon --max-connections 100001", "--max-connections", "100001",
 		"from 1 to 100000");
+	refused("daemon --standby --standby-after 999ms", "--standby-after", "999ms", "1s or more");
+	refused("daemon --standby --max-overhead 1", "--standby", "--max-overhead",
+		"leave one out");
+	refused("daemon --standby-after 1m", "--standby-after", "1m", "give both");
+	refused("daemon --standby -p 1", "--pid", "`daemon`", "leave it out");
 	refused("daemon --window 0s", "--window", "0s", "more than zero");
 	refused("--socket /x", "--socket", "goes with `daemon`, `report`, `top` only",
 		"leave it out");
@@ -526,6 +536,8 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 		snprintf(what, sizeof(what), "does not go with `%s`", command);
 		if (!is_own)
 			refused(line, option, what, "leave it out");
+		else if (!strcmp(row->name, "standby-after")) /* not alone */
+			refused(line, option, value, "give both");
 		else if (strcmp(command, "fix")) /* which takes none of them alone */
 			good(line);
 		else if (parse(line, &taken, &settings, err) && strncmp(err, "fix: choose", 11))
@@ -539,11 +551,13 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
 	static const char *const of_daemon[] = {
-		"max-overhead", "name",  "cgroup",  "netns",     "port",       "localport",
-		"remoteport",   "ipv4",  "ipv6",    "min",       "stacks",     "hooks",
-		"btf",          "quiet", "verbose", "help",      "version",    "json-schema",
-		"socket",       "group", "window",  "by-cgroup", "max-series", "max-connections",
-		"fleet-key",    NULL};
+		"max-overhead", "name",        "cgroup",        "netns",
+		"port",         "localport",   "remoteport",    "ipv4",
+		"ipv6",         "min",         "stacks",        "hooks",
+		"btf",          "quiet",       "verbose",       "help",
+		"version",      "json-schema", "socket",        "group",
+		"window",       "by-cgroup",   "max-series",    "max-connections",
+		"fleet-key",    "standby",     "standby-after", NULL};
 	static const char *const of_report[] = {"output",  "json",        "wide",
 						"follow",  "socket",      "help",
 						"version", "json-schema", NULL};

@@ -108,6 +108,27 @@ static void the_sockets_of_one_user_do_not_push_out_those_of_another(void **stat
 	assert_int_equal(__sanitizer_get_current_allocated_bytes(), memory);
 }
 
+/* SECURITY.md says how many, and how much memory they take. */
+static void as_many_fit_as_the_documents_say(void **state)
+{
+	struct nt_owner found[NT_OWNERS_OF_SOCKET];
+	struct nt_owner_list list = {};
+	size_t memory = __sanitizer_get_current_allocated_bytes();
+
+	(void)state;
+	for (uint64_t i = 0; i < 262144; i++)
+		add(&list, 64 + 64 * (i / 8), 1 + i % 8, ALICE);
+	assert_int_equal(list.count, 262144);
+	assert_int_equal(list.no_room, 0);
+	assert_int_equal(find(&list, 64 * 262144 / 8, found), 8);
+	memory = __sanitizer_get_current_allocated_bytes() - memory;
+	assert_in_range(memory, 22 << 20, 24 << 20);
+	add(&list, 1 << 30, 1, ALICE);
+	assert_int_equal(list.no_room + list.count, 262145);
+	assert_true(list.no_room > 0);
+	nt_owner_list_clear(&list);
+}
+
 static void the_other_end_is_found_by_its_addresses(void **state)
 {
 	struct nt_owner owner = {.sk = 64, .tgid = 1}, other = {.sk = 128, .tgid = 2};
@@ -141,6 +162,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_process_is_there_once_for_all_its_descriptors),
 	cmocka_unit_test(of_many_processes_those_asked_for_and_the_last_stay),
 	cmocka_unit_test(the_sockets_of_one_user_do_not_push_out_those_of_another),
+	cmocka_unit_test(as_many_fit_as_the_documents_say),
 	cmocka_unit_test(the_other_end_is_found_by_its_addresses),
 };
 

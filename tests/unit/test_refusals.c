@@ -65,7 +65,7 @@ static void try(const struct call *call)
 			 call->a, call->b, result, strerror(errno));
 }
 
-static void in_a_child(const struct call *calls, size_t n)
+static void in_a_child_that(bool attaches, const struct call *calls, size_t n)
 {
 	pid_t child;
 	int status;
@@ -77,7 +77,7 @@ static void in_a_child(const struct call *calls, size_t n)
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-		if (nt_refuse_system_calls(NULL))
+		if (nt_refuse_system_calls(NULL, attaches))
 			_exit(2);
 		for (size_t i = 0; i < n; i++)
 			try(&calls[i]);
@@ -87,6 +87,11 @@ static void in_a_child(const struct call *calls, size_t n)
 	assert_int_equal(status, 0);
 	assert_string_equal(found->text, "");
 	munmap(found, sizeof(*found));
+}
+
+static void in_a_child(const struct call *calls, size_t n)
+{
+	in_a_child_that(false, calls, n);
 }
 
 static const char file[] = "/dev/null";
@@ -229,6 +234,25 @@ static void bpf_goes_on_with_what_is_there_and_makes_nothing_new(void **state)
 	in_a_child(goes_on, sizeof(goes_on) / sizeof(goes_on[0]));
 }
 
+static void a_daemon_in_standby_attaches_and_still_loads_nothing(void **state)
+{
+	const struct call refused[] = {
+		BPF_COMMAND(BPF_MAP_CREATE, EPERM),      BPF_COMMAND(BPF_PROG_LOAD, EPERM),
+		BPF_COMMAND(BPF_BTF_LOAD, EPERM),        BPF_COMMAND(BPF_PROG_ATTACH, EPERM),
+		BPF_COMMAND(BPF_LINK_UPDATE, EPERM),     BPF_COMMAND(BPF_PROG_GET_FD_BY_ID, EPERM),
+		BPF_COMMAND(BPF_OBJ_GET, EPERM),         BPF_COMMAND(1000, EPERM),
+		REFUSED(perf_event_open, 0, 0, 0, EPERM)};
+	const struct call goes_on[] = {BPF_COMMAND(BPF_RAW_TRACEPOINT_OPEN, 0),
+				       BPF_COMMAND(BPF_LINK_CREATE, 0),
+				       BPF_COMMAND(BPF_ITER_CREATE, 0)};
+
+	(void)state;
+	in_a_child_that(true, refused, sizeof(refused) / sizeof(refused[0]));
+	if (geteuid())
+		skip();
+	in_a_child_that(true, goes_on, sizeof(goes_on) / sizeof(goes_on[0]));
+}
+
 static void what_a_tracer_does_later_is_allowed(void **state)
 {
 	const struct call calls[] = {
@@ -258,7 +282,7 @@ static void one_call_may_stay_allowed(void **state)
 	(void)state;
 	if (!child) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-		if (nt_refuse_system_calls((const char *const[]){"pidfd_getfd", NULL}))
+		if (nt_refuse_system_calls((const char *const[]){"pidfd_getfd", NULL}, false))
 			_exit(2);
 		if (syscall(SYS_pidfd_getfd, -1, 0, 0) != -1 || errno != EBADF)
 			_exit(3);
@@ -276,7 +300,7 @@ static void a_signal_to_itself_is_delivered(void **state)
 	(void)state;
 	if (!child) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-		if (!nt_refuse_system_calls(NULL))
+		if (!nt_refuse_system_calls(NULL, false))
 			raise(SIGTERM);
 		_exit(0);
 	}
@@ -288,6 +312,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_takes_a_machine_over_is_refused),
 	cmocka_unit_test(no_file_is_written_made_or_given_away),
 	cmocka_unit_test(bpf_goes_on_with_what_is_there_and_makes_nothing_new),
+	cmocka_unit_test(a_daemon_in_standby_attaches_and_still_loads_nothing),
 	cmocka_unit_test(what_a_tracer_does_later_is_allowed),
 	cmocka_unit_test(one_call_may_stay_allowed),
 	cmocka_unit_test(a_signal_to_itself_is_delivered),

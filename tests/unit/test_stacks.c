@@ -18,21 +18,47 @@
 /* ---- the kernel side, with one process that writes from one place ---- */
 
 static struct {
-	bool has_stack, has_dump;
-	bool writes_meanwhile; /* the process writes between the removal of stacks and of dumps */
-	uint64_t sp;           /* 0: a kernel that shows no registers */
+	bool has_stack;
+	uint32_t dumps[8], n_dumps; /* generations of the stacks that have one */
+	int writes_at;              /* the process writes when this place is emptied, -1: not */
+	uint32_t generation;        /* when it wrote last */
+	uint64_t sp;                /* 0: a kernel that shows no registers */
 } kernel;
 
+static struct nagletrace_bpf__bss bss;
+
 static struct bpf_map *const stacks_map = (struct bpf_map *)&kernel.has_stack;
-static struct bpf_map *const dumps_map = (struct bpf_map *)&kernel.has_dump;
+static struct bpf_map *const dumps_map = (struct bpf_map *)&kernel.n_dumps;
 #define STACKS_FD 1000
 #define DUMPS_FD  1001
+
+static uint32_t *dump_of(uint32_t generation)
+{
+	for (uint32_t i = 0; i < kernel.n_dumps; i++)
+		if (kernel.dumps[i] == generation)
+			return &kernel.dumps[i];
+	return NULL;
+}
 
 /* As stack_take() in bpf/user_stack.h: what is there already is not made anew. */
 static void write_held(void)
 {
 	kernel.has_stack = true;
-	kernel.has_dump = kernel.sp;
+	kernel.generation = bss.stack_generation;
+	if (kernel.sp && !dump_of(kernel.generation))
+		kernel.dumps[kernel.n_dumps++] = kernel.generation;
+}
+
+static void remove_dump(uint32_t generation)
+{
+	uint32_t *dump = dump_of(generation);
+
+	*dump = kernel.dumps[--kernel.n_dumps];
+}
+
+static __s32 id_of(uint32_t generation)
+{
+	return ID + generation * NT_STACK_PLACES;
 }
 
 int bpf_map__fd(const struct bpf_map *map)
@@ -49,10 +75,12 @@ __u32 bpf_map__max_entries(const struct bpf_map *map)
 int bpf_map__lookup_elem(const struct bpf_map *map, const void *key, size_t key_size, void *value,
 			 size_t value_size, __u64 flags)
 {
+	const struct nt_stack_key *of = key;
 	struct nt_stack_dump *dump = value;
 
-	(void)key, (void)key_size, (void)flags;
-	if (map == stacks_map ? !kernel.has_stack : !kernel.has_dump)
+	(void)key_size, (void)flags;
+	if (map == stacks_map ? !kernel.has_stack || *(uint32_t *)key != ID
+			      : !dump_of(of->id / NT_STACK_PLACES))
 		return -ENOENT;
 	memset(value, 0, value_size);
 	if (map == stacks_map) {
@@ -66,25 +94,34 @@ int bpf_map__lookup_elem(const struct bpf_map *map, const void *key, size_t key_
 
 int bpf_map_get_next_key(int fd, const void *key, void *next)
 {
-	struct nt_stack_key *dump = next;
+	const struct nt_stack_key *before = key;
+	uint32_t at = 0;
 
-	if (key || (fd == STACKS_FD ? !kernel.has_stack : !kernel.has_dump))
-		return -ENOENT;
-	if (fd == STACKS_FD)
+	if (fd == STACKS_FD) {
 		*(uint32_t *)next = ID;
-	else
-		*dump = (struct nt_stack_key){.id = ID, .tgid = TGID};
+		return key || !kernel.has_stack ? -ENOENT : 0;
+	}
+	if (before)
+		at = dump_of(before->id / NT_STACK_PLACES) - kernel.dumps + 1;
+	if (at >= kernel.n_dumps)
+		return -ENOENT;
+	*(struct nt_stack_key *)next =
+		(struct nt_stack_key){.id = id_of(kernel.dumps[at]), .tgid = TGID};
 	return 0;
 }
 
 int bpf_map_delete_elem(int fd, const void *key)
 {
-	if (fd == DUMPS_FD)
-		kernel.has_dump = false;
-	else if (*(const uint32_t *)key == ID)
-		kernel.has_stack = false;
-	else if (*(const uint32_t *)key == ROOM - 1 && kernel.writes_meanwhile)
+	const struct nt_stack_key *dump = key;
+
+	if (fd == DUMPS_FD) {
+		remove_dump(dump->id / NT_STACK_PLACES);
+		return 0;
+	}
+	if (*(const int *)key == kernel.writes_at)
 		write_held();
+	if (*(const uint32_t *)key == ID)
+		kernel.has_stack = false;
 	return 0;
 }
 
@@ -147,7 +184,10 @@ static int begin(void **state)
 {
 	memset(&kernel, 0, sizeof(kernel));
 	memset(&names, 0, sizeof(names));
+	memset(&bss, 0, sizeof(bss));
 	kernel.sp = SP;
+	kernel.writes_at = -1;
+	skel.bss = &bss;
 	skel.maps.stacks = stacks_map;
 	skel.maps.stack_dumps = dumps_map;
 	*state = nt_stacks_new(&tracer, NULL, ROOM);
@@ -160,10 +200,11 @@ static int end(void **state)
 	return 0;
 }
 
-/* Takes the record of a stall from that place, and returns the stack's handle. */
+/* Takes the record of a stall by the last write, and returns the stack's handle. */
 static __s32 take_record(struct nt_stacks *stacks)
 {
-	const struct nt_record record = {.sender.tgid = TGID, .hold.stack_id = ID};
+	const struct nt_record record = {.sender.tgid = TGID,
+					 .hold.stack_id = id_of(kernel.generation)};
 
 	return nt_stacks_name(stacks, &record);
 }
@@ -204,29 +245,71 @@ static void a_stack_that_nobody_had_time_for_is_asked_for_again(void **state)
 	assert_int_equal(names.count, 3);
 }
 
-static void
-a_write_amid_the_recycling_costs_one_stall_its_names_and_not_all_later_ones(void **state)
+/* Takes the record of the last write, and the answer. Returns how many frames it has. */
+static size_t record_has(struct nt_stacks *stacks)
 {
 	const struct nt_frame *frames;
-	__s32 handle;
+	__s32 handle = take_record(stacks);
 
-	assert_int_equal(stall(*state), 2);
-	kernel.writes_meanwhile = true;
+	nt_stacks_turn(stacks);
+	return nt_stacks_get(stacks, handle, &frames);
+}
+
+static void
+a_stack_that_was_taken_before_the_recycling_or_amid_it_is_named_by_its_dump(void **state)
+{
+	/* -1: before; then before its place is emptied, and after */
+	for (int at = -1; at < ROOM; at += ID + 1) {
+		names.last.n = ROOM;
+		write_held();
+		kernel.writes_at = at;
+		nt_stacks_recycle(*state, true);
+		kernel.writes_at = -1;
+		if (kernel.has_stack) /* whose it is, nobody knows */
+			assert_true(at > ID);
+		assert_int_equal(record_has(*state), 2);
+		assert_int_equal(names.last.n, 0);
+		assert_int_equal(stall(*state), 2);
+		assert_int_equal(names.last.n, 1);
+	}
+	assert_int_equal(nt_stacks_dropped(*state), 0);
+}
+
+static void without_a_dump_such_a_stack_is_counted(void **state)
+{
+	kernel.sp = 0;
+	write_held();
 	nt_stacks_recycle(*state, true);
-	kernel.writes_meanwhile = false;
-	assert_true(kernel.has_stack && !kernel.has_dump);
-	handle = take_record(*state); /* of that write */
-	nt_stacks_turn(*state);
-	assert_int_equal(nt_stacks_get(*state, handle, &frames), 1);
-	assert_int_equal(stall(*state), 2);
-	assert_int_equal(stall(*state), 2);
-	assert_int_equal(names.count, 3);
+	assert_int_equal(record_has(*state), 0);
+	write_held();
+	kernel.generation--; /* it read that before the stack was taken */
+	assert_int_equal(record_has(*state), 0);
+	assert_int_equal(nt_stacks_dropped(*state), 2);
+	assert_int_equal(names.count, 0);
+}
+
+/* Also when the numbers of the generations begin anew. */
+static void the_dumps_of_earlier_generations_go(void **state)
+{
+	bss.stack_generation = NT_STACK_GENERATION - 5;
+	for (int i = 0; i < 8; i++) {
+		uint32_t before = bss.stack_generation;
+
+		write_held();
+		kernel.writes_at = 0;
+		nt_stacks_recycle(*state, true);
+		kernel.writes_at = -1;
+		assert_int_equal(kernel.n_dumps, 2);
+		assert_non_null(dump_of(before));
+		assert_non_null(dump_of((before + 1) & NT_STACK_GENERATION));
+		assert_true(id_of(bss.stack_generation) > 0);
+	}
 }
 
 static void a_dump_that_made_room_for_others_comes_again(void **state)
 {
 	write_held();
-	kernel.has_dump = false;
+	remove_dump(0);
 	take_record(*state);
 	take_record(*state); /* while the first request waits */
 	nt_stacks_turn(*state);
@@ -248,8 +331,10 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_stack_that_nobody_had_time_for_is_asked_for_again, begin,
 					end),
 	cmocka_unit_test_setup_teardown(
-		a_write_amid_the_recycling_costs_one_stall_its_names_and_not_all_later_ones, begin,
+		a_stack_that_was_taken_before_the_recycling_or_amid_it_is_named_by_its_dump, begin,
 		end),
+	cmocka_unit_test_setup_teardown(without_a_dump_such_a_stack_is_counted, begin, end),
+	cmocka_unit_test_setup_teardown(the_dumps_of_earlier_generations_go, begin, end),
 	cmocka_unit_test_setup_teardown(a_dump_that_made_room_for_others_comes_again, begin, end),
 	cmocka_unit_test_setup_teardown(
 		where_the_kernel_shows_no_registers_a_stack_is_named_once_too, begin, end),

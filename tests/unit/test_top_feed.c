@@ -134,6 +134,19 @@ static void what_was_looked_at_is_summed_up(void **state)
 	assert_int_equal(data.missing_hooks, 1);
 }
 
+static void a_daemon_in_standby_is_known_by_its_state(void **state)
+{
+	(void)state;
+	feed(1, "{\"type\":\"snapshot\",\"protocol\":1,\"standby\":{\"state\":\"standby\"}}");
+	assert_true(data.in_standby);
+	feed(2, "{\"type\":\"snapshot\",\"protocol\":1,\"standby\":{\"state\":\"attached\"}}");
+	assert_false(data.in_standby);
+	feed(3, "{\"type\":\"snapshot\",\"protocol\":1,\"standby\":{\"state\":7}}");
+	assert_false(data.in_standby);
+	feed(4, "{\"type\":\"snapshot\",\"protocol\":1}");
+	assert_false(data.in_standby);
+}
+
 static void rates_are_those_of_what_is_new(void **state)
 {
 	(void)state;
@@ -401,6 +414,7 @@ static void the_oldest_cells_go_first(void **state)
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 static const struct CMUnitTest tests[] = {
+	TEST(a_daemon_in_standby_is_known_by_its_state),
 	TEST(the_largest_snapshot_is_taken),
 	TEST(a_tree_without_end_is_not_made),
 	TEST(a_snapshot_is_taken),

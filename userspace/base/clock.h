@@ -16,4 +16,13 @@ static inline uint64_t nt_now_ns(void)
 	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
 }
 
+/* Returns the CPU time of this thread, without the time in which it waited for a CPU. */
+static inline uint64_t nt_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
+}
+
 #endif /* NT_CLOCK_H */

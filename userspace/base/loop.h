@@ -63,9 +63,9 @@ static inline uint64_t nt_in_ns(uint64_t ns)
 int nt_timer_set(int timer, uint64_t at_ns, uint64_t each_ns);
 
 /*
- * Until nt_loop_signals(), SIGINT and SIGTERM end the process at once, with NT_EXIT_OK, and in system
- * calls that take long too: loading a program is one, in which the kernel looks for signals that
- * nobody blocks. This is for a command that has nothing yet to tell, or to set back.
+ * Until nt_loop_signals(), SIGINT and SIGTERM end the process at once, with NT_EXIT_OK, and in
+ * system calls that take long too: loading a program is one, in which the kernel looks for signals
+ * that nobody blocks. This is for a command that has nothing yet to tell, or to set back.
  */
 void nt_loop_signals_end_at_once(void);
 

@@ -66,7 +66,9 @@ struct nt_settings {
 	uint64_t window_ns; /* the daemon's report covers at least half of this */
 	uint64_t max_series;
 	uint64_t max_connections;
-	bool by_cgroup; /* the cgroup is a label of the series too */
+	bool standby;      /* the daemon attaches while something stalls only */
+	uint64_t quiet_ns; /* in standby: it detaches after so long without a stall */
+	bool by_cgroup;    /* the cgroup is a label of the series too */
 	bool follow;
 	bool borrows_sockets; /* from the processes that it traces, by pidfd_getfd(2) */
 	bool has_fleet_key;   /* fleet_key is set: other hosts hash ACKs with it too */

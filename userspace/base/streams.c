@@ -53,8 +53,8 @@ static volatile uint64_t end_ns = NEVER; /* when a signal ended the command */
 
 /* ---- the end ---- */
 
-/* From now on we wait for a reader that has left no room: it may be met only later, when the command
- * has nothing left to do. */
+/* From now on we wait for a reader that has left no room: it may be met only later, when the
+ * command has nothing left to do. */
 static void note_room(struct stream *s)
 {
 	struct pollfd fd = {.fd = s->fd, .events = POLLOUT};

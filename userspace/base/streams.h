@@ -3,8 +3,8 @@
  * The streams stdout and stderr, which keep no signal waiting. A write waits for its reader as long
  * as nothing ends the command. From the end on, a reader that takes nothing for a quarter of a
  * second, and until half a second after the end, gets no more: that write and all later ones fail
- * with ETIME. What ends the command is a signal: at the end of --duration it waits for its reader, as
- * a pager wants.
+ * with ETIME. What ends the command is a signal: at the end of --duration it waits for its reader,
+ * as a pager wants.
  */
 #ifndef NT_STREAMS_H
 #define NT_STREAMS_H

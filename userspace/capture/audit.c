@@ -103,7 +103,7 @@ static bool read_space(struct nt_audit *audit, struct space *space)
 	audit->known = true;
 	if (!space->based) {
 		/* a timer that expires just now counts as one that expired before */
-		space->base = timers.counted - timers.seen_before;
+		space->base = timers.counted - timers.seen_before - space->unseen;
 		space->based = true;
 	}
 	more = (int64_t)(timers.counted - timers.seen) - space->base;
@@ -205,6 +205,23 @@ void nt_audit_read(struct nt_audit *audit, bool now)
 	audit->valid_until_ns = began + cost +
 				(KEEP_TIMES_COST * cost > KEEP_AT_LEAST_NS ? KEEP_TIMES_COST * cost
 									   : KEEP_AT_LEAST_NS);
+}
+
+void nt_audit_pause(struct nt_audit *audit)
+{
+	nt_audit_read(audit, true);
+	nt_audit_stop(audit);
+}
+
+void nt_audit_resume(struct nt_audit *audit)
+{
+	if (!audit)
+		return;
+	for (struct space *s = audit->spaces; s; s = s->hh.next)
+		s->based = false;
+	audit->complete = false; /* a namespace that came meanwhile has counted already */
+	audit->stopped = false;
+	nt_audit_read(audit, true);
 }
 
 static bool sees_whole_namespaces(const struct nt_settings *settings)

@@ -31,6 +31,13 @@ void nt_audit_read(struct nt_audit *audit, bool now);
 void nt_audit_stop(struct nt_audit *audit);
 
 /*
+ * The first: the hooks are about to be detached for a while, in which no timer counts as unseen.
+ * The second: they are attached again.
+ */
+void nt_audit_pause(struct nt_audit *audit);
+void nt_audit_resume(struct nt_audit *audit);
+
+/*
  * Counts the unseen timers since the audit began, as of the last reading; false: the number is not
  * known.
  */

@@ -24,9 +24,21 @@ static bool names_can_be_read(void *context)
 	return !nt_processes_hidden();
 }
 
+/* Before 5.19 the kernel asks for CAP_BPF, which reading maps takes there too; of kprobes for
+ * CAP_PERFMON at any time. In standby nothing is attached yet. */
+static bool hooks_can_be_attached(void *context)
+{
+	struct nt_session *session = context;
+	const char *failed;
+
+	return !session->settings->standby ||
+	       (!nt_tracer_resume(&session->tracer, &failed) && !nt_tracer_pause(&session->tracer));
+}
+
 static const struct nt_must_work must_work[] = {
 	{maps_can_be_read, {CAP_BPF, CAP_SYS_ADMIN}, 2},
 	{names_can_be_read, {CAP_SYS_PTRACE}, 1},
+	{hooks_can_be_attached, {CAP_PERFMON, CAP_SYS_ADMIN}, 2},
 };
 
 /* Warns of capabilities that the keeper lacks: it started with those that this process has now. */
@@ -42,6 +54,8 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 {
 	const struct nt_settings *settings = session->settings;
 	static const char *const pidfd_getfd[] = {"pidfd_getfd", NULL};
+	static const char *const perf_event_open[] = {"perf_event_open", NULL};
+	bool opens_kprobes = settings->standby && session->tracer.family == NT_HOOKS_KPROBE;
 	cap_value_t keep[2];
 	size_t n = 0;
 	int err;
@@ -59,7 +73,10 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 	if (!settings->quiet && nt_processes_hidden())
 		nt_complain("/proc hides other users' processes (hidepid): without CAP_SYS_PTRACE "
 			    "many names are missing");
-	err = nt_refuse_system_calls(settings->borrows_sockets ? pidfd_getfd : NULL);
+	err = nt_refuse_system_calls(settings->borrows_sockets ? pidfd_getfd
+				     : opens_kprobes           ? perf_event_open
+							       : NULL,
+				     settings->standby);
 	if (err)
 		nt_complain("system calls that are not needed stay allowed: seccomp: %s",
 			    strerror(-err));

@@ -13,6 +13,8 @@ void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before
 	counts->contradicted -= before->contradicted;
 	counts->unowned -= before->unowned;
 	counts->unseen -= before->unseen;
+	counts->attached_ns -= before->attached_ns;
+	counts->sampled_excess_ns -= before->sampled_excess_ns;
 	for (size_t i = 0; i < NT_UNNAMED_REASONS; i++)
 		counts->unnamed[i] -= before->unnamed[i];
 }

@@ -17,7 +17,9 @@ struct nt_counts {
 	unsigned long long unowned;
 	unsigned long long unseen; /* timers that sent a delayed ACK, unseen by our programs */
 	bool audited;              /* unseen is known */
-	bool names;                /* we name stacks, and unnamed is known */
+	/* with --standby: how long the hooks were attached, and what looks estimate of the rest */
+	unsigned long long attached_ns, sampled_excess_ns;
+	bool names;                                     /* we name stacks, and unnamed is known */
 	unsigned long long unnamed[NT_UNNAMED_REASONS]; /* stacks that stayed without names */
 };
 

@@ -37,10 +37,13 @@ const struct nt_hook nt_hooks[] = {
 	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
 	 NT_ALWAYS, "who wrote (owners are looked up instead), stacks, the count of writes", 0},
 
+	{"on_tcp_rcv_space_adjust", "tcp_rcv_space_adjust", NULL, NT_ATTACH_RAW_TP, TRACEPOINT,
+	 false, NT_FOR_LATE_ACKS, "late ACKs that a read sent; reads, in the timeline", 1},
+
 	{"on_net_dev_queue", "net_dev_queue", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
 	 NT_FOR_TIMELINE, "segments sent, in the timeline", 0},
-	{"on_tcp_rcv_space_adjust", "tcp_rcv_space_adjust", NULL, NT_ATTACH_RAW_TP, ALL, false,
-	 NT_FOR_TIMELINE, "reads, in the timeline", 0},
+	{"on_tcp_rcv_space_adjust", "tcp_rcv_space_adjust", NULL, NT_ATTACH_RAW_TP,
+	 FUNCTION | KPROBE, false, NT_FOR_TIMELINE, "reads, in the timeline", 0},
 	{"on_inet_sock_set_state", "inet_sock_set_state", NULL, NT_ATTACH_RAW_TP, ALL, false,
 	 NT_FOR_TIMELINE, "begins and ends of connections, in the timeline", 0},
 

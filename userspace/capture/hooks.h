@@ -26,6 +26,7 @@ enum nt_hook_need {
 	NT_ALWAYS,
 	NT_FOR_PIDS, /* those with -p */
 	NT_FOR_TIMELINE,
+	NT_FOR_LATE_ACKS, /* --late-acks, or --timeline */
 };
 
 struct nt_hook {

@@ -158,8 +158,23 @@ void nt_kernel_probe(struct nt_kernel *k)
 	read_lockdown(k->lockdown);
 	if (access(BTF_PATH, R_OK) == 0)
 		k->btf = btf__parse_raw(BTF_PATH);
-	k->fentry = try_fentry(k->btf);
-	k->kprobe = try_kprobe();
+}
+
+/* To place a hook patches the kernel, so one of each kind is tried when somebody asks. */
+static int fentry_refused(struct nt_kernel *k)
+{
+	if (!k->fentry.known)
+		k->fentry.err = try_fentry(k->btf);
+	k->fentry.known = true;
+	return k->fentry.err;
+}
+
+static int kprobe_refused(struct nt_kernel *k)
+{
+	if (!k->kprobe.known)
+		k->kprobe.err = try_kprobe();
+	k->kprobe.known = true;
+	return k->kprobe.err;
 }
 
 void nt_kernel_free(struct nt_kernel *k)
@@ -168,10 +183,10 @@ void nt_kernel_free(struct nt_kernel *k)
 	k->btf = NULL;
 }
 
-static int hook_there(const struct nt_kernel *k, const struct nt_hook *hook, const char *target)
+static int hook_there(struct nt_kernel *k, const struct nt_hook *hook, const char *target)
 {
 	char name[80];
-	int fd;
+	int fd, err;
 
 	switch (hook->how) {
 	case NT_ATTACH_RAW_TP:
@@ -181,13 +196,15 @@ static int hook_there(const struct nt_kernel *k, const struct nt_hook *hook, con
 		return btf__find_by_name_kind(k->btf, name, BTF_KIND_TYPEDEF) < 0 ? -ENOENT : 0;
 	case NT_ATTACH_FENTRY:
 	case NT_ATTACH_FEXIT:
-		if (k->fentry)
-			return k->fentry;
+		err = fentry_refused(k);
+		if (err)
+			return err;
 		fd = load_empty_fentry(k->btf, target, hook->how);
 		break;
 	default:
-		if (k->kprobe)
-			return k->kprobe;
+		err = kprobe_refused(k);
+		if (err)
+			return err;
 		fd = open_kprobe(target);
 		break;
 	}
@@ -218,22 +235,16 @@ int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char *
 int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
 {
 	const char *target;
+	int err = 0;
 
-	if (family == NT_HOOKS_FUNCTION && k->fentry)
-		return k->fentry;
-	if (family == NT_HOOKS_KPROBE && k->kprobe)
-		return k->kprobe;
-	for (size_t i = 0; i < nt_n_hooks; i++) {
-		const struct nt_hook *hook = &nt_hooks[i];
-		int err;
-
-		if (!hook->required || !(hook->families & NT_FAMILY(family)))
-			continue;
-		err = nt_kernel_hook(k, hook, &target);
-		if (err)
-			return err;
-	}
-	return 0;
+	if (family == NT_HOOKS_FUNCTION)
+		err = fentry_refused(k);
+	else if (family == NT_HOOKS_KPROBE)
+		err = kprobe_refused(k);
+	for (size_t i = 0; !err && i < nt_n_hooks; i++)
+		if (nt_hooks[i].required && nt_hooks[i].families & NT_FAMILY(family))
+			err = nt_kernel_hook(k, &nt_hooks[i], &target);
+	return err;
 }
 
 /* Does the kernel offer all hooks of the family that every trace uses, also those we can do

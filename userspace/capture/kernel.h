@@ -17,8 +17,10 @@ struct btf;
 struct nt_kernel {
 	struct utsname uname;
 	struct btf *btf; /* the kernel's own; NULL if it has none that we can read */
-	int fentry;      /* 0, or -errno with which a function hook was refused */
-	int kprobe;      /* 0, or -errno with which a kprobe was refused */
+	struct {
+		bool known;
+		int err; /* 0, or -errno with which a hook of that kind was refused */
+	} fentry, kprobe;
 	struct {
 		bool known;
 		int err;
@@ -27,7 +29,7 @@ struct nt_kernel {
 	char lockdown[32];     /* "none", "integrity", "confidentiality"; "" where not known */
 };
 
-/* Reads the kernel's properties and tries one hook of each kind. Release with nt_kernel_free(). */
+/* Reads the kernel's properties. Release with nt_kernel_free(). */
 void nt_kernel_probe(struct nt_kernel *k);
 void nt_kernel_free(struct nt_kernel *k);
 

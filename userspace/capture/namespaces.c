@@ -33,7 +33,10 @@ int nt_namespaces_open(struct nt_namespaces *namespaces, const struct nt_tracer 
 	namespaces->tracer = tracer;
 	if (!tracer->typed || !numbers_are_ours())
 		return -EOPNOTSUPP;
-	namespaces->iterator = bpf_program__attach_iter(tracer->skel->progs.dump_namespaces, NULL);
+	namespaces->iterator = bpf_program__attach_iter(
+		tracer->cast_id ? tracer->skel->progs.dump_namespaces
+				: tracer->skel->progs.dump_namespaces_unrolled,
+		NULL);
 	return namespaces->iterator ? 0 : -errno;
 }
 

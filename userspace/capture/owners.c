@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <bpf/libbpf.h>
 #include "base/clock.h"
@@ -147,30 +146,18 @@ static void end_look(struct nt_owners *owners, int err)
 		malloc_trim(0);
 }
 
-/*
- * Returns the CPU time of this thread so far, without the time in which it waited for a CPU on a
- * busy host.
- */
-static __u64 cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
-}
-
 /* Goes on with the look. Returns 1: there is more to do, 0: it is done, or -errno. */
 static int go_on(struct nt_owners *owners, __u64 until_ns)
 {
 	bool begins = !nt_owners_looking(owners);
-	__u64 began = cpu_ns();
+	__u64 began = nt_cpu_ns();
 	int more = begins ? begin_look(owners) : 0;
 
 	if (!more)
 		do {
 			more = take_piece(owners);
 		} while (more > 0 && nt_now_ns() < until_ns);
-	owners->cost_ns = (begins ? 0 : owners->cost_ns) + cpu_ns() - began;
+	owners->cost_ns = (begins ? 0 : owners->cost_ns) + nt_cpu_ns() - began;
 	if (more > 0 && owners->cost_ns > MOST_COST_NS)
 		more = -ETIME;
 	if (more <= 0)

@@ -463,6 +463,27 @@ void nt_session_finish(struct nt_session *session)
 	tell_queued(session, true);
 }
 
+int nt_session_pause(struct nt_session *session)
+{
+	int err;
+
+	nt_audit_pause(session->audit);
+	err = nt_tracer_pause(&session->tracer);
+	nt_session_drain(session);
+	return err;
+}
+
+int nt_session_resume(struct nt_session *session, const char **failed)
+{
+	int err = nt_tracer_resume(&session->tracer, failed);
+
+	if (err)
+		return err;
+	mark_open_sockets(session);
+	nt_audit_resume(session->audit);
+	return 0;
+}
+
 uint64_t nt_session_queued_ns(const struct nt_session *session)
 {
 	return nt_stall_queue_time_ns(&session->queue);
@@ -494,6 +515,9 @@ void nt_session_counts(struct nt_session *session, struct nt_counts *counts)
 
 	counts->contradicted = session->contradicted;
 	counts->unowned = session->unowned;
+	counts->attached_ns =
+		nt_standby_spent_ns(&session->standby, NT_STANDBY_ATTACHED, nt_now_ns());
+	counts->sampled_excess_ns = session->standby.sampled_excess_ns;
 	counts->audited = nt_audit_unseen(session->audit, &unseen);
 	counts->unseen = unseen;
 	if (!err) {

@@ -14,6 +14,7 @@
 #include "capture/stacks.h"
 #include "capture/stall.h"
 #include "capture/stall_queue.h"
+#include "capture/standby.h"
 #include "capture/tracer.h"
 #include "capture/waiting.h"
 
@@ -36,7 +37,8 @@ struct nt_session {
 	uint64_t told;          /* stalls, holds and late ACKs so far */
 	struct nt_audit *audit; /* NULL: the number of unseen timers is not known */
 	struct nt_overhead overhead;
-	struct nt_stacks *stacks; /* NULL without --stacks, as names is */
+	struct nt_standby standby; /* with --standby: whether it is attached now */
+	struct nt_stacks *stacks;  /* NULL without --stacks, as names is */
 	struct nt_names *names;
 	struct nt_stall_queue queue; /* stalls that wait for names */
 	bool queues;
@@ -96,6 +98,14 @@ int nt_session_watch(struct nt_session *session, struct nt_loop *loop,
  */
 void nt_session_drain(struct nt_session *session);
 void nt_session_finish(struct nt_session *session);
+
+/*
+ * Pause detaches all hooks after the records so far are told, which takes a third of a second at
+ * most. Resume attaches them again: nt_tracer_resume() says what *failed is. Nothing is lost of
+ * counts. Both return 0 or -errno.
+ */
+int nt_session_pause(struct nt_session *session);
+int nt_session_resume(struct nt_session *session, const char **failed);
 
 /*
  * Returns when the first stall ended that waits for names (CLOCK_MONOTONIC); UINT64_MAX: none

@@ -9,13 +9,8 @@
 #include "base/hash.h"
 #include "nagletrace.skel.h"
 
-struct key {
-	struct nt_stack_key kernel;
-	uint64_t generation; /* the kernel's ids mean something else after each recycling */
-};
-
 struct kept {
-	struct key key;
+	struct nt_stack_key key;
 	UT_hash_handle hh;
 	__s32 handle;
 	uint64_t number; /* of the request for its names; 0: we have not asked for them */
@@ -32,7 +27,6 @@ struct nt_stacks {
 	struct kept **slots; /* by handle modulo most */
 	size_t most, bytes;
 	__s32 next;
-	uint64_t generation;
 	uint64_t requests; /* so far */
 	uint64_t dropped;  /* stacks of stalls that the kernel no longer had */
 };
@@ -79,13 +73,21 @@ void nt_stacks_free(struct nt_stacks *stacks)
 	free(stacks);
 }
 
-static size_t read_addresses(const struct nt_stacks *stacks, __u32 stack_id,
-			     uint64_t ips[NT_STACK_DEPTH])
+static uint32_t *generation_of(const struct nt_stacks *stacks)
 {
+	return &stacks->tracer->skel->bss->stack_generation;
+}
+
+/* Finds nothing if the map was emptied since, or while, the stack was taken: then another stack may
+ * have its place. */
+static size_t read_addresses(const struct nt_stacks *stacks, __u32 id, uint64_t ips[NT_STACK_DEPTH])
+{
+	__u32 place = id % NT_STACK_PLACES;
 	size_t n = 0;
 
-	if (bpf_map__lookup_elem(stacks->tracer->skel->maps.stacks, &stack_id, sizeof(stack_id),
-				 ips, NT_STACK_DEPTH * sizeof(*ips), 0))
+	if (id / NT_STACK_PLACES != *generation_of(stacks) ||
+	    bpf_map__lookup_elem(stacks->tracer->skel->maps.stacks, &place, sizeof(place), ips,
+				 NT_STACK_DEPTH * sizeof(*ips), 0))
 		return 0;
 	while (n < NT_STACK_DEPTH && ips[n])
 		n++;
@@ -150,14 +152,14 @@ static bool read_dump(const struct nt_stacks *stacks, const struct nt_stack_key 
 /* Sends a request with all that the kernel kept of the stack, which we then need no longer. */
 static void ask_for_names(struct nt_stacks *stacks, struct kept *kept, uint64_t cgroup_id)
 {
-	struct nt_names_request request = {.tgid = kept->key.kernel.tgid};
+	struct nt_names_request request = {.tgid = kept->key.tgid};
 
-	request.n = read_addresses(stacks, kept->key.kernel.id, request.ips);
-	if (!request.n) { /* it was removed since the stall; the next stall brings it again */
+	request.n = read_addresses(stacks, kept->key.id, request.ips);
+	kept->dumped = read_dump(stacks, &kept->key, &request.dump);
+	if (!request.n && !kept->dumped) { /* the next stall brings it again */
 		stacks->dropped++;
 		return;
 	}
-	kept->dumped = read_dump(stacks, &kept->key.kernel, &request.dump);
 	if (!kept->dumped)
 		request.dump.sp = 0;
 	if (!kept->frames)
@@ -168,15 +170,14 @@ static void ask_for_names(struct nt_stacks *stacks, struct kept *kept, uint64_t 
 }
 
 /*
- * Is there a dump now, though there was none when we asked? The kernel side removes the oldest, and
- * a write in the midst of nt_stacks_recycle() loses its dump but not its stack. The next write from
- * there brings it again.
+ * Is there a dump now, though there was none when we asked? The kernel side removes the oldest; the
+ * next write from there brings it again.
  */
 static bool has_dump_now(const struct nt_stacks *stacks, const struct kept *kept)
 {
 	struct nt_stack_dump dump;
 
-	return !kept->dumped && !kept->waits && read_dump(stacks, &kept->key.kernel, &dump);
+	return !kept->dumped && !kept->waits && read_dump(stacks, &kept->key, &dump);
 }
 
 uint64_t nt_stacks_dropped(const struct nt_stacks *stacks)
@@ -189,7 +190,7 @@ void nt_stacks_turn(struct nt_stacks *stacks)
 	nt_names_turn(stacks->names, named, stacks);
 }
 
-static struct kept *keep(struct nt_stacks *stacks, const struct key *key)
+static struct kept *keep(struct nt_stacks *stacks, const struct nt_stack_key *key)
 {
 	struct kept *kept = calloc(1, sizeof(*kept)), *before;
 
@@ -212,16 +213,15 @@ static struct kept *keep(struct nt_stacks *stacks, const struct key *key)
 
 __s32 nt_stacks_name(struct nt_stacks *stacks, const struct nt_record *record)
 {
+	const struct nt_stack_key key = {
+		.id = record->hold.stack_id,
+		.tgid = record->sender.tgid,
+		.word = record->hold.stack_word,
+	};
 	struct kept *kept;
-	struct key key;
 
 	if (record->hold.stack_id < 0 || !record->sender.tgid)
 		return NT_NO_STACK;
-	memset(&key, 0, sizeof(key));
-	key.kernel.id = record->hold.stack_id;
-	key.kernel.tgid = record->sender.tgid;
-	key.kernel.word = record->hold.stack_word;
-	key.generation = stacks->generation;
 	HASH_FIND(hh, stacks->by_key, &key, sizeof(key), kept);
 	if (!kept) {
 		kept = keep(stacks, &key);
@@ -260,30 +260,41 @@ static size_t count_stacks(int fd)
 	return n;
 }
 
-/*
- * Forgets the dumps: each belongs to one of the kernel's ids, and would unwind another stack that
- * gets the same id.
- */
-static void forget_dumps(const struct bpf_map *map)
+/* Forgets the dumps of stacks that were taken before this generation. */
+static void forget_dumps(const struct bpf_map *map, uint32_t generation)
 {
-	__u32 room = bpf_map__max_entries(map);
+	size_t room = bpf_map__max_entries(map);
+	struct nt_stack_key key, *previous = NULL;
 	int fd = bpf_map__fd(map);
-	struct nt_stack_key key;
+	struct nt_stack_key next;
 
-	for (__u32 i = 0; i < room && !bpf_map_get_next_key(fd, NULL, &key); i++)
-		bpf_map_delete_elem(fd, &key);
+	/* the kernel side adds and removes some meanwhile */
+	for (size_t i = 0; i < 2 * room && !bpf_map_get_next_key(fd, previous, &next); i++) {
+		uint32_t age = generation - (uint32_t)next.id / NT_STACK_PLACES;
+
+		if ((age & NT_STACK_GENERATION) - 1 < NT_STACK_GENERATION / 2) {
+			bpf_map_delete_elem(fd, &next);
+		} else {
+			key = next;
+			previous = &key;
+		}
+	}
 }
 
 void nt_stacks_recycle(struct nt_stacks *stacks, bool full)
 {
 	const struct bpf_map *map = stacks->tracer->skel->maps.stacks;
+	volatile uint32_t *generation = generation_of(stacks);
+	const uint32_t before = *generation;
 	int fd = bpf_map__fd(map);
 	__u32 room = bpf_map__max_entries(map);
 
 	if (!full && count_stacks(fd) < room / 2)
 		return;
+	*generation = (before + 1) & NT_STACK_GENERATION;
 	for (__u32 id = 0; id < room; id++)
 		bpf_map_delete_elem(fd, &id);
-	forget_dumps(stacks->tracer->skel->maps.stack_dumps);
-	stacks->generation++;
+	*generation = (before + 2) & NT_STACK_GENERATION;
+	/* those of the holds that have not ended yet are all that is left of their stacks */
+	forget_dumps(stacks->tracer->skel->maps.stack_dumps, before);
 }

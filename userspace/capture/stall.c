@@ -109,7 +109,7 @@ static void describe(struct nt_process *process, const struct nt_end *end, bool 
 		if (known && (!owner || known->tgid == owner))
 			*process = *known;
 	}
-	if (wrote && end->tgid && end->tgid == (__u32)owner)
+	if (wrote && end->comm[0] && end->tgid == (__u32)owner)
 		memcpy(process->comm, end->comm, sizeof(process->comm));
 	process->comm[NT_COMM_LEN - 1] = '\0';
 	if (process->tgid)

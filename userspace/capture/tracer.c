@@ -7,12 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/membarrier.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "base/log.h"
+#include "capture/iterator.h"
 #include "nagletrace.skel.h"
 
 /* Features that the verifier of this kernel may refuse; we try the attempts in order. */
@@ -28,6 +31,8 @@ static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 		return false;
 	if (hook->need == NT_FOR_PIDS)
 		return settings->n_pids;
+	if (hook->need == NT_FOR_LATE_ACKS)
+		return settings->late_acks || settings->timeline;
 	return hook->need == NT_FOR_TIMELINE ? settings->timeline : true;
 }
 
@@ -145,7 +150,7 @@ static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, si
 }
 
 static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
-			   const struct nt_settings *settings)
+			   const struct nt_settings *settings, bool forgets)
 {
 	struct bpf_program *prog;
 	int err;
@@ -160,7 +165,12 @@ static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
 			return err;
 	}
 	bpf_program__set_autoload(tracer->skel->progs.dump_owners, tracer->typed);
-	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces, tracer->typed);
+	/* bpf_loop() is older than bpf_rdonly_cast() */
+	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces, tracer->cast_id);
+	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces_unrolled,
+				  tracer->typed && !tracer->cast_id);
+	bpf_program__set_autoload(tracer->skel->progs.forget_holds, forgets);
+	bpf_program__set_autoload(tracer->skel->progs.forget_acks, forgets);
 	return 0;
 }
 
@@ -216,7 +226,7 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
 	if (!tracer->skel)
 		return -errno;
-	err = choose_programs(tracer, kernel, settings);
+	err = choose_programs(tracer, kernel, settings, settings->standby && attempt->sk_storage);
 	if (!err)
 		err = place_all_casts(tracer);
 	if (!err) {
@@ -261,15 +271,13 @@ static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	return err;
 }
 
-static int attach_hook(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i)
+static int attach_hook(struct nt_tracer *tracer, size_t i, const char *target)
 {
 	const struct nt_hook *hook = &nt_hooks[i];
 	struct bpf_program *prog =
 		bpf_object__find_program_by_name(tracer->skel->obj, hook->program);
 	struct bpf_link *link;
-	const char *target;
 
-	nt_kernel_hook(kernel, hook, &target);
 	switch (hook->how) {
 	case NT_ATTACH_RAW_TP:
 		link = tracer->typed ? bpf_program__attach_trace(prog)
@@ -285,6 +293,7 @@ static int attach_hook(struct nt_tracer *tracer, struct nt_kernel *kernel, size_
 	if (!link)
 		return -errno;
 	tracer->links[i] = link;
+	tracer->targets[i] = target;
 	return 0;
 }
 
@@ -306,17 +315,43 @@ static int teach_timers(const struct nt_tracer *tracer)
 	return 0;
 }
 
+/* The storage of sockets can be emptied by an iterator alone: we have no descriptor of theirs. */
+static int open_forgetting(struct nt_tracer *tracer)
+{
+	struct nagletrace_bpf *skel = tracer->skel;
+	struct {
+		struct bpf_program *prog;
+		struct bpf_map *map;
+	} each[] = {{skel->progs.forget_holds, skel->maps.hold_storage},
+		    {skel->progs.forget_acks, skel->maps.ack_storage}};
+
+	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+		union bpf_iter_link_info info = {.map.map_fd = bpf_map__fd(each[i].map)};
+		LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info,
+			    .link_info_len = sizeof(info));
+
+		if (!bpf_program__autoload(each[i].prog))
+			continue;
+		tracer->forget[i] = bpf_program__attach_iter(each[i].prog, &opts);
+		if (!tracer->forget[i])
+			return -errno;
+	}
+	return 0;
+}
+
 static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		  const struct nt_settings *settings, const char **failed)
 {
 	for (size_t i = 0; i < nt_n_hooks; i++) {
 		const struct nt_hook *hook = &nt_hooks[i];
+		const char *target;
 		int err;
 
 		if (!hook_in_family(hook, tracer->family, settings) || tracer->missing[i])
 			continue;
 		*failed = hook->target;
-		err = attach_hook(tracer, kernel, i);
+		nt_kernel_hook(kernel, hook, &target);
+		err = attach_hook(tracer, i, target);
 		if (!err && i == 0) {
 			*failed = "the timers of TCP sockets, with a socket of our own";
 			err = teach_timers(tracer);
@@ -327,7 +362,8 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	}
 	tracer->skel->bss->ack_begins_unseen = tracer->family == NT_HOOKS_TRACEPOINT &&
 					       program_is_missing(tracer, "on_timer_start");
-	return 0;
+	*failed = "the storage of sockets";
+	return open_forgetting(tracer);
 }
 
 static enum nt_exit family_refused(struct nt_kernel *kernel, enum nt_hooks family, int cause,
@@ -350,22 +386,20 @@ static enum nt_exit choose_family(struct nt_tracer *tracer, struct nt_kernel *ke
 	tracer->family = settings->hooks;
 	if (settings->hooks == NT_HOOKS_AUTO) {
 		tracer->family = nt_kernel_choose(kernel);
-		if (tracer->family == NT_HOOKS_TRACEPOINT &&
-		    !nt_kernel_family(kernel, NT_HOOKS_FUNCTION)) {
-			snprintf(tracer->why, sizeof(tracer->why),
-				 "they cost less than function hooks");
+		if (tracer->family == NT_HOOKS_TRACEPOINT && !kernel->fentry.known) {
+			snprintf(tracer->why, sizeof(tracer->why), "they cost least");
 		} else if (tracer->family == NT_HOOKS_TRACEPOINT) {
-			nt_kernel_explain(kernel, kernel->fentry, reason, sizeof(reason));
+			nt_kernel_explain(kernel, kernel->fentry.err, reason, sizeof(reason));
 			snprintf(tracer->why, sizeof(tracer->why), "function hooks: %s", reason);
 		} else if (tracer->family == NT_HOOKS_KPROBE) {
-			nt_kernel_explain(kernel, kernel->fentry, reason, sizeof(reason));
+			nt_kernel_explain(kernel, kernel->fentry.err, reason, sizeof(reason));
 			snprintf(tracer->why, sizeof(tracer->why), "fentry: %s", reason);
 		}
 	}
 	if (tracer->family == NT_HOOKS_AUTO) {
-		if (kernel->kprobe == -NT_E_PARANOID)
-			return family_refused(kernel, NT_HOOKS_KPROBE, kernel->kprobe, err,
-					      err_size);
+		cause = nt_kernel_family(kernel, NT_HOOKS_KPROBE);
+		if (cause == -NT_E_PARANOID)
+			return family_refused(kernel, NT_HOOKS_KPROBE, cause, err, err_size);
 		snprintf(err, err_size,
 			 "this kernel takes neither function hooks nor tracepoints that suffice; "
 			 "`nagletrace check` shows what is missing");
@@ -447,6 +481,10 @@ void nt_tracer_close(struct nt_tracer *tracer)
 		bpf_link__destroy(tracer->links[i]);
 		tracer->links[i] = NULL;
 	}
+	for (size_t i = 0; i < sizeof(tracer->forget) / sizeof(tracer->forget[0]); i++) {
+		bpf_link__destroy(tracer->forget[i]);
+		tracer->forget[i] = NULL;
+	}
 	nagletrace_bpf__destroy(tracer->skel);
 	tracer->skel = NULL;
 }
@@ -479,6 +517,13 @@ static uint64_t probe_missed(const struct bpf_link *link)
 	return info.missed;
 }
 
+static void detach_hook(struct nt_tracer *tracer, size_t i)
+{
+	tracer->missed_detached += probe_missed(tracer->links[i]);
+	bpf_link__destroy(tracer->links[i]);
+	tracer->links[i] = NULL;
+}
+
 int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
 {
 	int n = 0;
@@ -492,13 +537,86 @@ int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
 			continue;
 		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
 			tracer->skel->bss->ack_begins_unseen = true;
-		tracer->missed_detached += probe_missed(tracer->links[i]);
-		bpf_link__destroy(tracer->links[i]);
-		tracer->links[i] = NULL;
+		detach_hook(tracer, i);
 		tracer->detached[i] = true;
 		n++;
 	}
 	return n;
+}
+
+/* From the end, as nt_tracer_detach(). */
+static void detach_all(struct nt_tracer *tracer)
+{
+	for (size_t i = nt_n_hooks; i-- > 0;)
+		if (tracer->links[i])
+			detach_hook(tracer, i);
+}
+
+/* Deletes all entries of a map that this run has. */
+static int empty(const struct bpf_map *map)
+{
+	int fd = bpf_map__fd(map), err;
+	__u64 key, next;
+
+	if (!bpf_map__autocreate(map))
+		return 0;
+	/* the next key is asked for while this one is there: else the search begins anew */
+	err = bpf_map_get_next_key(fd, NULL, &next);
+	while (!err) {
+		key = next;
+		err = bpf_map_get_next_key(fd, &key, &next);
+		if (bpf_map_delete_elem(fd, &key) && errno != ENOENT)
+			return -errno;
+	}
+	return err == -ENOENT ? 0 : err;
+}
+
+static int empty_storage(const struct bpf_link *iterator)
+{
+	struct nt_iterator reader = {};
+	const void *nothing;
+	int err;
+
+	if (!iterator)
+		return 0;
+	err = nt_iterator_begin(&reader, iterator, 1);
+	return err ? err : nt_iterator_next(&reader, &nothing);
+}
+
+int nt_tracer_pause(struct nt_tracer *tracer)
+{
+	struct nagletrace_bpf *skel = tracer->skel;
+	const struct bpf_map *maps[] = {skel->maps.hold_hash, skel->maps.ack_hash, skel->maps.owned,
+					skel->maps.calls};
+	int err = 0;
+
+	detach_all(tracer);
+	/* a program that still runs on another CPU would leave something behind */
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+	for (size_t i = 0; !err && i < sizeof(tracer->forget) / sizeof(tracer->forget[0]); i++)
+		err = empty_storage(tracer->forget[i]);
+	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
+		err = empty(maps[i]);
+	memset(skel->bss->buckets, 0, sizeof(skel->bss->buckets));
+	return err;
+}
+
+int nt_tracer_resume(struct nt_tracer *tracer, const char **failed)
+{
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		int err;
+
+		if (!tracer->targets[i])
+			continue;
+		*failed = tracer->targets[i];
+		err = attach_hook(tracer, i, tracer->targets[i]);
+		if (err) {
+			/* a hold that began by now would last until the next attempt */
+			nt_tracer_pause(tracer);
+			return err;
+		}
+	}
+	return 0;
 }
 
 static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)

@@ -15,9 +15,11 @@ struct bpf_link;
 struct nt_tracer {
 	struct nagletrace_bpf *skel;
 	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
-	bool missing[NT_MAX_HOOKS];           /* hooks of the family that this kernel lacks */
-	bool detached[NT_MAX_HOOKS];          /* other hooks of the family that are detached */
-	uint64_t missed_detached;             /* runs that these missed while they were attached */
+	const char *targets[NT_MAX_HOOKS]; /* what each of them hooks; NULL: it is not attached */
+	struct bpf_link *forget[2];        /* of iterators: see nt_tracer_pause() */
+	bool missing[NT_MAX_HOOKS];        /* hooks of the family that this kernel lacks */
+	bool detached[NT_MAX_HOOKS];       /* other hooks of the family that are detached */
+	uint64_t missed_detached;          /* runs that these missed while they were attached */
 	enum nt_hooks family;
 	bool typed;           /* tracepoints are BTF-typed */
 	unsigned int cast_id; /* nt_kernel_cast_id() */
@@ -53,5 +55,14 @@ uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer);
 
 /* Detaches the hooks of a step (nt_hook.detach_step); 0: all that are left. Returns how many. */
 int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step);
+
+/*
+ * Pause detaches all hooks, and forgets what the programs keep of sockets, whose events go by from
+ * then on; the programs stay loaded, and the counts as they are. Resume attaches the same hooks
+ * again, all or none: *failed is the one that it could not attach. Both take settings.standby from
+ * the start on. They return 0 or -errno.
+ */
+int nt_tracer_pause(struct nt_tracer *tracer);
+int nt_tracer_resume(struct nt_tracer *tracer, const char **failed);
 
 #endif /* NT_TRACER_H */

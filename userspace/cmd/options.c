@@ -254,6 +254,12 @@ static int check_together(struct nt_parse *p)
 	if (given(p, "json") && output && strcmp(output, "json"))
 		return nt_fail(p, "--json and --output %s: do not go together; give one of them",
 			       output);
+	if (p->settings->standby && p->settings->max_overhead_ppm)
+		return nt_fail(p, "--standby and --max-overhead: do not go together; leave one "
+				  "out: in standby nothing is attached while nothing stalls");
+	if (given(p, "standby-after") && !p->settings->standby)
+		return nt_fail(p, "--standby-after %s: is for --standby; give both",
+			       given(p, "standby-after"));
 	if (p->settings->late_acks && p->settings->output != NT_OUTPUT_JSON)
 		return nt_fail(p, "--late-acks: is for programs; give --output json too");
 	if (p->settings->count && !p->settings->interval_ns)

@@ -103,8 +103,9 @@ const struct nt_option nt_options[] = {
 	 .more = "Each event costs the host some 0.2 us; see `TIMELINE`."},
 
 	{.name = "late-acks", FLAG(late_acks), .commands = TRACE,
-	 .help = "also record each ACK that went out late, for `nagletrace-join`",
-	 .more = "It goes with --output json. A sender's host finds its witness among them; see "
+	 .help = "also record each ACK that went out late, and each hold that one may have ended, "
+		 "for `nagletrace-join`",
+	 .more = "It goes with --output json. Each host finds its witness among the other's; see "
 		 "`FLEETS`."},
 	{.name = "fleet-key", .kind = NT_KEY_FILE, .argument = "FILE", .commands = TRACE | DAEMON,
 	 .help = "hash the ACKs of stalls with the key in this file, as all hosts of the fleet do",
@@ -179,6 +180,13 @@ const struct nt_option nt_options[] = {
 		 "and the daemon's own user 64. The daemon refuses others with a message."},
 	{.name = "window", DURATION(window_ns), .least = 1000000000, .standard = "10m", .commands = DAEMON,
 	 .help = "`daemon`: let reports cover at most this time, and at least half of it"},
+	{.name = "standby", FLAG(standby), .commands = DAEMON,
+	 .help = "`daemon`: attach hooks only while something stalls; look at the sockets twice a "
+		 "second until then",
+	 .more = "Looks take less than 0.1 % of a CPU, and find what this host sends; see "
+		 "`STANDBY`."},
+	{.name = "standby-after", DURATION(quiet_ns), .least = 1000000000, .standard = "5m", .commands = DAEMON,
+	 .help = "`daemon --standby`: detach the hooks after so long without a stall"},
 	{.name = "by-cgroup", FLAG(by_cgroup), .commands = DAEMON,
 	 .help = "`daemon`: count each cgroup in series of its own"},
 	{.name = "max-series", COUNT(max_series), .most = 100000, .standard = "1000", .commands = DAEMON,

@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "daemon/replies.h"
 #include "daemon/notify.h"
+#include "daemon/sampler.h"
 #include "capture/start.h"
 #include "base/text.h"
 #include "summary/window.h"
@@ -32,6 +33,7 @@ struct kept_line {
 struct daemon {
 	const struct nt_settings *settings;
 	struct nt_session session;
+	struct nt_sampler sampler; /* with --standby */
 	struct nt_series_set series;
 	struct nt_window window;
 	struct nt_server *server;
@@ -117,6 +119,7 @@ static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 		.origin = &d->session.origin,
 		.stalls = &recent->stalls,
 		.stacks = d->session.stacks,
+		.standby = &d->session.standby,
 		.span_ns = nt_now_ns() - recent->began_ns,
 		.told = d->session.told,
 	};
@@ -224,11 +227,12 @@ static void on_stall(void *context, const struct nt_stall *stall)
 {
 	struct daemon *d = context;
 
-	if (nt_is_late_ack(stall)) {
+	if (!stall->is_stall) {
 		if (nt_server_wants(d->server, NT_FORMAT_JSON))
 			stream_stall(d, stall, NT_FORMAT_JSON);
 		return;
 	}
+	nt_standby_stalled(&d->session.standby, nt_now_ns());
 	d->stalls++;
 	d->excess_ns += stall->excess_ns;
 	nt_series_add(&d->series, stall, nt_now_ns());
@@ -244,11 +248,14 @@ static void on_stall(void *context, const struct nt_stall *stall)
 static void on_second(void *context, uint32_t what)
 {
 	struct daemon *d = context;
-	const char *unnamed = nt_session_unnamed(&d->session);
 	struct nt_counts counts;
+	const char *unnamed;
 
 	(void)what;
+	if (d->session.standby.state == NT_STANDBY_WAITING)
+		return;
 	want_late_acks(d);
+	unnamed = nt_session_unnamed(&d->session);
 	if (unnamed)
 		nt_complain("%s", unnamed);
 	if (!nt_session_dropped_more(&d->session, &counts))
@@ -334,12 +341,16 @@ static enum nt_exit prepare(void *context, char *err, size_t err_size)
 {
 	struct daemon *d = context;
 	struct nt_counts counts;
+	enum nt_exit code;
 
 	d->started_ns = nt_now_ns();
 	d->started_day_ns = nt_time_of_day_ns(d->started_ns);
 	nt_session_counts(&d->session, &counts);
 	nt_window_init(&d->window, d->settings->max_connections, d->started_ns, &counts);
-	return nt_cannot_start(watch_all(d), err, err_size);
+	code = nt_cannot_start(watch_all(d), err, err_size);
+	if (!code && d->settings->standby)
+		code = nt_sampler_start(&d->sampler, &d->session, d->loop, err, err_size);
+	return code;
 }
 
 static void announce(void *context, const char *kept)
@@ -350,6 +361,9 @@ static void announce(void *context, const char *kept)
 	nt_escape(d->settings->socket, strlen(d->settings->socket), socket, sizeof(socket));
 	if (!d->settings->quiet)
 		nt_complain("serving %s; capabilities kept: %s", socket, kept);
+	if (!d->settings->quiet && d->settings->standby)
+		nt_complain("standby: nothing is attached until a look at the sockets finds a "
+			    "stall");
 }
 
 static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
@@ -376,6 +390,7 @@ static void close_all(struct daemon *d)
 {
 	if (d->server)
 		nt_server_close(d->server);
+	nt_sampler_stop(&d->sampler);
 	nt_session_close(&d->session);
 	nt_window_clear(&d->window);
 	nt_series_clear(&d->series);

@@ -179,6 +179,7 @@ int nt_json_snapshot(FILE *out, const struct nt_daemon_state *state, unsigned in
 	nt_json_totals(o, &state->counts);
 	nt_json_dropped(o, &state->counts);
 	add_tracer(o, state);
+	nt_json_standby(o, &state->session->standby);
 	if (top)
 		add_top(o, state, top);
 	return nt_json_write(out, o);
@@ -188,12 +189,14 @@ int nt_json_health(FILE *out, const struct nt_daemon_state *state)
 {
 	struct json_object *o = new_reply("health");
 	bool dropping = state->dropping_ns && nt_now_ns() < state->dropping_ns + DROPPING_NS;
-	bool blind = state->session->overhead.steps > NT_DETACH_STEPS;
+	bool blind = state->session->overhead.steps > NT_DETACH_STEPS ||
+		     state->session->standby.cannot_attach;
 
 	nt_json_string(o, "state", blind ? "blind" : dropping ? "dropping" : "ok");
 	add_identity(o, state);
 	nt_json_dropped(o, &state->counts);
 	add_refusals(o, &state->server);
+	nt_json_standby(o, &state->session->standby);
 	return nt_json_write(out, o);
 }
 

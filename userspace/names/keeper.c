@@ -298,7 +298,7 @@ static void confine(void)
 	setrlimit(RLIMIT_CORE, &no_core);
 	if (nt_privileges_drop(keep, NT_KEEPER_PRIVILEGES, NULL, 0, NULL, kept, sizeof(kept)))
 		_exit(1);
-	nt_refuse_system_calls(but); /* the tracer reports it if that fails */
+	nt_refuse_system_calls(but, false); /* the tracer reports it if that fails */
 }
 
 static void live(int fd, pid_t tracer) __attribute__((noreturn));

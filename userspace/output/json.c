@@ -240,6 +240,52 @@ void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *ove
 	nt_json_number(o, "limit_ppm", overhead->limit_ppm);
 }
 
+/* Makes an object with the state, and since when it is that. */
+static struct json_object *standby_object(const struct nt_standby *standby)
+{
+	struct json_object *o = json_object_new_object();
+
+	nt_json_string(o, "state", nt_standby_word(standby->state));
+	nt_json_time_of_day(o, "since", nt_time_of_day_ns(standby->since_ns));
+	return o;
+}
+
+void nt_json_standby(struct json_object *o, const struct nt_standby *s)
+{
+	uint64_t now_ns = nt_now_ns();
+	struct json_object *standby;
+
+	if (s->state == NT_STANDBY_OFF)
+		return;
+	standby = standby_object(s);
+	nt_json_number(standby, "standby_us",
+		       nt_standby_spent_ns(s, NT_STANDBY_WAITING, now_ns) / 1000);
+	nt_json_number(standby, "attached_us",
+		       nt_standby_spent_ns(s, NT_STANDBY_ATTACHED, now_ns) / 1000);
+	nt_json_number(standby, "changes", s->changes);
+	nt_json_number(standby, "false_alarms", s->false_alarms);
+	nt_json_number(standby, "attach_failures", s->attach_failures);
+	nt_json_number(standby, "looks", s->looks);
+	nt_json_number(standby, "look_cpu_us", s->look_cpu_ns / 1000);
+	nt_json_number(standby, "look_interval_us", s->slot_ns / 1000);
+	nt_json_number(standby, "quiet_us", s->quiet_ns / 1000);
+	nt_json_number(standby, "sampled_excess_us", s->sampled_excess_ns / 1000);
+	json_object_object_add(o, "standby", standby);
+}
+
+/* Adds the state, and what was counted in the time of a report. */
+static void add_standby_of_report(struct json_object *o, const struct nt_report *report)
+{
+	struct json_object *standby;
+
+	if (!report->standby || report->standby->state == NT_STANDBY_OFF)
+		return;
+	standby = standby_object(report->standby);
+	nt_json_number(standby, "attached_us", report->counts.attached_ns / 1000);
+	nt_json_number(standby, "sampled_excess_us", report->counts.sampled_excess_ns / 1000);
+	json_object_object_add(o, "standby", standby);
+}
+
 /* ---- the two ends of a stall ---- */
 
 static const char *side_word(enum nt_side side)
@@ -388,6 +434,8 @@ void nt_json_origin(struct json_object *o, const struct nt_origin *origin)
 void nt_json_late_acks(struct json_object *o, const struct nt_origin *origin)
 {
 	nt_json_string(o, "late_acks", origin->all_late_acks ? "all" : "some");
+	if (origin->all_late_acks)
+		nt_json_string(o, "holds", origin->all_holds ? "all" : "late");
 }
 
 /* Adds by what other hosts' records of the same stall are found. */
@@ -419,8 +467,6 @@ static int write_start(FILE *out, const struct nt_tracer *tracer, const struct n
 	nt_json_origin(o, origin);
 	if (late_acks)
 		nt_json_late_acks(o, origin);
-	if (late_acks && origin->all_holds)
-		nt_json_string(o, "holds", "all");
 	nt_json_hooks(o, "missing_hooks", tracer->missing);
 	nt_json_string(o, "timeline_cost", timeline_cost);
 	return nt_json_write(out, o);
@@ -496,6 +542,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	nt_json_number(o, "folded_stalls", report->stalls->folded);
 	nt_json_totals(o, &report->counts);
 	nt_json_dropped(o, &report->counts);
+	add_standby_of_report(o, report);
 	if (report->settings->max_overhead_ppm)
 		nt_json_hooks(o, "detached_hooks", report->tracer->detached);
 	return nt_json_write(out, o);

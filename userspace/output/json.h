@@ -11,6 +11,7 @@
 #include "capture/counts.h"
 #include "capture/overhead.h"
 #include "capture/stacks.h"
+#include "capture/standby.h"
 
 /* nt_json_new() makes an object that begins with its type. nt_json_write() writes it as one line,
  * frees it and flushes out; it returns 0 or -errno. */
@@ -58,6 +59,10 @@ void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_
 
 /* Adds the limit of --max-overhead and the last measurement; nothing without a limit. */
 void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *overhead);
+
+/* Adds the state of --standby with what was counted since the start, as `standby`; nothing without
+ * that option. */
+void nt_json_standby(struct json_object *o, const struct nt_standby *standby);
 
 /* Makes a connection of a report, with its advice. */
 struct json_object *nt_json_connection(const struct nt_connection *c, struct nt_stacks *stacks);

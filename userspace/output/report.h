@@ -10,6 +10,7 @@
 #include "capture/origin.h"
 #include "capture/overhead.h"
 #include "capture/stacks.h"
+#include "capture/standby.h"
 #include "capture/tracer.h"
 #include "timeline/line.h"
 
@@ -18,10 +19,11 @@ struct nt_report {
 	const struct nt_settings *settings;
 	const struct nt_origin *origin;
 	const struct nt_aggregate *stalls;
-	struct nt_stacks *stacks; /* NULL without --stacks */
-	struct nt_counts counts;  /* of the reported time */
-	uint64_t span_ns;         /* the reported time */
-	uint64_t told;            /* the number of the last stall, hold or late ACK; 0: none */
+	struct nt_stacks *stacks;         /* NULL without --stacks */
+	const struct nt_standby *standby; /* NULL: not a daemon's */
+	struct nt_counts counts;          /* of the reported time */
+	uint64_t span_ns;                 /* the reported time */
+	uint64_t told; /* the number of the last stall, hold or late ACK; 0: none */
 	bool closing;
 };
 

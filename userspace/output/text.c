@@ -10,6 +10,7 @@
 
 #include "output/advice.h"
 #include "output/timeline.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/words.h"
@@ -260,6 +261,33 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 	print_unnamed(writer, out, report);
 }
 
+/* Prints in which state a daemon with --standby is, and what of the time was not counted exactly.
+ */
+static void print_standby(const struct nt_writer *writer, FILE *out, const struct nt_report *report)
+{
+	const struct nt_standby *standby = report->standby;
+	uint64_t attached_ns = report->counts.attached_ns;
+	uint64_t waited_ns = report->span_ns > attached_ns ? report->span_ns - attached_ns : 0;
+	char since[16], waited[16], excess[16], text[256];
+
+	if (!standby || standby->state == NT_STANDBY_OFF)
+		return;
+	nt_format_duration(nt_now_ns() - standby->since_ns, since, sizeof(since));
+	nt_format_duration(waited_ns, waited, sizeof(waited));
+	nt_format_duration(report->counts.sampled_excess_ns, excess, sizeof(excess));
+	snprintf(text, sizeof(text),
+		 "%s for %s; nothing was attached for %s of this time, in which looks at the "
+		 "sockets found %s%s lost",
+		 standby->state == NT_STANDBY_ATTACHED ? "attached" : "in standby", since, waited,
+		 report->counts.sampled_excess_ns ? "about " : "no time",
+		 report->counts.sampled_excess_ns ? excess : "");
+	nt_text_labelled(out, "standby", text, nt_text_width(writer));
+	if (standby->cannot_attach)
+		nt_text_labelled(out, "",
+				 "the hooks could not be attached; the daemon's log says why",
+				 nt_text_width(writer));
+}
+
 static void print_stack(const struct nt_writer *writer, FILE *out, const struct nt_report *report,
 			const struct nt_stall *stall)
 {
@@ -361,6 +389,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	if (n)
 		fputc('\n', out);
 	print_looked_at(writer, out, report);
+	print_standby(writer, out, report);
 	fputc('\n', out);
 	return nt_flush(out);
 }

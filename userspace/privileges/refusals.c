@@ -13,7 +13,6 @@
 #include <linux/fs.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -152,6 +151,9 @@ static const uint64_t bpf_allowed = 1ULL << BPF_MAP_LOOKUP_ELEM | 1ULL << BPF_MA
 				    1ULL << BPF_OBJ_GET_INFO_BY_FD | 1ULL << BPF_ENABLE_STATS |
 				    1ULL << BPF_ITER_CREATE | 1ULL << BPF_LINK_DETACH;
 
+/* Besides, those that attach programs which are loaded, old and new. */
+static const uint64_t bpf_attaching = 1ULL << BPF_RAW_TRACEPOINT_OPEN | 1ULL << BPF_LINK_CREATE;
+
 /* Does this list, which ends with NULL, contain the name? */
 static bool is_one_of(const char *const *list, const char *name)
 {
@@ -175,13 +177,14 @@ static int refuse_when(scmp_filter_ctx filter, const char *name, struct scmp_arg
 	return refuse(filter, SCMP_ACT_ERRNO(EPERM), name, 1, &when);
 }
 
-static int refuse_bpf(scmp_filter_ctx filter)
+static int refuse_bpf(scmp_filter_ctx filter, bool attaches)
 {
+	const uint64_t allowed = bpf_allowed | (attaches ? bpf_attaching : 0);
 	const unsigned int known = BPF_LINK_DETACH + 1;
 	int err = refuse_when(filter, "bpf", SCMP_A0(SCMP_CMP_GE, known));
 
 	for (unsigned int command = 0; !err && command < known; command++)
-		if (!(bpf_allowed >> command & 1))
+		if (!(allowed >> command & 1))
 			err = refuse_when(filter, "bpf", SCMP_A0(SCMP_CMP_EQ, command));
 	return err;
 }
@@ -204,7 +207,7 @@ static int refuse_writing(scmp_filter_ctx filter, const char *name, unsigned int
 }
 
 /* Refuses calls that depend on their arguments. */
-static int refuse_some(scmp_filter_ctx filter, const char *const *but)
+static int refuse_some(scmp_filter_ctx filter, const char *const *but, bool attaches)
 {
 	static const int new_spaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
 				      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
@@ -226,7 +229,7 @@ static int refuse_some(scmp_filter_ctx filter, const char *const *but)
 		{"ioctl", FIOSETOWN},
 		{"ioctl", SIOCSPGRP},
 	};
-	int err = refuse_bpf(filter);
+	int err = refuse_bpf(filter, attaches);
 
 	if (!err)
 		err = refuse_writing(filter, "open", 1);
@@ -251,7 +254,7 @@ static int refuse_some(scmp_filter_ctx filter, const char *const *but)
 	return err;
 }
 
-static int fill(scmp_filter_ctx filter, const char *const *but)
+static int fill(scmp_filter_ctx filter, const char *const *but, bool attaches)
 {
 	int err = 0;
 
@@ -261,17 +264,17 @@ static int fill(scmp_filter_ctx filter, const char *const *but)
 	for (size_t i = 0; !err && i < sizeof(unknown) / sizeof(unknown[0]); i++)
 		if (!is_one_of(but, unknown[i]))
 			err = refuse(filter, SCMP_ACT_ERRNO(ENOSYS), unknown[i], 0, NULL);
-	return err ? err : refuse_some(filter, but);
+	return err ? err : refuse_some(filter, but, attaches);
 }
 
-int nt_refuse_system_calls(const char *const *but)
+int nt_refuse_system_calls(const char *const *but, bool attaches)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	int err;
 
 	if (!filter)
 		return -ENOMEM;
-	err = fill(filter, but);
+	err = fill(filter, but, attaches);
 	/* search a tree instead of walking along the list, if libseccomp can (2.5) */
 	seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (!err)

@@ -6,40 +6,8 @@
 
 #include <bpf/libbpf.h>
 #include "base/clock.h"
-#include "capture/kernel.h"
+#include "sample/object.h"
 #include "sample.skel.h"
-
-/* direct: the program loads from sockets directly, which most verifiers allow. */
-static int load_once(struct nt_by_iterator *by, const struct nt_settings *settings, bool direct)
-{
-	LIBBPF_OPTS(bpf_object_open_opts, options, .btf_custom_path = settings->btf);
-	struct nt_config *config;
-	int err;
-
-	by->skel = sample_bpf__open_opts(&options);
-	if (!by->skel)
-		return -errno;
-	config = (struct nt_config *)&by->skel->rodata->nt_config;
-	config->tick_ns = nt_kernel_tick_ns();
-	config->direct = direct;
-	config->all_holds = settings->all_holds;
-	err = sample_bpf__load(by->skel);
-	/* libbpf takes a feature for missing if it could not try it for lack of memory */
-	if (!err && !by->skel->bss)
-		err = -ENOMEM;
-	if (err) {
-		sample_bpf__destroy(by->skel);
-		by->skel = NULL;
-	}
-	return err;
-}
-
-static int load(struct nt_by_iterator *by, const struct nt_settings *settings)
-{
-	int err = load_once(by, settings, true);
-
-	return err && err != -EPERM && err != -ENOMEM ? load_once(by, settings, false) : err;
-}
 
 int nt_by_iterator_open(struct nt_by_iterator *by, const struct nt_settings *settings)
 {
@@ -49,7 +17,7 @@ int nt_by_iterator_open(struct nt_by_iterator *by, const struct nt_settings *set
 	by->netns = settings->netns;
 	err = nt_places_open(&by->places);
 	if (!err)
-		err = load(by, settings);
+		err = nt_sample_load(&by->skel, settings, false);
 	if (err)
 		return err;
 	by->sockets = bpf_program__attach_iter(by->skel->progs.dump_held, NULL);

@@ -19,18 +19,36 @@ void nt_estimate_clear(struct nt_estimate *estimate)
 }
 
 /*
- * What a prompt ACK does not explain, as nt_nagle_evidence() in bpf/judge.h asks it of a hold: a
- * round trip is known, no loss is being recovered from, and less than two full segments are in
- * flight, for no receiver delays the ACK of these.
+ * A prompt ACK may not explain this hold, as nt_nagle_evidence() in bpf/judge.h asks it: a round
+ * trip is known, no loss is being recovered from, and less than two full segments are in flight,
+ * for no receiver delays the ACK of these.
  */
+static bool may_be_late(const struct nt_sampled *sampled)
+{
+	return sampled->reason == NT_HOLD_NAGLE && !sampled->recovering &&
+	       sampled->end.min_rtt_us && sampled->in_flight_bytes < 2 * sampled->mss;
+}
+
 uint64_t nt_sampled_late_ns(const struct nt_sampled *sampled)
 {
 	uint64_t rtt_ns = sampled->end.min_rtt_us * 1000ULL;
 
-	if (sampled->reason != NT_HOLD_NAGLE || sampled->recovering || !rtt_ns ||
-	    sampled->in_flight_bytes >= 2 * sampled->mss || sampled->silent_ns <= rtt_ns)
-		return 0;
-	return sampled->silent_ns - rtt_ns;
+	return may_be_late(sampled) && sampled->silent_ns > rtt_ns ? sampled->silent_ns - rtt_ns
+								   : 0;
+}
+
+bool nt_sampled_may_stall_in(const struct nt_sampled *sampled, uint64_t ns)
+{
+	uint64_t rtt_ns = sampled->end.min_rtt_us * 1000ULL;
+
+	return may_be_late(sampled) && sampled->silent_ns + ns >= rtt_ns + NT_LATE_NS;
+}
+
+bool nt_sampled_is_suspicious(const struct nt_sampled *sampled)
+{
+	if (sampled->reason == NT_HOLD_CORK || sampled->reason == NT_HOLD_MSG_MORE)
+		return sampled->untouched_ns >= NT_LONG_CORK_NS;
+	return nt_sampled_weight(sampled);
 }
 
 /*
@@ -38,9 +56,10 @@ uint64_t nt_sampled_late_ns(const struct nt_sampled *sampled)
  * to twice that stand for them too. But if the application has written since the segment in flight
  * went out, the hold may be younger than the silence, and the look counts for itself alone.
  */
-static uint64_t weight_of(const struct nt_sampled *sampled, uint64_t late_ns)
+uint64_t nt_sampled_weight(const struct nt_sampled *sampled)
 {
 	const uint64_t jiffies_apart_ns = 10000000; /* at HZ=100 */
+	uint64_t late_ns = nt_sampled_late_ns(sampled);
 
 	if (late_ns < NT_LATE_NS)
 		return 0;
@@ -89,7 +108,7 @@ static void note_shown(struct nt_seen *seen, const struct nt_sampled *sampled, u
 struct nt_seen *nt_estimate_add(struct nt_estimate *estimate, const struct nt_sampled *sampled)
 {
 	struct nt_seen *seen = find_or_make(estimate, sampled);
-	uint64_t late_ns = nt_sampled_late_ns(sampled), weight = weight_of(sampled, late_ns);
+	uint64_t late_ns = nt_sampled_late_ns(sampled), weight = nt_sampled_weight(sampled);
 
 	if (!seen) {
 		estimate->folded++;

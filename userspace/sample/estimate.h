@@ -76,6 +76,17 @@ void nt_estimate_clear(struct nt_estimate *estimate);
  * one. */
 uint64_t nt_sampled_late_ns(const struct nt_sampled *sampled);
 
+/* A cork that holds bytes for so long is on its way to its ceiling, which is twice this or more. */
+#define NT_LONG_CORK_NS 100000000ULL
+
+/* The first: may this hold be a stall? The second: will it look like one in so many ns, if nothing
+ * releases it? */
+bool nt_sampled_is_suspicious(const struct nt_sampled *sampled);
+bool nt_sampled_may_stall_in(const struct nt_sampled *sampled, uint64_t ns);
+
+/* Returns for how many looks this one counts that found the socket in a stall; 0: in none. */
+uint64_t nt_sampled_weight(const struct nt_sampled *sampled);
+
 /* Adds a socket that a look found held; nt_estimate.looks counts the looks themselves. Returns its
  * connection; NULL: there was no room. */
 struct nt_seen *nt_estimate_add(struct nt_estimate *estimate, const struct nt_sampled *sampled);

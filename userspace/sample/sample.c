@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -39,14 +38,6 @@ struct sample {
 	int err; /* -errno of a failed look or write */
 	bool told;
 };
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
-}
 
 static uint64_t random_below(uint64_t range)
 {
@@ -122,10 +113,10 @@ static void tell_unseen(struct sample *sample)
 
 static void look(struct sample *sample)
 {
-	uint64_t began = cpu_ns(), cost;
+	uint64_t began = nt_cpu_ns(), cost;
 	int err = nt_source_look(&sample->source, take, sample);
 
-	cost = cpu_ns() - began;
+	cost = nt_cpu_ns() - began;
 	if (err) {
 		nt_complain("cannot look at the sockets: %s", strerror(-err));
 		fail(sample, err);
@@ -306,7 +297,7 @@ static int confine(struct sample *sample)
 		return err;
 	if (sample->settings->verbose)
 		nt_complain("capabilities kept: %s", kept);
-	err = nt_refuse_system_calls(by_iterator ? but : NULL);
+	err = nt_refuse_system_calls(by_iterator ? but : NULL, false);
 	if (err)
 		nt_complain("system calls that are not needed stay allowed: seccomp: %s",
 			    strerror(-err));

@@ -11,7 +11,7 @@
 #include "capture/kernel.h"
 #include "capture/stall.h"
 
-/* A look at all descriptors takes at most this part of the time. */
+/* A look at all descriptors has at most this part of a CPU's time. */
 #define REST_TIMES_COST 20
 #define REST_AT_LEAST   (NT_SECOND_NS / 5)
 
@@ -182,13 +182,13 @@ bool nt_source_must_name(const struct nt_source *source, const struct nt_estimat
 
 void nt_source_scan(struct nt_source *source)
 {
-	uint64_t began = nt_now_ns(), rest;
+	uint64_t began = nt_cpu_ns(), rest;
 
 	if (source->kind == NT_SOURCE_ITERATOR)
 		nt_by_iterator_scan(&source->iterator, wanted, source);
 	else
 		nt_by_diag_scan(&source->diag);
-	rest = REST_TIMES_COST * (nt_now_ns() - began);
+	rest = REST_TIMES_COST * (nt_cpu_ns() - began);
 	source->rest_until_ns = nt_now_ns() + (rest > REST_AT_LEAST ? rest : REST_AT_LEAST);
 }
 

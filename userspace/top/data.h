@@ -75,6 +75,7 @@ struct nt_top_data {
 	uint64_t records_dropped;
 	uint64_t writes, holds, delayed_acks; /* counted whether they stalled or not */
 	uint64_t missing_hooks;               /* that the kernel lacks, or that were detached */
+	bool in_standby;                      /* the daemon has nothing attached */
 	uint64_t span_us;                     /* the rows cover so much time */
 	bool full;                            /* there may be more connections than rows */
 	struct nt_top_rates rates;

@@ -239,8 +239,10 @@ static void take_snapshot(struct nt_top_data *data, struct json_object *o, uint6
 {
 	struct json_object *list = value_of(o, "connections", json_type_array);
 	size_t n = length_of(o, "connections");
-	char started[NT_TOP_WORD];
+	char started[NT_TOP_WORD], state[NT_TOP_WORD] = "";
 
+	text_of(value_of(o, "standby", json_type_object), "state", state, sizeof(state));
+	data->in_standby = !strcmp(state, "standby");
 	text_of(o, "started", started, sizeof(started));
 	if (data->any && strcmp(started, data->started))
 		nt_top_rates_break(&data->rates); /* another daemon counts from zero */

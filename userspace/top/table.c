@@ -62,6 +62,9 @@ static void draw_totals(struct nt_screen *screen, int row, const struct nt_top_d
 			      "   in all %" PRIu64 " stalls cost %s   ", data->stalls, excess);
 	at += nt_screen_print(screen, row, at, data->records_dropped ? NT_INK_WARN : NT_INK_PLAIN,
 			      "%" PRIu64 " records dropped", data->records_dropped);
+	if (data->in_standby)
+		at += nt_screen_print(screen, row, at, NT_INK_PLAIN,
+				      "   in standby: nothing attached");
 	if (data->missing_hooks)
 		nt_screen_print(screen, row, at, NT_INK_WARN, "   %" PRIu64 " hooks missing",
 				data->missing_hooks);

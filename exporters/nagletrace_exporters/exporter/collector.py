@@ -54,6 +54,10 @@ LABEL_CHARACTERS = 500
 EXEMPLAR_CHARACTERS = 128
 
 
+#: Of a daemon with --standby.
+STATES = ("standby", "attached")
+
+
 @dataclass
 class Stalls:
     """Sums over the daemon's series that have the same labels here."""
@@ -163,6 +167,9 @@ class NagletraceCollector(Collector):
             checked["unseen"] = needed_number(snapshot, "unseen")  # type: ignore[assignment]
         yield from totals(checked)
         yield from tracer(checked)
+        told = object_of(snapshot, "standby")
+        if told is not None:
+            yield from standby(dict(told))
 
     def _stalls(self, snapshot: Answer) -> Iterator[Metric]:
         # The labels are all those by which the daemon tells series apart. Otherwise a series that made room would be
@@ -292,6 +299,29 @@ def tracer(snapshot: Answer) -> Iterator[Metric]:
     if "refusals" in costs:  # an older daemon lacks it
         yield counters("nagletrace_refusals", "Connections and requests that the daemon did not serve for lack of "
                        "room, by reason.", "reason", costs["refusals"])
+
+
+def standby(told: Answer) -> Iterator[Metric]:
+    """Yields in which state a daemon with --standby is, and what its looks at the sockets estimate."""
+    state = needed_text(told, "state")
+    if state not in STATES:
+        raise BadRecord(f"standby has a state that is none of {', '.join(STATES)}")
+    yield gauge("nagletrace_attached", "Whether the hooks are attached now: with --standby, while something stalls.",
+                1 if state == "attached" else 0)
+    yield gauge("nagletrace_state_start_time_seconds", "When the daemon came into this state, since the epoch.",
+                time_of({"time": told.get("since")}) / 1e6)
+    yield counters("nagletrace_state_seconds", "Time in which nothing was attached (standby), and in which the hooks "
+                   "were.", "state", {name: needed_number(told, f"{name}_us") for name in STATES}, 1e-6)
+    yield counter("nagletrace_state_changes", "Times that the hooks were attached or detached.",
+                  needed_number(told, "changes"))
+    yield counter("nagletrace_false_alarms", "Times that the hooks were attached, and no stall came.",
+                  needed_number(told, "false_alarms"))
+    yield counter("nagletrace_attach_failures", "Times that the hooks could not be attached.",
+                  needed_number(told, "attach_failures"))
+    yield counter("nagletrace_looks", "Looks at all sockets, with nothing attached.", needed_number(told, "looks"))
+    yield counter("nagletrace_look_cpu_seconds", "CPU time of these looks.", needed_number(told, "look_cpu_us") / 1e6)
+    yield counter("nagletrace_sampled_excess_seconds", "Time lost by stalls in standby, as looks estimate it; it is "
+                  "not in nagletrace_stall_excess_seconds_total.", needed_number(told, "sampled_excess_us") / 1e6)
 
 
 def counter(name: str, text: str, value: float) -> Metric:

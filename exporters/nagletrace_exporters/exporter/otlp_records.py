@@ -32,8 +32,8 @@ from ..records import (
 )
 
 SERVICE = "nagletrace"
-#: OpenTelemetry's numbers and words of severity. A late ACK is no stall by itself.
-SEVERITY = {"stall": (13, "WARN"), "late_ack": (9, "INFO")}
+#: OpenTelemetry's numbers and words of severity. A late ACK is no stall by itself, nor is a hold.
+SEVERITY = {"stall": (13, "WARN"), "hold": (9, "INFO"), "late_ack": (9, "INFO")}
 #: A record has at most so many attributes of its own; the schema's largest has some 50. Receivers cut at 128.
 MAX_ATTRIBUTES = 96
 #: A value lies at most so deep in a record: `receiver.pending_ack.reason`.
@@ -68,15 +68,15 @@ def attribute(key: str, value: Any) -> dict[str, Any]:
 def resource_of(streaming: Json) -> bytes:
     """Returns the resource that the daemon's `streaming` names: who observed all records that follow."""
     told = {"service.name": SERVICE, "service.version": __version__, "host.name": text_of(streaming, "host"),
-            **{f"nagletrace.{key}": text_of(streaming, key) for key in ("boot_id", "ack_key", "late_acks")}}
+            **{f"nagletrace.{key}": text_of(streaming, key) for key in ("boot_id", "ack_key", "late_acks", "holds")}}
     return encoded({"attributes": [attribute(key, value) for key, value in told.items() if value is not None]})
 
 
 def log_record_of(record: Json, observed_ns: int) -> bytes:
-    """Returns a `stall` or a `late_ack` as a log record. Raises BadRecord if it is of another shape."""
+    """Returns a `stall`, a `hold` or a `late_ack` as a log record. Raises BadRecord if it is of another shape."""
     kind = needed_word(record, "type")
     number, word = SEVERITY[kind]
-    side = needed_word(record, "side") if kind == "stall" else "receiver"
+    side = "receiver" if kind == "late_ack" else needed_word(record, "side")
     if side not in ("sender", "receiver"):
         raise BadRecord("side is neither sender nor receiver")
     far = "receiver" if side == "sender" else "sender"
@@ -146,5 +146,7 @@ def sentence(record: Json, kind: str, side: str, own_end: Json, far_end: Json) -
         if pending is None:
             raise BadRecord("pending_ack is missing")
         return f"late ACK after {needed_number(pending, 'duration_us') / 1000:.1f} ms: {ends}"
+    if kind == "hold":
+        return f"hold of {needed_number(record, 'duration_us') / 1000:.1f} ms: {ends}"
     return (f"stall of {needed_number(record, 'duration_us') / 1000:.1f} ms "
             f"({needed_word(record, 'cause')}, {needed_word(record, 'evidence')}): {ends}")

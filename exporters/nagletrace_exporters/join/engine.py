@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Has DuckDB read recordings and join them: load() fills the tables that join.sql begins with.
+"""Has DuckDB read recordings and join them: load() makes what join.sql begins with.
 
-All tables lie in a file of a temporary directory, so that memory stays bounded whatever the recordings hold.
+The lines are written to a file of columns (Parquet) in a temporary directory, or where the user says; tables lie beside
+it where memory ends. So memory stays bounded whatever the recordings hold.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tempfile
@@ -33,8 +35,9 @@ KINDS = ("start", "streaming", "stall", "hold", "late_ack", "report")
 LINE = {"type": "VARCHAR", "time": "TIMESTAMP", "host": "VARCHAR", "boot_id": "VARCHAR", "ack_key": "VARCHAR",
         "late_acks": "VARCHAR", "holds": "VARCHAR", "ack_id": "VARCHAR", "number": "BIGINT", "cause": "VARCHAR",
         "side": "VARCHAR", "evidence": "VARCHAR", "pattern": "VARCHAR", "duration_us": "BIGINT", "excess_us": "BIGINT",
-        "min_rtt_us": "BIGINT", "family": "INTEGER", "contradicted": "BOOLEAN", "ack_after_hold_us": "BIGINT",
-        "unseen": "BIGINT", "dropped": "JSON"}
+        "min_rtt_us": "BIGINT", "contradicted": "BOOLEAN", "unseen": "BIGINT", "dropped": "JSON"}
+#: And with the whole lines.
+WHOLE_LINE = {"family": "INTEGER", "ack_after_hold_us": "BIGINT"}
 #: What is read of an end.
 ENDS = {
     "sender": {"address": "VARCHAR", "netns": "BIGINT", "comm": "VARCHAR", "pid": "BIGINT",
@@ -43,7 +46,7 @@ ENDS = {
                "stack": [{"ip": "VARCHAR", "symbol": "VARCHAR"}]},
     "receiver": {"address": "VARCHAR", "netns": "BIGINT", "comm": "VARCHAR", "pid": "BIGINT",
                  "pending_ack": {"duration_us": "BIGINT", "reason": "VARCHAR", "release": "VARCHAR",
-                                 "limit_us": "BIGINT", "bytes": "BIGINT"}},
+                                 "limit_us": "BIGINT"}},
 }
 
 #: Which lines are records of the shape that is joined.
@@ -73,12 +76,12 @@ COLUMNS = {
     "host": ("VARCHAR", "host"),
     "boot_id": ("VARCHAR", "boot_id"),
     "origin": ("UBIGINT", "CASE WHEN host IS NULL THEN 0 ELSE hash(host, coalesce(boot_id, '')) END"),
-    "ack_id": ("UBIGINT", "CASE WHEN regexp_full_match(ack_id, '[0-9a-f]{16}') THEN CAST('0x' || ack_id AS UBIGINT) "
+    "ack_id": ("UBIGINT", "CASE WHEN length(ack_id) = 16 THEN coalesce(TRY_CAST('0x' || ack_id AS UBIGINT), 0) "
                "ELSE 0 END"),
     "number": ("BIGINT", "coalesce(number, CASE WHEN type = 'start' THEN 0 ELSE -1 END)"),
     "complete": ("TINYINT", """CASE
         WHEN type IN ('start', 'streaming') THEN
-            CASE WHEN late_acks = 'all' AND holds = 'all' THEN 2 WHEN late_acks = 'all' THEN 1 ELSE 0 END
+            CASE WHEN late_acks = 'all' AND holds IN ('all', 'late') THEN 2 WHEN late_acks = 'all' THEN 1 ELSE 0 END
         WHEN type = 'report' THEN CASE WHEN unseen = 0 AND NOT regexp_matches(
             CAST(dropped AS VARCHAR), '"(ring_full|ring_share|hold_map_full|ack_map_full|function_return)": *[1-9]')
             THEN 1 ELSE 0 END
@@ -119,60 +122,74 @@ WHOLE = {"family": ("INTEGER", "family"), "ack_after_hold_us": ("BIGINT", "ack_a
          "ack_name": ("VARCHAR", "ack_id"), "sender_end": ("VARCHAR", "sender_end"),
          "receiver_end": ("VARCHAR", "receiver_end")}
 
-#: What join.sql begins with. A report names no host: it is of the host of the line before it.
+#: The version of the files that hold these columns: one whose columns were made otherwise is not read.
+SHAPE = hashlib.sha256(json.dumps({**COLUMNS, **WHOLE}).encode()).hexdigest()
+#: A file of columns begins with it.
+MAGIC = b"PAR1"
+#: So many lines lie together: a group of them has to fit into memory, with their stacks where whole lines are kept.
+GROUP, WHOLE_GROUP = 65_536, 8_192
+
+#: What join.sql begins with; the files of columns follow one another.
 RECORDS = """
-UPDATE lines SET origin = named.origin FROM (
-    SELECT r.rowid AS line, l.origin AS origin
-    FROM (SELECT rowid, source FROM lines WHERE kind = 'report' AND origin = 0) AS r
-    ASOF JOIN (SELECT rowid AS line, source, origin FROM (
-        SELECT rowid, source, origin, lag(origin) OVER () AS before, lag(source) OVER () AS source_before FROM lines
-        WHERE origin <> 0
-    ) AS following WHERE before IS DISTINCT FROM origin OR source_before IS DISTINCT FROM source) AS l
-    ON l.source = r.source AND l.line < r.rowid
-) AS named WHERE lines.rowid = named.line;
-CREATE TABLE origins AS
-SELECT DISTINCT origin, host, boot_id FROM lines WHERE host IS NOT NULL;
+CREATE TEMP VIEW lines AS
+SELECT {columns}, CAST((file_index << 40) + file_row_number AS BIGINT) AS line
+FROM read_parquet([{files}], file_row_number=true);
+CREATE TEMP TABLE origins AS
+SELECT origin, any_value(host) AS host, any_value(boot_id) AS boot_id FROM lines WHERE origin <> 0 GROUP BY origin;
 CREATE TEMP VIEW records AS
-SELECT source, rowid AS line, kind, time_us, origin, ack_id, number, complete,
-       CASE WHEN sender_netns IS NOT NULL THEN 1 ELSE 0 END AS by_sender,
-       CASE WHEN receiver_netns IS NOT NULL THEN 1 ELSE 0 END AS by_receiver, of_hold,
+SELECT source, line, kind, time_us, origin, ack_id, number, complete,
+       sender_netns IS NOT NULL AS by_sender, receiver_netns IS NOT NULL AS by_receiver, of_hold,
        coalesce(sender, '') AS sender, coalesce(receiver, '') AS receiver, duration_us, coalesce(rtt_us, 0) AS rtt_us,
-       coalesce(pending_us, 0) AS pending_us, CASE WHEN pending_release = 'timer' THEN 1 ELSE 0 END AS by_timer
-FROM lines WHERE kind IS NOT NULL
+       coalesce(pending_us, 0) AS pending_us, CASE WHEN pending_release = 'timer' THEN 1 ELSE 0 END AS by_timer,
+       evidence, excess_us, who
+FROM lines WHERE kind IS NOT NULL;
+CREATE TEMP MACRO without_port(address) AS
+CASE WHEN address LIKE '[%' THEN regexp_replace(address, ':[0-9]+$', '')
+     ELSE substring(address, 1, position(':' IN address) - 1) END
 """
 
-#: How often each stall of the same processes lasted how long, to three digits; and the last one of each.
-TALLIES = """
+#: How often each stall of the same processes lasted how long, to three digits; and when the last one of each ended.
+TALLIES = f"""
 CREATE TEMP TABLE tallies AS
-SELECT verdict, who, other_who, duration_us // step * step AS rounded_us, count(*) AS stalls,
-       sum(excess_us)::BIGINT AS excess_us, max(time_us) AS last_us, max_by(line, time_us) AS line,
-       max_by(other_line, time_us) AS other_line
+SELECT evidence, who, other_who, duration_us // step * step AS rounded_us, count(*) AS stalls,
+       sum(excess_us)::BIGINT AS excess_us, max(time_us) AS last_us
 FROM (
-    SELECT CASE WHEN a.evidence = 'as it is' THEN s.evidence ELSE a.evidence END AS verdict, s.who AS who,
-           o.who AS other_who, s.duration_us AS duration_us,
-           CASE WHEN s.duration_us < 1000 THEN 1 ELSE 10 ** (length(s.duration_us::VARCHAR) - 3) END::BIGINT AS step,
-           CASE WHEN a.evidence = 'seen' THEN greatest(0, s.duration_us - coalesce(s.rtt_us, 0)) ELSE s.excess_us END
-               AS excess_us, a.time_us AS time_us, a.line AS line, a.other_line AS other_line
-    FROM answers AS a INNER JOIN lines AS s ON s.rowid = a.line LEFT JOIN lines AS o ON o.rowid = a.other_line
+    SELECT evidence, who, other_who, duration_us, excess_us, time_us,
+           CASE {" ".join(f"WHEN duration_us < {10 ** digits} THEN {10 ** (digits - 3)}" for digits in range(3, 18))}
+                ELSE {10 ** 15} END AS step
+    FROM answers
 ) AS told
-GROUP BY verdict, who, other_who, duration_us // step * step
-"""
+GROUP BY evidence, who, other_who, duration_us // step * step
+"""  # noqa: S608
 
-#: The processes that lost most, with the last stall of each.
+#: The processes that lost most, and the last stall of each.
 GROUPS = """
-SELECT g.verdict, g.durations, s.kind, s.side, s.cause, s.pattern, s.host, o.host AS other_host,
+CREATE TEMP TABLE groups AS
+SELECT g.*, a.line, a.time_us, a.other_line, a.other_time_us
+FROM (
+    SELECT evidence, who, other_who, sum(excess_us)::BIGINT AS excess_us, max(last_us) AS last_us,
+           list([rounded_us, stalls]) AS durations
+    FROM tallies WHERE evidence <> 'contradicted'
+    GROUP BY evidence, who, other_who ORDER BY excess_us DESC, who, other_who LIMIT $most
+) AS g INNER JOIN answers AS a ON a.evidence = g.evidence AND a.who = g.who AND a.time_us = g.last_us
+    AND a.other_who IS NOT DISTINCT FROM g.other_who
+QUALIFY row_number() OVER (PARTITION BY g.evidence, g.who, g.other_who ORDER BY a.line) = 1
+"""
+#: The last stall of each. Its time says where to look for its line.
+EXAMPLES = """
+CREATE TEMP TABLE examples AS SELECT * FROM lines WHERE time_us IN ({times}) AND line IN ({lines})
+"""
+SHOWN = """
+SELECT g.evidence AS verdict, g.durations, s.kind, s.side, s.cause, s.pattern, s.host, o.host AS other_host,
        s.sender, s.sender_netns, s.sender_comm, s.sender_pid, s.held, s.in_flight, s.mss, s.calls,
        coalesce(o.receiver, s.receiver) AS receiver, coalesce(o.receiver_comm, s.receiver_comm) AS receiver_comm,
        coalesce(o.receiver_pid, s.receiver_pid) AS receiver_pid,
        coalesce(o.pending_us, s.pending_us) AS pending_us,
        CASE WHEN o.source IS NULL THEN s.pending_reason ELSE o.pending_reason END AS pending_reason,
        coalesce(o.limit_us, s.limit_us) AS limit_us, s.receiver_netns
-FROM (
-    SELECT verdict, who, other_who, sum(excess_us)::BIGINT AS excess_us, max_by(line, last_us) AS line,
-           max_by(other_line, last_us) AS other_line, list([rounded_us, stalls]) AS durations
-    FROM tallies WHERE verdict <> 'contradicted'
-    GROUP BY verdict, who, other_who ORDER BY excess_us DESC, line LIMIT $most
-) AS g INNER JOIN lines AS s ON s.rowid = g.line LEFT JOIN lines AS o ON o.rowid = g.other_line
+FROM groups AS g
+INNER JOIN examples AS s ON s.line = g.line
+LEFT JOIN examples AS o ON o.line = g.other_line
 ORDER BY g.excess_us DESC, g.line
 """
 
@@ -185,12 +202,12 @@ def member(key: str, value: str) -> str:
 def with_host(end: str, host: str) -> str:
     """SQL that writes an end; where both hosts have the stall, with its own."""
     named = f"CAST(json_merge_patch({end}, json_object('host', {host})) AS VARCHAR)"
-    return f"CASE WHEN a.evidence = 'seen' THEN {named} ELSE {end} END"
+    return f"CASE WHEN a.other_line IS NOT NULL THEN {named} ELSE {end} END"
 
 
 def whole_lines() -> str:
     """SQL that writes each answer as a line of JSON, in order of time and with the tracer's own order of keys."""
-    seen, dismissed = "a.evidence = 'seen'", "a.evidence = 'contradicted'"
+    seen, dismissed = "a.other_line IS NOT NULL", "a.evidence = 'contradicted'"
     rtt = "coalesce(s.rtt_us, 0)"
     members = [
         member("cause", f"CASE WHEN {seen} THEN 'nagle_delayed_ack' WHEN NOT {dismissed} THEN s.cause END"),
@@ -213,8 +230,8 @@ def whole_lines() -> str:
         member("ack_after_hold_us", f"CASE WHEN {seen} THEN s.duration_us - {rtt} // 2 - o.pending_us "
                f"WHEN NOT {dismissed} THEN s.ack_after_hold_us END")]
     return ("SELECT '{\"type\":\"' || CASE WHEN a.evidence = 'contradicted' THEN 'hold' ELSE 'stall' END || '\"' || "  # noqa: S608
-            + " || ".join(members) + " || '}' AS line FROM answers AS a INNER JOIN lines AS s ON s.rowid = a.line "
-            "LEFT JOIN lines AS o ON o.rowid = a.other_line ORDER BY a.time_us, a.line")
+            + " || ".join(members) + " || '}' AS line FROM answers AS a INNER JOIN lines AS s ON s.line = a.line "
+            "LEFT JOIN lines AS o ON o.line = a.other_line ORDER BY a.time_us, a.line")
 
 
 class Clock(NamedTuple):
@@ -269,60 +286,100 @@ def shape(kind: Any) -> str:
 def load_statement(whole: bool) -> str:
     """Reads recordings, with one look at each line."""
     columns = {**COLUMNS, **WHOLE} if whole else COLUMNS
-    read = {**LINE, **{end: "JSON" if whole else shape(kind) for end, kind in ENDS.items()}}
+    read = {**LINE, **(WHOLE_LINE if whole else {}),
+            **{end: "JSON" if whole else shape(kind) for end, kind in ENDS.items()}}
     wanted = ", ".join(f"'{name}': '{kind}'" for name, kind in read.items())
     ends = ""
     if whole:
         parts = ", ".join(f"json_transform({end}, '{json.dumps(kind)}') AS {end}" for end, kind in ENDS.items())
         texts = ", ".join(f"CAST({end} AS VARCHAR) AS {end}_end" for end in ENDS)
         ends = f" REPLACE ({parts}), {texts}"
-    values = ", ".join(value for _, value in columns.values())
-    return (f"INSERT INTO lines SELECT {values} FROM (SELECT *{ends} FROM read_json($files, "  # noqa: S608
+    values = ", ".join(f"CAST({value} AS {kind}) AS {name}" for name, (kind, value) in columns.items())
+    return (f"COPY (SELECT {values} FROM (SELECT *{ends} FROM read_json($files, "  # noqa: S608
             f"filename=true, format='newline_delimited', ignore_errors=true, maximum_object_size={MAX_LINE}, "
-            f"columns={{{wanted}}})) AS read WHERE type IS NULL OR type IN ({', '.join(map(repr, KINDS))})")
+            f"columns={{{wanted}}})) AS read WHERE type IS NULL OR type IN ({', '.join(map(repr, KINDS))})) "
+            "TO $columns "
+            f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {WHOLE_GROUP if whole else GROUP}, "
+            f"KV_METADATA {{nagletrace_join: '{SHAPE if whole else ''}'}})")
+
+
+def on_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]
+
+
+def quoted(name: str) -> str:
+    return "'" + literal(name).replace("'", "''") + "'"
 
 
 class Engine:
-    """Joins recordings. Close it, or its files stay. `whole`: whole lines are wanted in the end, not sums."""
+    """Joins recordings. Close it, or its files stay. `whole`: whole lines are wanted in the end, not sums.
 
-    def __init__(self, memory: str, threads: int | None = None, whole: bool = False) -> None:
+    `memory` is what DuckDB may use, as '1GB'; `threads` 0: as many as there are CPUs.
+    """
+
+    def __init__(self, memory: str, threads: int = 0, whole: bool = False) -> None:
         module = need_duckdb()
         self.error: type[Exception] = module.Error
+        self.out_of_memory: type[Exception] = module.OutOfMemoryException
+        self.whole = whole
         self.room = tempfile.TemporaryDirectory(prefix="nagletrace-join-")
         settings: dict[str, Any] = {"memory_limit": memory, "temp_directory": self.room.name,
                                     "autoinstall_known_extensions": False, "autoload_known_extensions": False}
         if threads:
             settings["threads"] = threads
-        place = str(Path(self.room.name) / "records")
-        self.database: duckdb.DuckDBPyConnection = module.connect(place, config=settings)
-        columns = {**COLUMNS, **WHOLE} if whole else COLUMNS
-        self.database.execute("CREATE TABLE lines ("
-                              + ", ".join(f'"{name}" {kind}' for name, (kind, _) in columns.items()) + ")")
-        self.statement = load_statement(whole)
+        self.database: duckdb.DuckDBPyConnection = module.connect(":memory:", config=settings)
 
-    def load(self, *names: str) -> None:
-        """Reads recordings, several of them at a time."""
+    def load(self, *names: str, save: str | None = None) -> None:
+        """Reads recordings, once, several of them at a time; and files of columns that an earlier load() has saved.
+        `save`: a path for such a file of these recordings, which stays."""
+        files = [name for name in names if has_columns(name)]
+        for name in files:
+            self._check_columns(name)
+        recordings = [name for name in names if name not in files]
+        if recordings:
+            files.append(save or str(Path(self.room.name) / "lines.parquet"))
+            self._read(recordings, files[-1], self.whole or save is not None)
+        # files of the same name may have been saved in several
+        columns = ["xor(source, file_index) AS source", *list({**COLUMNS, **(WHOLE if self.whole else {})})[1:]]
+        for statement in RECORDS.split(";"):
+            self._run(statement.format(columns=", ".join(columns), files=", ".join(map(quoted, files))), {}, None)
+
+    def _read(self, recordings: list[str], columns: str, whole: bool) -> None:
+        statement = load_statement(whole)
         try:
-            self.database.execute(self.statement, {"files": [literal(name) for name in names]})
-        except self.error:
-            for name in names:  # one after the other, to tell which of them it is
-                self._run(self.statement, {"files": [literal(name)]}, name)
+            self.database.execute(statement, {"files": [literal(name) for name in recordings], "columns": columns})
+        except self.error as error:
+            for name in recordings:  # one after the other, to tell which of them it is
+                self._run(statement, {"files": [literal(name)], "columns": columns}, name)
+            raise self._cannot_join(error) from error
+
+    def _check_columns(self, name: str) -> None:
+        try:
+            found = self.database.execute("SELECT decode(value) FROM parquet_kv_metadata($name) "
+                                          "WHERE key = 'nagletrace_join'", {"name": literal(name)}).fetchall()
+        except self.error as error:
+            raise RecordingError(f"{name}: cannot read it: {on_one_line(error)}; make it anew with --save",
+                                 2) from error
+        if found != [(SHAPE,)]:
+            raise RecordingError(f"{name}: this nagletrace-join did not make it; make it anew with --save", 2)
 
     def join(self, window_us: int) -> None:
-        for statement in [*RECORDS.split(";"), *steps()]:
-            wanted = {"window": window_us} if "$window" in statement else {}
-            self._run(statement, wanted, None)
+        for statement in steps():
+            self._run(statement.replace("$window", str(window_us)), {}, None)
 
     def _run(self, statement: str, values: dict[str, Any], name: str | None) -> None:
         try:
             self.database.execute(statement, values)
         except self.error as error:
-            what = " ".join(str(error).split())[:160]
-            if name is not None:
-                raise RecordingError(f"{name}: cannot read it: {what}; give what `nagletrace -o json` wrote",
-                                     2) from error
-            raise RecordingError(f"DuckDB cannot join the records: {what}; "
-                                 "give it more memory with --memory") from error
+            if name is not None and not isinstance(error, self.out_of_memory):
+                raise RecordingError(f"{name}: cannot read it: {on_one_line(error)}; give what `nagletrace -o json` "
+                                     "wrote", 2) from error
+            raise self._cannot_join(error) from error
+
+    @staticmethod
+    def _cannot_join(error: Exception) -> RecordingError:
+        return RecordingError(f"DuckDB cannot join the records: {on_one_line(error)}; "
+                              "give it more memory with --memory")
 
     def clocks(self) -> list[Clock]:
         """Of each two hosts, whichever of them sent."""
@@ -351,13 +408,18 @@ class Engine:
     def tally(self) -> dict[str, Totals]:
         """Sums the answers up, by verdict; groups() tells more of them."""
         self._run(TALLIES, {}, None)
-        rows = self.database.execute("SELECT verdict, sum(stalls)::BIGINT, coalesce(sum(excess_us), 0)::BIGINT "
-                                     "FROM tallies GROUP BY verdict").fetchall()
+        rows = self.database.execute("SELECT evidence, sum(stalls)::BIGINT, coalesce(sum(excess_us), 0)::BIGINT "
+                                     "FROM tallies GROUP BY evidence").fetchall()
         return {verdict: Totals(stalls, excess_us) for verdict, stalls, excess_us in rows}
 
     def groups(self, most: int) -> list[dict[str, Any]]:
         """The processes that lost most."""
-        cursor = self.database.execute(GROUPS, {"most": most})
+        self._run(GROUPS, {"most": most}, None)
+        found = self.database.execute("SELECT unnest([line, other_line]), unnest([time_us, other_time_us]) "
+                                      "FROM groups").fetchall()
+        lines, times = (", ".join({str(one[i]) for one in found if one[0] is not None}) or "NULL" for i in (0, 1))
+        self._run(EXAMPLES.format(lines=lines, times=times), {}, None)
+        cursor = self.database.execute(SHOWN)
         names = [column[0] for column in cursor.description or ()]
         return [dict(zip(names, row)) for row in cursor.fetchall()]
 
@@ -370,6 +432,14 @@ class Engine:
     def close(self) -> None:
         self.database.close()
         self.room.cleanup()
+
+
+def has_columns(name: str) -> bool:
+    """Is it such a file as load() saves?"""
+    if name == "-" or not Path(name).is_file():
+        return False
+    with Path(name).open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def literal(name: str) -> str:

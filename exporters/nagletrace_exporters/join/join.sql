@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: GPL-2.0
 --
 -- The join of stalls that two hosts have recorded, step by step: each `-- step:` makes one table of those before it.
--- engine.py fills the first one, `records`, with a row for each line that is read:
+-- engine.py makes the first one, `records`, a view that has a row for each line that is read:
 --
 --   source, line   which file, and the number of the line, of all files together
 --   kind           start, streaming, stall, hold, late_ack, report
@@ -11,107 +11,158 @@
 --   number         counts what one start of the tracer has told; -1: not known
 --   complete       of start and streaming: 1 where late ACKs are told, and no filter leaves one out; 2: holds too;
 --                  of report: nothing was dropped, and nothing unseen
---   by_sender, by_receiver   which end this origin saw: 1 or 0
+--   by_sender, by_receiver   whether this origin saw that end
 --   of_hold        of a hold: 1 where Nagle held the bytes until a pure ACK came
 --   sender, receiver         the addresses, as this origin sees them
 --   duration_us, rtt_us, pending_us
 --   by_timer       the delayed-ACK timer sent the ACK: 1 or 0
+--   evidence, excess_us      as the line says; only a stall has them
+--   who            the number of the line's two processes
+--
+-- Addresses are read again where they are asked for, and are not carried along: most stalls have a partner, and a table of
+-- numbers is small.
 --
 -- $window is how far apart two hosts' clocks may be, in microseconds. DuckDB runs this. ClickHouse joins by the same rules
 -- in dashboards/clickhouse/schema.sql, and tests/clickhouse compares the answers.
 
 -- step: repeated
--- ACKs of which one end is told more than once: by several recordings, by a late ACK and a stall, or by chance. They are
--- few, and only they need to be put in order.
+-- ACKs of which one end is told more than once: by several recordings, by a late ACK and a stall, or by chance. Only they
+-- need to be put in order.
 CREATE TEMP TABLE repeated AS
-SELECT ack_id FROM records WHERE ack_id <> 0 AND by_sender + by_receiver = 1 GROUP BY ack_id
-HAVING sum(by_sender) > 1 OR sum(by_receiver) > 1;
+SELECT ack_id FROM records WHERE ack_id <> 0 AND by_sender <> by_receiver GROUP BY ack_id
+HAVING count(*) FILTER (by_sender) > 1 OR count(*) FILTER (by_receiver) > 1;
 
 -- step: senders
 -- What a sender's host has alone: a stall that it infers, or a Nagle hold that was none to it. One line of each ACK,
 -- whatever the number of recordings that have it.
 CREATE TEMP TABLE senders AS
-SELECT s.source AS source, s.line AS line, s.kind AS kind, s.time_us AS time_us, s.origin AS origin, s.ack_id AS ack_id,
-       s.sender AS sender, s.receiver AS receiver, s.duration_us AS duration_us, s.rtt_us AS rtt_us, 0 AS again
-FROM records AS s LEFT JOIN repeated AS k ON k.ack_id = s.ack_id
-WHERE s.by_sender = 1 AND s.by_receiver = 0 AND s.ack_id <> 0 AND (s.kind = 'stall' OR s.of_hold = 1)
-  AND k.ack_id IS NULL
+SELECT line, kind, time_us, origin, ack_id, duration_us, rtt_us, who, 0 AS again
+FROM records AS s ANTI JOIN repeated AS k ON k.ack_id = s.ack_id
+WHERE s.by_sender AND NOT s.by_receiver AND s.ack_id <> 0 AND (s.kind = 'stall' OR s.of_hold = 1)
 UNION ALL
-SELECT source, line, kind, time_us, origin, ack_id, sender, receiver, duration_us, rtt_us, 1 FROM (
+SELECT line, kind, time_us, origin, ack_id, duration_us, rtt_us, who, 1 FROM (
     SELECT s.*, row_number() OVER (PARTITION BY s.origin, s.ack_id ORDER BY s.kind DESC, s.source, s.line) AS place
-    FROM records AS s INNER JOIN repeated AS k ON k.ack_id = s.ack_id
-    WHERE s.by_sender = 1 AND s.by_receiver = 0 AND (s.kind = 'stall' OR s.of_hold = 1)
+    FROM (SELECT line, source, kind, time_us, origin, ack_id, duration_us, rtt_us, who FROM records
+          WHERE by_sender AND NOT by_receiver AND ack_id <> 0 AND (kind = 'stall' OR of_hold = 1)) AS s
+    SEMI JOIN repeated AS k ON k.ack_id = s.ack_id
 ) AS one WHERE place = 1;
 
 -- step: receivers
 -- What a receiver's host has alone: a late ACK, or a stall that it infers. Of both for one ACK the late ACK tells the
 -- time at which it went out; `inferred` tells that there was a stall besides.
 CREATE TEMP TABLE receivers AS
-SELECT r.source AS source, r.line AS line, r.kind AS kind, r.time_us AS time_us, r.origin AS origin, r.ack_id AS ack_id,
-       r.pending_us AS pending_us, r.by_timer AS by_timer
-FROM records AS r LEFT JOIN repeated AS k ON k.ack_id = r.ack_id
-WHERE r.by_sender = 0 AND r.by_receiver = 1 AND r.ack_id <> 0 AND r.kind IN ('late_ack', 'stall') AND k.ack_id IS NULL
+SELECT line, kind, time_us, origin, ack_id, pending_us, by_timer, who
+FROM records AS r ANTI JOIN repeated AS k ON k.ack_id = r.ack_id
+WHERE NOT r.by_sender AND r.by_receiver AND r.ack_id <> 0 AND r.kind IN ('late_ack', 'stall')
 UNION ALL
-SELECT source, line, kind, time_us, origin, ack_id, pending_us, by_timer FROM (
+SELECT line, kind, time_us, origin, ack_id, pending_us, by_timer, who FROM (
     SELECT r.*, row_number() OVER (PARTITION BY r.origin, r.ack_id ORDER BY r.kind, r.source, r.line) AS place
-    FROM records AS r INNER JOIN repeated AS k ON k.ack_id = r.ack_id
-    WHERE r.by_sender = 0 AND r.by_receiver = 1 AND r.kind IN ('late_ack', 'stall')
+    FROM (SELECT line, source, kind, time_us, origin, ack_id, pending_us, by_timer, who FROM records
+          WHERE NOT by_sender AND by_receiver AND ack_id <> 0 AND kind IN ('late_ack', 'stall')) AS r
+    SEMI JOIN repeated AS k ON k.ack_id = r.ack_id
 ) AS one WHERE place = 1;
 
 -- step: near_ones
--- Both ends of one ACK, as far as the clocks may be apart.
-CREATE TEMP TABLE near_ones AS
-SELECT s.ack_id AS ack_id, s.source AS s_source, s.line AS s_line, s.time_us AS s_time_us, s.origin AS s_origin,
-       s.duration_us AS duration_us, s.rtt_us AS rtt_us, r.source AS r_source, r.line AS r_line, r.kind AS r_kind,
-       r.time_us AS r_time_us, r.origin AS r_origin, r.pending_us AS pending_us, r.by_timer AS by_timer, s.again AS again,
-       abs(s.time_us - r.time_us) AS apart_us
-FROM senders AS s INNER JOIN receivers AS r ON s.ack_id = r.ack_id
-WHERE s.origin <> r.origin AND abs(s.time_us - r.time_us) <= $window;
+-- Both ends of one ACK, as far as the clocks may be apart. The pending ACK ends half a round trip before the hold; in the
+-- hold it was pending for the rest at most (in_hold_us). By the rules of one host (bpf/judge.h, nt_nagle_evidence()) bytes
+-- that were written while the ACK was on its way waited for that way, and an ACK that was sent for another reason than the
+-- timer is late only from 30 ms on: else the pair is no stall.
+CREATE TEMP VIEW near_ones AS
+SELECT *, CASE WHEN in_hold_us >= 1000 AND 2 * in_hold_us >= duration_us - rtt_us AND (by_timer = 1 OR pending_us >= 30000)
+               THEN 1 ELSE 0 END AS stalled
+FROM (
+    SELECT s.ack_id AS ack_id, s.line AS s_line, s.time_us AS s_time_us, s.origin AS s_origin, s.duration_us AS duration_us,
+           s.rtt_us AS rtt_us, s.who AS s_who, r.line AS r_line, r.kind AS r_kind, r.time_us AS r_time_us,
+           r.origin AS r_origin, r.pending_us AS pending_us, r.by_timer AS by_timer, r.who AS r_who, s.again AS again,
+           least(r.pending_us, s.duration_us - s.rtt_us) AS in_hold_us
+    FROM senders AS s INNER JOIN receivers AS r ON s.ack_id = r.ack_id
+    WHERE s.origin <> r.origin AND abs(s.time_us - r.time_us) <= $window
+) AS both_ends;
 
 -- step: pairs
 -- Of them the nearest in time, and each in one pair only.
 CREATE TEMP TABLE pairs AS
-SELECT ack_id, s_source, s_line, s_time_us, s_origin, duration_us, rtt_us, r_source, r_line, r_kind, r_time_us, r_origin,
-       pending_us, by_timer
+SELECT ack_id, s_line, s_time_us, s_origin, duration_us, rtt_us, s_who, r_line, r_kind, r_time_us, r_origin, r_who, stalled
 FROM near_ones WHERE again = 0
 UNION ALL
-SELECT ack_id, s_source, s_line, s_time_us, s_origin, duration_us, rtt_us, r_source, r_line, r_kind, r_time_us, r_origin,
-       pending_us, by_timer
+SELECT ack_id, s_line, s_time_us, s_origin, duration_us, rtt_us, s_who, r_line, r_kind, r_time_us, r_origin, r_who, stalled
 FROM (
     SELECT *, row_number() OVER (PARTITION BY r_line ORDER BY apart_us, s_line) AS r_place
     FROM (
-        SELECT *, row_number() OVER (PARTITION BY s_line ORDER BY apart_us, r_line) AS s_place
+        SELECT *, abs(s_time_us - r_time_us) AS apart_us,
+               row_number() OVER (PARTITION BY s_line ORDER BY abs(s_time_us - r_time_us), r_line) AS s_place
         FROM near_ones WHERE again = 1
     ) AS nearest_of_s WHERE s_place = 1
 ) AS nearest_of_both WHERE r_place = 1;
 
 -- step: clocks
 -- How far the sender's clock is ahead of the receiver's: the ACK takes half a round trip. A late ACK tells when it went
--- out; without one, the receiver's stall ended about a round trip later.
+-- out; without one, the receiver's stall ended about a round trip later. The median, of how often each value is there:
+-- these are few, however many pairs there are.
 CREATE TEMP TABLE clocks AS
-SELECT s_origin, r_origin, count(*) AS acks,
-       CAST(median(s_time_us - r_time_us + CASE WHEN r_kind = 'late_ack' THEN -rtt_us / 2 ELSE rtt_us / 2 END) AS BIGINT)
+SELECT s_origin, r_origin, max(until) AS acks,
+       CAST((min(twice_us) FILTER (until >= (acks + 1) // 2) + min(twice_us) FILTER (until >= acks // 2 + 1)) / 4 AS BIGINT)
            AS ahead_us
-FROM pairs GROUP BY s_origin, r_origin;
+FROM (
+    SELECT *, sum(acks_here) OVER (PARTITION BY s_origin, r_origin ORDER BY twice_us) AS until,
+           sum(acks_here) OVER (PARTITION BY s_origin, r_origin) AS acks
+    FROM (
+        SELECT s_origin, r_origin, count(*) AS acks_here,
+               2 * (s_time_us - r_time_us) + CASE WHEN r_kind = 'late_ack' THEN -rtt_us ELSE rtt_us END AS twice_us
+        FROM pairs GROUP BY ALL
+    ) AS counted
+) AS summed GROUP BY s_origin, r_origin;
 
--- step: seen
--- The pairs that are stalls, by the rules of one host (bpf/judge.h, nt_nagle_evidence()): bytes that were written while
--- the ACK was on its way waited for that way, and an ACK that was sent for another reason than the timer is late only
--- from 30 ms on. The pending ACK ends half a round trip before the hold; in the hold it was pending for the rest at most.
-CREATE TEMP TABLE seen AS
-SELECT * FROM (
-    SELECT *, CASE WHEN pending_us < duration_us - rtt_us THEN pending_us ELSE duration_us - rtt_us END AS in_hold_us
-    FROM pairs
-) AS measured
-WHERE in_hold_us >= 1000 AND 2 * in_hold_us >= duration_us - rtt_us AND (by_timer = 1 OR pending_us >= 30000);
+-- step: turns
+-- The lines of which a recording tells, but those that go on from the line before, as nearly all do: the same origin, and
+-- the next number. Besides, the line before each of these, and the last one of all, which go on unless they stand here
+-- themselves. So nothing is missing before a line that goes on, nor before one whose number follows that of another here.
+CREATE TEMP TABLE turns AS
+WITH following AS (
+    SELECT source, line, kind, origin, time_us, number, complete,
+           lag(source) OVER () AS source_0, lag(line) OVER () AS line_0, lag(kind) OVER () AS kind_0,
+           lag(origin) OVER () AS origin_0, lag(time_us) OVER () AS time_0_us, lag(number) OVER () AS number_0
+    FROM records WHERE number >= 0 AND (origin <> 0 OR kind = 'report')
+), turning AS (
+    SELECT * FROM following
+    WHERE origin = 0 OR kind IN ('start', 'streaming', 'report') OR source IS DISTINCT FROM source_0
+       OR origin IS DISTINCT FROM origin_0 OR number <> number_0 + 1
+)
+SELECT line, any_value(source) AS source, any_value(kind) AS kind, any_value(origin) AS origin,
+       any_value(time_us) AS time_us, any_value(number) AS number, any_value(complete) AS complete, min(goes_on) AS goes_on
+FROM (
+    SELECT line, source, kind, origin, time_us, number, complete, 0 AS goes_on FROM turning
+    UNION ALL
+    SELECT line_0, source_0, kind_0, origin_0, time_0_us, number_0, 1, 1 FROM turning
+    WHERE kind_0 NOT IN ('start', 'streaming', 'report')
+    UNION ALL
+    SELECT max(line), max_by(source, line), max_by(kind, line), max_by(origin, line), max_by(time_us, line),
+           max_by(number, line), 1, 1 FROM following WHERE kind IN ('stall', 'hold', 'late_ack') HAVING count(*) > 0
+) AS with_those_before GROUP BY line;
 
 -- step: told
--- The lines of which a recording tells, in their order, and the number that each should have.
+-- With the number that each should have. A report that names no host is of the recording's only one, or of that of the
+-- line before it. Where a file is large, DuckDB's threads read parts of it in any order, so that numbers say what comes first.
+-- Lines say it only where a recording has been started anew, which makes its numbers begin again.
 CREATE TEMP TABLE told AS
-SELECT source, line, kind, origin, time_us, number, complete,
-       lag(number) OVER (PARTITION BY source, origin ORDER BY line) AS number_before,
-       lag(time_us) OVER (PARTITION BY source, origin ORDER BY line) AS time_before_us
-FROM records WHERE number >= 0 AND origin <> 0;
+SELECT *, lag(number) OVER in_order AS number_before, lag(time_us) OVER in_order AS time_before_us
+FROM (
+    SELECT *, CASE WHEN sum(starts) OVER (PARTITION BY source, origin) > 1
+                   THEN sum(starts) OVER (PARTITION BY source, origin ORDER BY line) ELSE 0 END AS run
+    FROM (
+        SELECT source, line, kind, origin, time_us, number, complete, goes_on,
+               CASE WHEN kind IN ('start', 'streaming') THEN 1 ELSE 0 END AS starts
+        FROM turns WHERE origin <> 0
+        UNION ALL
+        SELECT r.source, r.line, r.kind, coalesce(one.origin, t.origin), r.time_us, r.number, r.complete, r.goes_on, 0
+        FROM (SELECT * FROM turns WHERE origin = 0) AS r
+        ASOF LEFT JOIN (SELECT * FROM turns WHERE origin <> 0) AS t ON t.source = r.source AND t.line < r.line
+        LEFT JOIN (SELECT source, min(origin) AS origin FROM turns WHERE origin <> 0 GROUP BY source
+                   HAVING count(DISTINCT origin) = 1) AS one ON one.source = r.source
+        WHERE coalesce(one.origin, t.origin) IS NOT NULL
+    ) AS of_origins
+) AS of_runs
+WINDOW in_order AS (PARTITION BY source, origin ORDER BY run, starts DESC, number, kind = 'report', line);
 
 -- step: gaps
 -- Times of which a recording may lack something: its numbers do not go on. Two seconds more at either side, since
@@ -120,11 +171,10 @@ CREATE TEMP TABLE gaps AS
 SELECT source, origin, least(time_before_us, time_us) - 2000000 AS from_us,
        greatest(time_before_us, time_us) + 2000000 AS to_us
 FROM told
-WHERE number_before IS NOT NULL AND kind NOT IN ('start', 'streaming')
+WHERE number_before IS NOT NULL AND starts = 0 AND goes_on = 0
   AND number <> number_before + CASE WHEN kind = 'report' THEN 0 ELSE 1 END
 UNION ALL
-SELECT source, origin, time_before_us, time_us FROM told
-WHERE number_before IS NOT NULL AND kind IN ('start', 'streaming');
+SELECT source, origin, time_before_us, time_us FROM told WHERE number_before IS NOT NULL AND starts = 1;
 
 -- step: witnesses
 -- Recordings that would have a late ACK if there had been one; where of_holds is 1, a hold too. They tell of all, from
@@ -136,35 +186,54 @@ FROM told GROUP BY source, origin
 HAVING sum(CASE WHEN kind IN ('start', 'streaming') THEN 1 ELSE 0 END) > 0
    AND sum(CASE WHEN kind = 'report' THEN 1 ELSE 0 END) > 0 AND min(complete) = 1;
 
--- step: hosts_of_addresses
--- An address without its port, if one origin only calls it its own. Addresses that every host has do not count.
-CREATE TEMP TABLE hosts_of_addresses AS
-SELECT address, min(origin) AS origin FROM (
-    SELECT DISTINCT CASE WHEN receiver LIKE '[%' THEN regexp_replace(receiver, ':[0-9]+$', '')
-                         ELSE substring(receiver, 1, position(':' IN receiver) - 1) END AS address, origin
-    FROM records WHERE by_receiver = 1
-    UNION ALL
-    SELECT DISTINCT CASE WHEN sender LIKE '[%' THEN regexp_replace(sender, ':[0-9]+$', '')
-                         ELSE substring(sender, 1, position(':' IN sender) - 1) END AS address, origin
-    FROM records WHERE by_sender = 1
-) AS own
-WHERE address NOT LIKE '127.%' AND address NOT LIKE '[::1%' AND address NOT LIKE '[fe80:%' AND address NOT LIKE '169.254.%'
-GROUP BY address HAVING count(DISTINCT origin) = 1;
-
 -- step: alone
 -- Stalls that a sender's host infers, and no other host has a part of.
 CREATE TEMP TABLE alone AS
-SELECT s.* FROM senders AS s LEFT JOIN pairs AS p ON p.s_line = s.line WHERE s.kind = 'stall' AND p.s_line IS NULL;
+SELECT r.source AS source, r.line AS line, r.origin AS origin, r.time_us AS time_us, r.sender AS sender,
+       r.receiver AS receiver
+FROM records AS r
+SEMI JOIN (SELECT s.line FROM senders AS s ANTI JOIN pairs AS p ON p.s_line = s.line WHERE s.kind = 'stall') AS a
+    ON a.line = r.line
+WHERE r.kind = 'stall' AND r.by_sender AND NOT r.by_receiver AND r.ack_id <> 0;
+
+-- step: lone_receivers
+-- Stalls that a receiver's host infers, and no other host has a part of; only where a sender's host can deny them.
+CREATE TEMP TABLE lone_receivers AS
+SELECT r.time_us AS time_us, r.origin AS origin, r.ack_id AS ack_id, r.sender AS sender, r.receiver AS receiver
+FROM records AS r ANTI JOIN pairs AS p ON p.ack_id = r.ack_id AND p.r_origin = r.origin
+WHERE r.kind = 'stall' AND NOT r.by_sender AND r.by_receiver AND r.ack_id <> 0
+  AND (SELECT count(*) FROM witnesses WHERE of_holds = 1) > 0;
+
+-- step: hosts_of_addresses
+-- An address without its port that is asked for, if one origin only calls it its own. Addresses that every host has do not
+-- count.
+CREATE TEMP TABLE hosts_of_addresses AS
+WITH own AS (
+    SELECT without_port(receiver) AS address, origin FROM records WHERE by_receiver
+    UNION ALL
+    SELECT without_port(sender) AS address, origin FROM records WHERE by_sender
+)
+SELECT own.address AS address, min(own.origin) AS origin
+FROM own SEMI JOIN (
+    SELECT DISTINCT address
+    FROM (
+        SELECT without_port(receiver) AS address FROM alone UNION ALL SELECT without_port(sender) FROM lone_receivers
+    ) AS far
+    WHERE address NOT LIKE '127.%' AND address NOT LIKE '[::1%' AND address NOT LIKE '[fe80:%'
+      AND address NOT LIKE '169.254.%'
+) AS asked ON asked.address = own.address
+GROUP BY own.address HAVING min(own.origin) = max(own.origin);
 
 -- step: connections
 -- Of which origin the other end of such a stall is: a pair of the same connection shows it.
 CREATE TEMP TABLE connections AS
-SELECT s.origin AS origin, s.sender AS sender, s.receiver AS receiver, min(p.r_origin) AS other
-FROM pairs AS p
-INNER JOIN senders AS s ON s.line = p.s_line
-INNER JOIN (SELECT DISTINCT origin, sender, receiver FROM alone) AS a
-    ON a.origin = s.origin AND a.sender = s.sender AND a.receiver = s.receiver
-GROUP BY s.origin, s.sender, s.receiver HAVING count(DISTINCT p.r_origin) = 1;
+SELECT r.origin AS origin, r.sender AS sender, r.receiver AS receiver, min(p.r_origin) AS other
+FROM (
+    SELECT line, origin, sender, receiver FROM records AS s
+    SEMI JOIN alone AS a ON a.origin = s.origin AND a.sender = s.sender AND a.receiver = s.receiver
+    WHERE by_sender AND NOT by_receiver
+) AS r INNER JOIN pairs AS p ON p.s_line = r.line
+GROUP BY r.origin, r.sender, r.receiver HAVING count(DISTINCT p.r_origin) = 1;
 
 -- step: contradicted
 -- Those of them of which the receiver's host, traced at that time, shows no late ACK.
@@ -174,7 +243,7 @@ SELECT DISTINCT one.source, one.line, one.other FROM (
            coalesce(c.other, h.origin) AS other
     FROM alone AS s
     LEFT JOIN connections AS c ON c.origin = s.origin AND c.sender = s.sender AND c.receiver = s.receiver
-    LEFT JOIN hosts_of_addresses AS h ON h.address = regexp_replace(s.receiver, ':[0-9]+$', '')
+    LEFT JOIN hosts_of_addresses AS h ON h.address = without_port(s.receiver)
     WHERE coalesce(c.other, h.origin) IS NOT NULL
 ) AS one
 LEFT JOIN clocks AS k ON k.s_origin = one.origin AND k.r_origin = one.other
@@ -185,22 +254,15 @@ WHERE one.other <> one.origin AND g.source IS NULL
   AND one.time_us - coalesce(k.ahead_us, 0) - CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END > w.from_us
   AND one.time_us - coalesce(k.ahead_us, 0) + CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END < w.to_us;
 
--- step: lone_receivers
--- Stalls that a receiver's host infers, and no other host has a part of; only where a sender's host can deny them.
-CREATE TEMP TABLE lone_receivers AS
-SELECT r.time_us AS time_us, r.origin AS origin, r.ack_id AS ack_id, r.sender AS sender, r.receiver AS receiver
-FROM records AS r LEFT JOIN pairs AS p ON p.ack_id = r.ack_id AND p.r_origin = r.origin
-WHERE r.kind = 'stall' AND r.by_sender = 0 AND r.by_receiver = 1 AND r.ack_id <> 0 AND p.ack_id IS NULL
-  AND (SELECT count(*) FROM witnesses WHERE of_holds = 1) > 0;
-
 -- step: senders_of
 -- Of which origin the sender's end of such a stall is: a pair of the same connection shows it.
 CREATE TEMP TABLE senders_of AS
 SELECT r.origin AS origin, r.sender AS sender, r.receiver AS receiver, min(p.s_origin) AS other
-FROM pairs AS p
-INNER JOIN records AS r ON r.line = p.r_line
-INNER JOIN (SELECT DISTINCT origin, sender, receiver FROM lone_receivers) AS a
-    ON a.origin = r.origin AND a.sender = r.sender AND a.receiver = r.receiver
+FROM (
+    SELECT line, origin, sender, receiver FROM records AS s
+    SEMI JOIN lone_receivers AS a ON a.origin = s.origin AND a.sender = s.sender AND a.receiver = s.receiver
+    WHERE NOT by_sender AND by_receiver
+) AS r INNER JOIN pairs AS p ON p.r_line = r.line
 GROUP BY r.origin, r.sender, r.receiver HAVING count(DISTINCT p.s_origin) = 1;
 
 -- step: denied
@@ -210,7 +272,7 @@ SELECT DISTINCT one.origin AS origin, one.ack_id AS ack_id, one.other AS other F
     SELECT r.origin AS origin, r.ack_id AS ack_id, r.time_us AS time_us, coalesce(c.other, h.origin) AS other
     FROM lone_receivers AS r
     LEFT JOIN senders_of AS c ON c.origin = r.origin AND c.sender = r.sender AND c.receiver = r.receiver
-    LEFT JOIN hosts_of_addresses AS h ON h.address = regexp_replace(r.sender, ':[0-9]+$', '')
+    LEFT JOIN hosts_of_addresses AS h ON h.address = without_port(r.sender)
     WHERE coalesce(c.other, h.origin) IS NOT NULL
 ) AS one
 LEFT JOIN clocks AS k ON k.s_origin = one.other AND k.r_origin = one.origin
@@ -224,41 +286,45 @@ WHERE one.other <> one.origin AND g.source IS NULL
 -- step: refuted
 -- Stalls that one host infers, and whose ACK the other host has too, by which there was none; or has not at all.
 CREATE TEMP TABLE refuted AS
-SELECT p.s_origin AS origin, p.ack_id AS ack_id, 1 AS by_sender, p.r_origin AS other
-FROM pairs AS p LEFT JOIN seen AS n ON n.s_line = p.s_line WHERE n.s_line IS NULL
+SELECT s_origin AS origin, ack_id, true AS by_sender, r_origin AS other FROM pairs WHERE stalled = 0
 UNION ALL
-SELECT p.r_origin, p.ack_id, 0, p.s_origin
-FROM pairs AS p LEFT JOIN seen AS n ON n.s_line = p.s_line WHERE n.s_line IS NULL
+SELECT r_origin, ack_id, false, s_origin FROM pairs WHERE stalled = 0
 UNION ALL
-SELECT origin, ack_id, 0, other FROM denied;
+SELECT origin, ack_id, false, other FROM denied;
 
--- step: answers
--- What is told in the end: a line for each stall, with the line of its other end where there is one.
-CREATE TEMP TABLE answers AS
-SELECT s_source AS source, s_line AS line, s_time_us AS time_us, 'seen' AS evidence,
-       r_source AS other_source, r_line AS other_line, 0 AS other
-FROM seen
-UNION ALL
-SELECT r.source, r.line, r.time_us,
+-- step: left_over
+-- The stalls that are told from one line alone.
+CREATE TEMP TABLE left_over AS
+SELECT r.line AS line, r.time_us AS time_us,
        CASE WHEN c.line IS NOT NULL OR k.ack_id IS NOT NULL THEN 'contradicted' WHEN r.alone = 1 THEN 'inferred'
-            ELSE 'as it is' END,
-       NULL, NULL, coalesce(c.other, k.other, 0)
+            ELSE r.evidence END AS evidence,
+       r.duration_us AS duration_us, r.excess_us AS excess_us, r.who AS who
 FROM (
-    SELECT left_over.*,
+    SELECT unpaired.*,
            row_number() OVER (PARTITION BY origin, ack_id, by_sender, by_receiver,
                                            CASE WHEN ack_id = 0 THEN source ELSE 0 END,
                                            CASE WHEN ack_id = 0 THEN line ELSE 0 END
                               ORDER BY source, line) AS place
     FROM (
         SELECT s.source AS source, s.line AS line, s.time_us AS time_us, s.origin AS origin, s.ack_id AS ack_id,
-               s.by_sender AS by_sender, s.by_receiver AS by_receiver,
-               CASE WHEN s.ack_id <> 0 AND s.by_sender + s.by_receiver = 1 THEN 1 ELSE 0 END AS alone
+               s.by_sender AS by_sender, s.by_receiver AS by_receiver, s.evidence AS evidence,
+               s.duration_us AS duration_us, s.excess_us AS excess_us, s.who AS who,
+               CASE WHEN s.ack_id <> 0 AND s.by_sender <> s.by_receiver THEN 1 ELSE 0 END AS alone
         FROM records AS s
-        LEFT JOIN seen AS n ON n.ack_id = s.ack_id AND (n.s_origin = s.origin OR n.r_origin = s.origin)
-            AND s.by_sender + s.by_receiver = 1
-        WHERE s.kind = 'stall' AND n.ack_id IS NULL
-    ) AS left_over
+        ANTI JOIN (SELECT ack_id, s_origin, r_origin FROM pairs WHERE stalled = 1) AS n
+            ON n.ack_id = s.ack_id AND (n.s_origin = s.origin OR n.r_origin = s.origin) AND s.by_sender <> s.by_receiver
+        WHERE s.kind = 'stall'
+    ) AS unpaired
 ) AS r
 LEFT JOIN contradicted AS c ON c.source = r.source AND c.line = r.line
 LEFT JOIN refuted AS k ON k.origin = r.origin AND k.ack_id = r.ack_id AND k.by_sender = r.by_sender AND r.alone = 1
 WHERE r.place = 1;
+
+-- step: answers
+-- What is told in the end: a line for each stall, with the line of its other end where there is one.
+CREATE TEMP VIEW answers AS
+SELECT s_line AS line, s_time_us AS time_us, 'seen' AS evidence, r_line AS other_line, r_time_us AS other_time_us,
+       duration_us, greatest(0, duration_us - rtt_us) AS excess_us, s_who AS who, r_who AS other_who
+FROM pairs WHERE stalled = 1
+UNION ALL
+SELECT line, time_us, evidence, NULL, NULL, duration_us, excess_us, who, NULL FROM left_over;

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import re
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..cli import Parser, add_output_option, duration, run_command, write_whole
+from ..cli import OutputError, Parser, add_output_option, duration, mode_for, run_command, write_whole
 from ..recording import RecordingError
-from .engine import Engine
+from ..records import printable
+from .engine import Engine, has_columns
 from .text import remarks, report
 
 MAX_FILES = 10_000
@@ -26,7 +31,9 @@ def parser() -> Parser:
     options = Parser("nagletrace-join", __doc__)
     options.add_argument("files", nargs="+", metavar="FILE",
                          help="read a recording of `nagletrace -o json --late-acks`, or a stream of the daemon; .gz "
-                         "too; - is stdin")
+                         "too; - is stdin; or a file that --save wrote")
+    options.add_argument("--save", metavar="FILE",
+                         help="keep what was read in FILE besides (Parquet): a later join reads it much faster")
     options.add_argument("--window", type=duration, metavar="DURATION", default="2s",
                          help="let the clocks of two hosts be so far apart (default %(default)s)")
     options.add_argument("--output", choices=["text", "json"], default="text",
@@ -57,12 +64,54 @@ def check_files(files: list[str]) -> None:
             raise RecordingError(f"{name}: {what}; give a recording of `nagletrace -o json`", 2) from error
 
 
+def check_save(save: str, files: list[str]) -> None:
+    """Raises RecordingError where a file would be replaced that holds more, or is no file."""
+    for name in files:
+        if has_columns(name):
+            raise RecordingError(f"--save {printable(save)}: {printable(name)} is saved already; name recordings of "
+                                 "`nagletrace -o json` only", 2)
+        if name != "-" and Path(save).exists() and Path(save).samefile(name):
+            raise RecordingError(f"--save {printable(save)}: it is one of the recordings; give another file", 2)
+    if Path(save).exists() and not Path(save).is_file():
+        raise RecordingError(f"--save {printable(save)}: it is no regular file; give one, or a new name", 2)
+
+
+@contextlib.contextmanager
+def saved(save: str | None) -> Iterator[str | None]:
+    """Where to write what is to be saved: in the same directory, and by its own name once all went well."""
+    if save is None:
+        yield None
+        return
+    path = Path(save).resolve()  # a link stays one, and leads to the new file
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise cannot_save(save, error) from error
+    os.close(descriptor)
+    part = Path(name)
+    try:
+        yield name
+        try:
+            part.chmod(mode_for(path))
+            part.replace(path)
+        except OSError as error:
+            raise cannot_save(save, error) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def cannot_save(save: str, error: OSError) -> OutputError:
+    return OutputError(f"--save {printable(save)}: {error.strerror or error}; nothing was saved; "
+                       "give a file in a directory that may be written")
+
+
 def run(options: argparse.Namespace) -> None:
     check_files(options.files)
+    if options.save is not None:
+        check_save(options.save, options.files)
     whole = options.output == "json"
-    engine = Engine(options.memory, whole=whole)
-    try:
-        engine.load(*options.files)
+    with saved(options.save) as columns, contextlib.closing(Engine(options.memory, whole=whole)) as engine:
+        engine.load(*options.files, save=columns)
         counts = engine.counts()
         if counts.lines and counts.broken == counts.lines:
             raise RecordingError(f"{options.files[0]}: not a recording; give what `nagletrace -o json` wrote", 2)
@@ -71,8 +120,6 @@ def run(options: argparse.Namespace) -> None:
         write_whole(options.output_file, engine.answers() if whole else report(engine))
         for remark in remarks(counts, engine.clocks()):
             print(f"nagletrace-join: {remark}", file=sys.stderr)
-    finally:
-        engine.close()
 
 
 def main() -> int:

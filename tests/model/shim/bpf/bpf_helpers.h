@@ -30,6 +30,7 @@ struct host {
 	uint64_t pid_tgid; /* of current; 0: a softirq over the idle task */
 	void *task;        /* struct task_struct of current */
 	void (*on_record)(const void *record);
+	void (*on_event)(const void *event);
 	void (*on_clock)(void); /* another CPU may act while a program asks for the time */
 	bool under_cgroup;      /* current is in the cgroup of -c */
 	uint64_t lookups;       /* in maps: what a program costs */
@@ -86,6 +87,7 @@ static __always_inline long host_read(void *to, size_t size, const void *from)
 #define bpf_skc_to_tcp_sock(sk) \
 	(host.untrusted ? abort(), NULL : (struct tcp_sock *)(sk))
 #define bpf_seq_write(seq, data, size)        ((void)(data))
+#define bpf_loop(rounds, function, context, flags) ((void)(function))
 
 /* ---- maps ---- */
 
@@ -335,6 +337,11 @@ static struct {
 #define bpf_ringbuf_reserve(map, size, flags) \
 	(host_ring.full ? host_ring.refused++, NULL : (void *)host_ring.bytes)
 #define bpf_ringbuf_submit(record, flags)          host.on_record(record)
-#define bpf_ringbuf_output(map, data, size, flags) ((void)(data), 0)
+#define bpf_ringbuf_output(map, data, size, flags) \
+	({                                         \
+		if (host.on_event)                 \
+			host.on_event(data);       \
+		0;                                 \
+	})
 
 #endif /* __BPF_HELPERS__ */

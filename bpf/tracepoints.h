@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The programs of the tracepoint family, all that it needs to judge: packaging/gadget/ has these
+ * and no others. The function family has some of them too.
+ */
+#ifndef NT_TRACEPOINTS_H
+#define NT_TRACEPOINTS_H
+
+#include "rules.h"
+#include "timers.h"
+
+/* The timers' functions; the programs learn them from a socket that user space opens and closes. */
+__u64 delack_timer_function;
+__u64 write_timer_function;
+
+static __always_inline void learn_timers(const struct sock *sk)
+{
+	if (delack_timer_function)
+		return;
+	write_timer_function = timer_function(sk, write_timer_offset());
+	delack_timer_function = timer_function(sk, delack_timer_offset());
+}
+
+static __always_inline void ack_delayed(const struct tcp *t, const bool trusted)
+{
+	event_plain(t->sk, NT_EVENT_ACK_DELAYED);
+	pending_ack_begin(t, trusted);
+}
+
+/* ---- of both families ---- */
+
+SEC("raw_tp/tcp_probe")
+int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	struct tcp t;
+
+	event_received(sk, skb);
+	if (!segment_may_matter(sk, true))
+		return 0;
+	t = tcp_of(sk, true);
+	if (t.tp)
+		segment_came(&t, skb, false, true);
+	return 0;
+}
+
+/*
+ * The application has read, and the kernel decides next whether to acknowledge what it took. Where
+ * functions are hooked, they show the ACK itself. A cast spares each read a helper's call.
+ */
+SEC("raw_tp/tcp_rcv_space_adjust")
+int BPF_PROG(on_tcp_rcv_space_adjust, struct sock *sk)
+{
+	struct tcp t;
+
+	event_read(sk);
+	if (nt_config.functions)
+		return 0;
+	t = nt_config.cast ? tcp_at(sk) : tcp_of(sk, true);
+	if (t.tp)
+		pending_ack_meets_read(&t, true);
+	return 0;
+}
+
+SEC("raw_tp/tcp_receive_reset")
+int BPF_PROG(on_tcp_receive_reset, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		socket_closed(&t, true);
+	return 0;
+}
+
+SEC("raw_tp/tcp_destroy_sock")
+int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+	u64 key = (u64)sk;
+
+	learn_timers(sk);
+	if (t.tp)
+		socket_closed(&t, true);
+	if (nt_config.target != NT_TARGET_ALL)
+		bpf_map_delete_elem(&owned, &key);
+	return 0;
+}
+
+/* ---- of the tracepoint family; the timers serve kprobes too ---- */
+
+SEC("raw_tp/sock_send_length")
+int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
+{
+	const bool trusted = true;
+	struct tcp t;
+
+	if (ret <= 0 || READ(trusted, sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	event_write(sk, ret);
+	count_write(sk, trusted);
+	if (!socket_may_hold(sk, trusted))
+		return 0;
+	t = tcp_of(sk, trusted);
+	if (t.tp)
+		write_returned(ctx, &t, trusted);
+	return 0;
+}
+
+enum timer_kind {
+	TIMER_OTHER,
+	TIMER_DELACK,
+	TIMER_WRITE,
+};
+
+/*
+ * Whose timer is it? Sets *t where it is a TCP socket's, which the caller may trust as far as
+ * nt_config.cast says; most timers are not.
+ */
+static __always_inline enum timer_kind timer_kind(struct timer_list *timer, struct tcp *t)
+{
+	const bool trusted = true;
+	u64 function = (u64)READ(trusted, timer, function);
+	enum timer_kind kind = TIMER_OTHER;
+	void *sk;
+
+	if (!function)
+		return TIMER_OTHER;
+	if (function == delack_timer_function) {
+		sk = (void *)timer - delack_timer_offset();
+		kind = TIMER_DELACK;
+	} else if (function == write_timer_function) {
+		sk = (void *)timer - write_timer_offset();
+		kind = TIMER_WRITE;
+	} else {
+		return TIMER_OTHER;
+	}
+	*t = tcp_at(sk);
+	return kind;
+}
+
+SEC("raw_tp/timer_start")
+int BPF_PROG(on_timer_start, struct timer_list *timer)
+{
+	enum timer_kind kind;
+	struct tcp t;
+
+	kind = timer_kind(timer, &t);
+	if (kind == TIMER_DELACK)
+		ack_delayed(&t, nt_config.cast);
+	else if (kind == TIMER_WRITE)
+		write_timer_starts(&t, nt_config.cast);
+	return 0;
+}
+
+SEC("raw_tp/timer_expire_entry")
+int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
+{
+	enum timer_kind kind;
+	struct tcp t;
+
+	kind = timer_kind(timer, &t);
+	if (kind == TIMER_DELACK && !nt_config.functions && pending_ack_due(&t, false))
+		event_plain(t.sk, NT_EVENT_ACK_TIMER);
+	if (kind == TIMER_DELACK && nt_config.functions)
+		pending_ack_timer_alerts(&t);
+	else if (kind == TIMER_DELACK)
+		pending_ack_timer_expires(&t);
+	else if (kind == TIMER_WRITE)
+		write_timer_expires(&t);
+	return 0;
+}
+
+#endif /* NT_TRACEPOINTS_H */

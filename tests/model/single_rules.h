@@ -1,0 +1,826 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Tests rules by themselves, at their limits, on a socket and a hold laid out by hand. */
+#ifndef NT_MODEL_SINGLE_RULES_H
+#define NT_MODEL_SINGLE_RULES_H
+
+#include "single_calls.h"
+
+/* Returns an end with so many bytes in flight, the last of them in a small segment, and an unsent tail. */
+static struct endpoint *endpoint_with_tail(u32 in_flight, u32 tail)
+{
+	struct endpoint *e = lone_endpoint();
+
+	e->tp.rtt_min.s[0].v = 100;
+	e->tp.packets_out = !!in_flight;
+	e->tp.data_segs_out = 10;
+	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + in_flight;
+	e->tp.write_seq = e->tp.pushed_seq = e->tp.snd_nxt + tail;
+	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, tail, 0));
+	tcp_mstamp_refresh(e);
+	return e;
+}
+
+static void endpoint_leaves(struct endpoint *e)
+{
+	packets_free(e);
+	hook_destroy(e);
+	host_socket_gone(e);
+	n_told = 0;
+}
+
+static struct tcp tcp_at_hand(struct endpoint *e)
+{
+	return tcp_of(sock_of(e), true);
+}
+
+static struct hold *hold_at_hand(struct endpoint *e)
+{
+	struct tcp t = tcp_at_hand(e);
+
+	return hold_find(&t, true);
+}
+
+static void attempt_fails(struct endpoint *e)
+{
+	tcp_mstamp_refresh(e);
+	hook_write_xmit_exit(e, e->tp.mss_cache, e->tp.nonagle, 0);
+}
+
+static void tail_goes(struct endpoint *e)
+{
+	packets_free(e);
+	e->tp.snd_nxt = e->tp.snd_sml = e->tp.write_seq;
+}
+
+static void tick_begins(void)
+{
+	world_delay(world.tick_ns - world.now_ns % world.tick_ns);
+}
+
+/* ---- when a tail is looked at ---- */
+
+static void large_tail_waits_a_millisecond(u32 tail, bool waits)
+{
+	struct endpoint *e = endpoint_with_tail(0, tail);
+
+	e->tp.snd_wnd = 0;
+	attempt_fails(e);
+	assert_int_equal(hold_at_hand(e)->held.reason, NT_HOLD_RWND);
+	e->tp.write_seq += 10;
+	world_delay(LARGE_TAIL_NS - 1);
+	attempt_fails(e);
+	assert_int_equal(hold_at_hand(e)->held.end_seq == e->tp.write_seq, !waits);
+	world_delay(waits);
+	attempt_fails(e);
+	assert_int_equal(hold_at_hand(e)->held.end_seq, e->tp.write_seq);
+	endpoint_leaves(e);
+}
+
+/* An ACK moves the socket on another CPU, while a program looks at it. */
+static void another_cpu_acknowledges(void)
+{
+	host.on_clock = NULL;
+	looked_at->tp.snd_una += 40;
+}
+
+static void another_cpu_sends(void)
+{
+	struct packet *head = tcp_send_head(looked_at);
+
+	host.on_clock = NULL;
+	cb_of(head)->seq += 1448;
+	head->skb.len -= 1448;
+	looked_at->tp.snd_nxt += 1448;
+}
+
+static void write_is_looked_at_again(u32 tail, void (*meanwhile)(void))
+{
+	struct endpoint *e = endpoint_with_tail(100, tail);
+	struct hold *h;
+
+	if (tail > 1448)
+		e->tp.snd_wnd = 0;
+	looked_at = e;
+	host.on_clock = meanwhile;
+	hook_send_length(e, tail);
+	assert_null(host.on_clock);
+	h = hold_at_hand(e);
+	assert_non_null(h);
+	assert_int_equal(h->held.una, e->tp.snd_una);
+	assert_int_equal(h->held.seq, e->tp.snd_nxt);
+	assert_int_equal(h->writes, 1);
+	endpoint_leaves(e);
+}
+
+/* The attempt of this write went unseen, and left nothing: the next look at the hold finds its end. */
+static void write_without_tail_is_not_looked_at(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+
+	attempt_fails(e);
+	hook_sendmsg_exit(e, 50);
+	assert_int_equal(hold_at_hand(e)->writes, 1);
+	e->tp.write_seq += 50;
+	tail_goes(e);
+	hook_sendmsg_exit(e, 50);
+	assert_int_equal(n_told, 0);
+	assert_int_equal(hold_at_hand(e)->writes, 1);
+	endpoint_leaves(e);
+}
+
+static void timer_starts_when_a_hold_is_over(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct tcp t = tcp_at_hand(e);
+
+	attempt_fails(e);
+	world_delay(50 * MS);
+	write_timer_starts(&t, true);
+	assert_int_equal(n_told, 0);
+	tcp_mstamp_refresh(e);
+	tail_goes(e);
+	write_timer_starts(&t, true);
+	assert_int_equal(n_told, 1);
+	assert_null(hold_at_hand(e));
+	endpoint_leaves(e);
+}
+
+/* ---- which hold is a socket's ---- */
+
+static void dissolved_connection_leaves_no_hold(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	u32 *hash = &sock_of(e)->__sk_common.skc_hash, before = *hash % BUCKETS, after;
+	struct hold *h;
+
+	attempt_fails(e);
+	h = hold_at_hand(e);
+	h->sk = 0; /* a program is about to fill it */
+	assert_null(hold_at_hand(e));
+	h->sk = (u64)sock_of(e);
+	assert_ptr_equal(hold_at_hand(e), h);
+	after = ++*hash % BUCKETS;
+	buckets[after].holds = 1; /* another socket's */
+	assert_null(hold_at_hand(e));
+	world_delay(MS);
+	attempt_fails(e);
+	assert_int_equal(hold_at_hand(e)->begin_ns, world.now_ns);
+	assert_int_equal(buckets[before].holds, 0);
+	assert_int_equal(buckets[after].holds, 2);
+	buckets[after].holds--;
+	endpoint_leaves(e);
+	assert_int_equal(buckets[after].holds, 0);
+}
+
+/* ---- why there is a tail ---- */
+
+static void writes_cause_an_attempt_unless_the_device_or_pacing_does(void)
+{
+	struct nt_tcp_state s = {.snd_una = 1, .write_seq = 9};
+	struct hold h = {.held = {.una = 1, .end_seq = 9}};
+
+	assert_true(last_was_write(NULL, &s));
+	assert_false(holds_on(NULL, &s));
+	for (u8 reason = NT_HOLD_NAGLE; reason < NT_HOLD_REASONS; reason++) {
+		h.held.reason = reason;
+		s.snd_una = 1;
+		assert_int_equal(last_was_write(&h, &s), reason != NT_HOLD_AUTOCORK && reason != NT_HOLD_TSQ &&
+								 reason != NT_HOLD_PACING);
+		assert_int_equal(holds_on(&h, &s), reason == NT_HOLD_NAGLE || reason == NT_HOLD_CORK);
+		s.snd_una = 2;
+		assert_false(last_was_write(&h, &s));
+		assert_false(holds_on(&h, &s));
+		s.write_seq = 10;
+		assert_true(last_was_write(&h, &s));
+		s.write_seq = 9;
+	}
+}
+
+static const struct nt_tcp_state throttled_write = {
+	.clock_ns = 1, .snd_wnd = 1000, .snd_cwnd = 10, .write_seq = 50, .mss = 100, .head_end_seq = 50,
+	.head_len = 50, .head_last = true, .has_head = true, .throttled = true,
+};
+
+static void device_corks_a_small_last_segment(void)
+{
+	struct nt_tcp_state s = throttled_write;
+	struct hold h = {.held = {.reason = NT_HOLD_AUTOCORK, .end_seq = 50}};
+
+	assert_int_equal(tail_reason(NULL, &s, true), NT_HOLD_AUTOCORK);
+	assert_int_equal(s.clock_ns, world.now_ns);
+	s = throttled_write;
+	assert_int_equal(tail_reason(&h, &s, true), NT_HOLD_AUTOCORK);
+	assert_int_equal(s.clock_ns, 1); /* it goes on */
+	h.held.reason = NT_HOLD_CWND;
+	assert_int_equal(tail_reason(&h, &s, true), NT_HOLD_AUTOCORK);
+	assert_int_equal(s.clock_ns, world.now_ns);
+	s = throttled_write;
+	assert_int_equal(tail_reason(&h, &s, false), NT_HOLD_TSQ);
+	assert_int_equal(s.clock_ns, 1);
+	h.held.reason = NT_HOLD_CORK; /* goes on to hold what it held */
+	assert_int_equal(tail_reason(&h, &s, true), NT_HOLD_TSQ);
+	s = throttled_write;
+	s.head_len = 99;
+	assert_int_equal(tail_reason(NULL, &s, true), NT_HOLD_AUTOCORK);
+	s.head_len = 100;
+	assert_int_equal(tail_reason(NULL, &s, true), NT_HOLD_TSQ);
+	s = throttled_write;
+	s.head_last = false;
+	assert_int_equal(tail_reason(NULL, &s, true), NT_HOLD_TSQ);
+	s = throttled_write;
+	s.throttled = false;
+	s.snd_wnd = 49;
+	assert_int_equal(tail_reason(NULL, &s, true), NT_HOLD_RWND);
+	assert_int_equal(s.clock_ns, 1);
+}
+
+/* Pacing was over when its timer allowed the bytes, if they are the same ones. */
+static u64 pacing_lasted(u8 reason, u32 seq, u64 wstamp_ns)
+{
+	struct endpoint *e = endpoint_with_tail(0, 50);
+	struct nt_tcp_state s = {.clock_ns = 5000, .wstamp_ns = wstamp_ns, .snd_nxt = 7};
+	struct hold h = {.held = {.reason = reason, .seq = seq}, .begin_ns = 1000};
+	struct tcp t = tcp_at_hand(e);
+	u64 before = totals_here()->hold_ns[reason], lasted;
+
+	hold_switch(&h, &t, &s, NT_HOLD_CWND, true);
+	lasted = totals_here()->hold_ns[reason] - before;
+	assert_int_equal(h.begin_ns, 1000 + lasted);
+	endpoint_leaves(e);
+	return lasted;
+}
+
+static void pacing_ends_by_its_timer(void)
+{
+	assert_int_equal(pacing_lasted(NT_HOLD_PACING, 7, 3000), 2000);
+	assert_int_equal(pacing_lasted(NT_HOLD_PACING, 7, 1001), 1);
+	assert_int_equal(pacing_lasted(NT_HOLD_PACING, 7, 1000), 4000);
+	assert_int_equal(pacing_lasted(NT_HOLD_PACING, 7, 6000), 4000);
+	assert_int_equal(pacing_lasted(NT_HOLD_PACING, 8, 3000), 4000);
+	assert_int_equal(pacing_lasted(NT_HOLD_TSQ, 7, 3000), 4000);
+}
+
+static void other_bytes_await_no_timer(void)
+{
+	struct endpoint *e = endpoint_with_tail(0, 5000);
+	struct nt_tcp_state s;
+	struct tcp t = tcp_at_hand(e);
+	struct hold *h;
+
+	e->tp.snd_wnd = 0;
+	attempt_fails(e);
+	h = hold_at_hand(e);
+	h->held.timer_seen = NT_RELEASE_LOSS_PROBE;
+	h->writes = 3;
+	tcp_read_state(&s, &t, true);
+	hold_note(h, &t, &s, NT_HOLD_RWND, true);
+	assert_int_equal(h->held.timer_seen, NT_RELEASE_LOSS_PROBE);
+	assert_int_equal(h->writes, 3);
+	s.snd_nxt++;
+	hold_note(h, &t, &s, NT_HOLD_RWND, true);
+	assert_int_equal(h->held.timer_seen, 0);
+	assert_int_equal(h->writes, 0);
+	endpoint_leaves(e);
+}
+
+/* ---- what a segment does ---- */
+
+static void attempts_may_go_unseen(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct hold h = {.held = {.reason = NT_HOLD_NAGLE, .seq = e->tp.snd_nxt, .end_seq = e->tp.write_seq}};
+	struct tcp t = tcp_at_hand(e);
+	unsigned long *flags = &sock_of(e)->sk_tsq_flags;
+
+	assert_true(attempt_unseen(NULL, &t, true));
+	for (u8 reason = NT_HOLD_NAGLE; reason < NT_HOLD_REASONS; reason++) {
+		bool device = reason == NT_HOLD_AUTOCORK || reason == NT_HOLD_TSQ;
+
+		h.held.reason = reason;
+		assert_int_equal(attempt_unseen(&h, &t, true), reason != NT_HOLD_NAGLE && reason != NT_HOLD_MSG_MORE);
+		e->tp.nonagle = NT_NAGLE_CORK;
+		assert_int_equal(attempt_unseen(&h, &t, true), reason != NT_HOLD_NAGLE && reason != NT_HOLD_MSG_MORE &&
+								       reason != NT_HOLD_CORK);
+		for (*flags = 1; *flags < 8; *flags <<= 1)
+			assert_int_equal(attempt_unseen(&h, &t, true),
+					 reason != NT_HOLD_NAGLE && reason != NT_HOLD_MSG_MORE &&
+						 reason != NT_HOLD_CORK && !device);
+		*flags = e->tp.nonagle = 0;
+	}
+	h.held.reason = NT_HOLD_NAGLE;
+	h.held.end_seq--;
+	assert_true(attempt_unseen(&h, &t, true));
+	e->tp.write_seq = e->tp.snd_nxt + 1448;
+	assert_false(attempt_unseen(&h, &t, true));
+	assert_false(attempt_unseen(NULL, &t, true));
+	e->tp.snd_nxt++; /* what it held has gone */
+	assert_true(attempt_unseen(&h, &t, true));
+	e->tp.write_seq = e->tp.snd_nxt + 50;
+	endpoint_leaves(e);
+}
+
+static void ack_releases_what_nagle_holds(void)
+{
+	struct nt_tcp_state s = {.head_end_seq = 150, .snd_wnd = 50};
+	struct hold h = {.held = {.sml = 100}};
+
+	for (u8 reason = NT_HOLD_NAGLE; reason < NT_HOLD_REASONS; reason++) {
+		bool small = reason == NT_HOLD_NAGLE || reason == NT_HOLD_MSG_MORE;
+
+		h.held.reason = reason;
+		s.snd_wnd = 50;
+		assert_int_equal(ack_will_release(&h, &s, 100), small);
+		assert_int_equal(ack_will_release(&h, &s, 101), small);
+		s.snd_wnd = 51;
+		assert_false(ack_will_release(&h, &s, 99));
+		s.snd_wnd = 49;
+		assert_false(ack_will_release(&h, &s, 100));
+		s.nonagle = NT_NAGLE_OFF;
+		assert_int_equal(ack_will_release(&h, &s, 99), reason == NT_HOLD_MSG_MORE);
+		s.nonagle = 0;
+	}
+}
+
+static bool is_taken(struct endpoint *e, u32 seq, u32 len, u32 ack, u8 flags, u32 stamp, bool stamped)
+{
+	struct packet p = {.skb = {.data = p.header}};
+	struct wire w = {.seq = seq, .end_seq = seq + len, .len = len, .ack = ack, .flags = flags,
+			 .ts_value = stamp};
+	struct tcp t = tcp_at_hand(e);
+	struct segment seg;
+
+	packet_from_wire(&p, &w);
+	if (!stamped)
+		p.header[22] = 1;
+	read_segment(&seg, &p.skb);
+	return segment_is_taken(&t, &p.skb, &seg, true);
+}
+
+/* tcp_validate_incoming(), tcp_ack() */
+static void kernel_takes_what_fits(void)
+{
+	struct endpoint *e = lone_endpoint();
+	u32 nxt = e->tp.rcv_nxt, wup = nxt - 10, ack = e->tp.snd_nxt;
+
+	e->tp.rcv_wup = wup;
+	e->tp.rcv_wnd = 100;
+	e->tp.rx_opt.ts_recent = 50;
+	assert_true(is_taken(e, nxt, 10, ack, TCPHDR_ACK, 50, true));
+	assert_true(is_taken(e, nxt, 10, ack - 5, TCPHDR_ACK | TCPHDR_FIN, 51, true));
+	assert_false(is_taken(e, nxt, 10, ack + 1, TCPHDR_ACK, 50, true));
+	assert_false(is_taken(e, nxt, 10, ack, 0, 50, true));
+	assert_false(is_taken(e, nxt, 10, ack, TCPHDR_ACK | TCPHDR_SYN, 50, true));
+	assert_false(is_taken(e, nxt, 10, ack, TCPHDR_ACK | TCPHDR_RST, 50, true));
+	assert_true(is_taken(e, wup - 10, 10, ack, TCPHDR_ACK, 50, true));
+	assert_false(is_taken(e, wup - 10, 9, ack, TCPHDR_ACK, 50, true));
+	assert_true(is_taken(e, wup + 100, 10, ack, TCPHDR_ACK, 50, true));
+	assert_false(is_taken(e, wup + 101, 10, ack, TCPHDR_ACK, 50, true));
+	assert_false(is_taken(e, nxt, 10, ack, TCPHDR_ACK, 49, true));
+	assert_true(is_taken(e, nxt, 10, ack, TCPHDR_ACK, 49, false));
+	e->tp.rx_opt.ts_recent = 0;
+	assert_true(is_taken(e, nxt, 10, ack, TCPHDR_ACK, -1, true));
+	e->tp.rx_opt.ts_recent = 50;
+	e->tp.rx_opt.tstamp_ok = 0;
+	assert_true(is_taken(e, nxt, 10, ack, TCPHDR_ACK, 49, true));
+	e->tp.rcv_wnd = 5; /* more has come than the window allows now */
+	assert_true(is_taken(e, nxt, 10, ack, TCPHDR_ACK, 50, true));
+	assert_false(is_taken(e, nxt + 1, 10, ack, TCPHDR_ACK, 50, true));
+	endpoint_leaves(e);
+}
+
+/* A FIN by itself moves what a hold takes for "no data has come"; any other segment does not. */
+static void fin_moves_a_hold(u32 seq_after, u32 ack_after, bool moves)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct tcp t = tcp_at_hand(e);
+	struct segment fin = {.seq = e->tp.rcv_nxt + seq_after, .end_seq = e->tp.rcv_nxt + seq_after + 1,
+			      .ack = e->tp.snd_una + ack_after, .fin = true};
+
+	fin_meets_hold(&t, &fin, true); /* there is no hold yet */
+	attempt_fails(e);
+	fin_meets_hold(&t, &fin, true);
+	assert_int_equal(hold_at_hand(e)->rcv_nxt, e->tp.rcv_nxt + moves);
+	endpoint_leaves(e);
+}
+
+/* ACKs that acknowledge something are noted, with what a hold needs to know of them. */
+static void acks_are_noted(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct hold *h;
+
+	attempt_fails(e);
+	h = hold_at_hand(e);
+	segment_comes(e, 0, e->tp.snd_una, tcp_stamp(e));
+	assert_false(h->ack_seen);
+	world_delay(2 * MS);
+	segment_comes(e, 0, e->tp.snd_una + 40, tcp_stamp(e));
+	assert_true(h->ack_seen && h->ack_pure && !h->recovered);
+	assert_int_equal(h->ack, e->tp.snd_una + 40);
+	assert_int_equal(h->ack_seq, e->tp.rcv_nxt);
+	assert_int_equal(h->silent_ns, 2 * MS);
+	assert_int_equal(h->silent_bytes, 100);
+	assert_int_equal(h->flight_bytes, 60);
+	e->tp.snd_una += 40;
+	world_delay(MS);
+	segment_comes(e, 10, e->tp.snd_una + 60, tcp_stamp(e));
+	assert_false(h->ack_pure);
+	assert_int_equal(h->silent_ns, MS);
+	assert_int_equal(h->silent_bytes, 60);
+	segment_comes(e, 0, e->tp.snd_una + 60, tcp_stamp(e));
+	assert_true(h->ack_pure);
+	e->tp.nonagle = NT_NAGLE_CORK;
+	segment_comes(e, 0, e->tp.snd_una + 60, tcp_stamp(e));
+	assert_false(h->ack_pure);
+	e->tp.nonagle = 0;
+	e->tp.write_seq = e->tp.snd_nxt + 1448;
+	segment_comes(e, 0, e->tp.snd_una + 60, tcp_stamp(e));
+	assert_false(h->ack_pure);
+	endpoint_leaves(e);
+}
+
+/* Nagle holds a tail for 50 ms until its ACK; after early_ns came an ACK of early bytes. */
+static bool late_ack_is_inferred(u32 in_flight, u32 early, u64 early_ns)
+{
+	struct endpoint *e = endpoint_with_tail(in_flight, 50);
+	bool was_told;
+
+	attempt_fails(e);
+	world_delay(early_ns);
+	if (early) {
+		segment_comes(e, 0, e->tp.snd_una + early, tcp_stamp(e));
+		e->tp.snd_una += early;
+	}
+	world_delay(50 * MS - early_ns);
+	segment_comes(e, 0, e->tp.snd_nxt, tcp_stamp(e));
+	tcp_mstamp_refresh(e);
+	e->tp.snd_una = e->tp.snd_nxt;
+	tail_goes(e);
+	attempt_fails(e);
+	was_told = n_told && told[0].cause;
+	endpoint_leaves(e);
+	return was_told;
+}
+
+/* ---- timers ---- */
+
+/* With the window closed, the probe timer sends none of what is held. */
+static bool probe_timer_releases(u32 wnd, u32 written_since)
+{
+	struct endpoint *e = endpoint_with_tail(0, 50);
+	struct tcp t = tcp_at_hand(e);
+	bool released;
+
+	e->tp.nonagle = NT_NAGLE_CORK;
+	attempt_fails(e);
+	e->tp.snd_wnd = wnd;
+	e->tp.write_seq += written_since;
+	world_delay(200 * MS);
+	probe_timer_sends(&t, NT_RELEASE_TIMER, false);
+	released = n_told;
+	assert_int_equal(!hold_at_hand(e), released);
+	if (released)
+		assert_int_equal(told[0].hold.release, NT_RELEASE_TIMER);
+	endpoint_leaves(e);
+	return released;
+}
+
+static void timer_leaves_interactive_mode(void)
+{
+	struct endpoint *e = lone_endpoint();
+	struct tcp t = tcp_at_hand(e);
+
+	e->tp.inet_conn.icsk_ack.pingpong = 0;
+	e->tp.inet_conn.icsk_ack.lrcvtime = world_jiffies() - 1;
+	assert_true(timer_may_have_sent(&t, true));
+	e->tp.inet_conn.icsk_ack.pingpong = 1;
+	assert_false(timer_may_have_sent(&t, true));
+	e->tp.inet_conn.icsk_ack.pingpong = 0;
+	e->tp.rcv_wup--;
+	assert_false(timer_may_have_sent(&t, true));
+	e->tp.rcv_wup++;
+	e->tp.inet_conn.icsk_ack.lrcvtime = world_jiffies();
+	assert_false(timer_may_have_sent(&t, true));
+	endpoint_leaves(e);
+}
+
+/* ---- when a hold ended that nobody saw end ---- */
+
+static void silence_lasts_a_round_trip_and_two_ticks(void)
+{
+	struct endpoint *e = lone_endpoint();
+	struct tcp t = tcp_at_hand(e);
+	u64 sent_ns, limit_ns = 10 * MS + 2 * world.tick_ns;
+
+	tick_begins();
+	sent_ns = world.now_ns;
+	e->tp.lsndtime = world_jiffies();
+	e->tp.rtt_min.s[0].v = 10000;
+	world_delay(5 * world.tick_ns);
+	assert_int_equal(last_sent_ns(&t), sent_ns);
+	assert_true(silent_since(&t, sent_ns - limit_ns));
+	assert_false(silent_since(&t, sent_ns - limit_ns - 1));
+	endpoint_leaves(e);
+}
+
+static void late_acks_are_found_by_when_they_were_sent(void)
+{
+	const struct nt_ack_numbers key = {.ack = 11, .seq = 22};
+	struct hold h = {.held = {.reason = NT_HOLD_NAGLE}, .begin_ns = 1000, .ack = 11, .ack_seq = 22,
+			 .ack_seen = true};
+	struct late_ack *la = late_ack_new(&key);
+
+	la->part.end_ns = 1000;
+	assert_int_equal(late_ack_sent_ns(11, 22, 1000), 1000);
+	assert_int_equal(late_ack_sent_ns(11, 22, 1001), 0);
+	assert_int_equal(late_ack_sent_ns(11, 23, 1000), 0);
+	assert_int_equal(late_ack_sent_ns(12, 22, 1000), 0);
+	h.ack_seen = false;
+	assert_null(hold_join(&h, 2000));
+	h.ack_seen = true;
+	h.held.reason = NT_HOLD_CORK;
+	assert_null(hold_join(&h, 2000));
+	h.held.reason = NT_HOLD_NAGLE;
+	assert_null(hold_join(&h, 999));
+	h.begin_ns = 1001;
+	assert_null(hold_join(&h, 2000));
+	h.begin_ns = 1000;
+	assert_false(la->consumed);
+	assert_ptr_equal(hold_join(&h, 1000), la);
+	assert_true(la->consumed);
+	assert_int_equal(late_ack_sent_ns(11, 22, 1000), 0);
+	bpf_map_delete_elem(&late_acks, &key);
+}
+
+enum unlike {
+	AS_IT_WAS,
+	OTHER_REASON,
+	NOT_ACKNOWLEDGED,
+	PARTLY_ACKNOWLEDGED,
+	OTHERS_BEHIND, /* the small segment */
+	OTHERS_BEFORE,
+	WRITTEN,
+	CORKED_BY_NOW,
+	RECEIVED,
+	ACK_LEFT_LATE, /* a program saw it, whatever came since */
+	SENT_AFTER,    /* that ACK */
+};
+
+/* Returns how long after its begin a hold of acknowledged bytes ended, 0: nobody knows. */
+static u64 acknowledged_hold_lasted(enum unlike unlike)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct tcp t = tcp_at_hand(e);
+	struct nt_ack_numbers key;
+	struct nt_tcp_state s;
+	struct hold h;
+	u64 ended_ns;
+
+	tick_begins();
+	attempt_fails(e);
+	h = *hold_at_hand(e);
+	key = (struct nt_ack_numbers){.ack = h.held.seq, .seq = h.rcv_nxt};
+	if (unlike >= ACK_LEFT_LATE)
+		late_ack_new(&key)->part.end_ns = h.begin_ns + 36 * MS;
+	world_delay(40 * MS);
+	e->tp.lsndtime = world_jiffies();
+	if (unlike == SENT_AFTER)
+		e->tp.lsndtime += 2;
+	world_delay(8 * MS);
+	tcp_mstamp_refresh(e);
+	tail_goes(e);
+	e->tp.snd_una = e->tp.snd_nxt;
+	tcp_read_state(&s, &t, true);
+	if (unlike == OTHER_REASON)
+		h.held.reason = NT_HOLD_CORK;
+	if (unlike == NOT_ACKNOWLEDGED)
+		s.snd_una = h.held.end_seq = h.held.seq;
+	if (unlike == PARTLY_ACKNOWLEDGED)
+		s.snd_una--;
+	if (unlike == OTHERS_BEHIND)
+		h.held.sml--;
+	if (unlike == OTHERS_BEFORE)
+		h.in_flight_bytes = h.held.mss;
+	if (unlike == WRITTEN || unlike == ACK_LEFT_LATE)
+		s.write_seq++;
+	if (unlike == CORKED_BY_NOW)
+		s.nonagle = NT_NAGLE_CORK;
+	if (unlike == RECEIVED)
+		e->tp.rcv_nxt++;
+	ended_ns = acknowledged_hold_ended_ns(&h, &t, &s, true);
+	bpf_map_delete_elem(&late_acks, &key);
+	endpoint_leaves(e);
+	return ended_ns ? ended_ns - h.begin_ns : 0;
+}
+
+static void acknowledged_holds_end_when_something_tells(void)
+{
+	assert_int_equal(acknowledged_hold_lasted(AS_IT_WAS), 40 * MS);
+	for (enum unlike unlike = OTHER_REASON; unlike <= RECEIVED; unlike++)
+		assert_int_equal(acknowledged_hold_lasted(unlike), 0);
+	assert_int_equal(acknowledged_hold_lasted(ACK_LEFT_LATE), 36 * MS);
+	assert_int_equal(acknowledged_hold_lasted(SENT_AFTER), 0);
+}
+
+/* ---- what another host may tell ---- */
+
+static void hold_meets_a_late_ack_from_a_millisecond_on(void)
+{
+	struct nt_stall_facts f = {.duration_ns = 3 * MS, .min_rtt_ns = 2 * MS, .reason = NT_HOLD_NAGLE,
+				   .release = NT_RELEASE_ACK};
+	struct hold h = {.ack_seen = true};
+
+	assert_false(hold_may_meet(&h, &f));
+	late_acks_wanted = true;
+	assert_true(hold_may_meet(&h, &f));
+	f.duration_ns--;
+	assert_false(hold_may_meet(&h, &f));
+	f.duration_ns++;
+	f.late_release = NT_ACK_TIMER;
+	assert_false(hold_may_meet(&h, &f));
+	f.late_release = NT_ACK_INVALID;
+	f.release = NT_RELEASE_PUSH;
+	assert_false(hold_may_meet(&h, &f));
+	f.release = NT_RELEASE_ACK;
+	f.reason = NT_HOLD_CORK;
+	assert_false(hold_may_meet(&h, &f));
+	f.reason = NT_HOLD_NAGLE;
+	h.ack_seen = false;
+	assert_false(hold_may_meet(&h, &f));
+	late_acks_wanted = false;
+}
+
+/* The receiver's timer sends an ACK that was pending for pending_ns: is it told, and why was it late? */
+static bool late_ack_is_told(u64 pending_ns, u32 limit_jiffies, u8 pingpong, u32 sent, u8 reason)
+{
+	struct endpoint *e = lone_endpoint();
+	struct inet_connection_sock *icsk = &e->tp.inet_conn;
+	u64 limit_us = limit_jiffies * world.tick_ns / US;
+	bool was_told;
+
+	late_acks_wanted = true;
+	icsk->icsk_delack_max = limit_jiffies;
+	icsk->icsk_ack.pingpong = pingpong;
+	icsk->icsk_ack.pending = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
+	e->tp.data_segs_out = sent;
+	e->tp.rcv_nxt += 100;
+	e->tp.rcv_wnd = 150;
+	tcp_mstamp_refresh(e);
+	hook_send_delayed_ack(e);
+	world_delay(pending_ns);
+	hook_delack_timer_handler(e);
+	late_acks_wanted = false;
+	was_told = n_told;
+	assert_int_equal(late_ack_find(e->tp.rcv_nxt, e->tp.snd_nxt)->room, 50);
+	if (was_told) {
+		assert_int_equal(told[0].kind, NT_RECORD_LATE_ACK);
+		assert_int_equal(told[0].ack.reason, reason);
+		assert_int_equal(told[0].ack.release, NT_ACK_TIMER);
+		assert_int_equal(told[0].ack.bytes, 100);
+		assert_int_equal(told[0].ack.end_ns - told[0].ack.begin_ns, pending_ns);
+		assert_int_equal(told[0].ack.limit_us, min_u64(limit_us, 200000));
+		assert_int_equal(told[0].receiver.pingpong, !!pingpong);
+		assert_int_equal(told[0].numbers.ack, e->tp.rcv_nxt);
+		assert_int_equal(told[0].numbers.seq, e->tp.snd_nxt);
+	}
+	endpoint_leaves(e);
+	return was_told;
+}
+
+static void late_acks_are_told_with_their_reason(void)
+{
+	u32 most = DELACK_MIN_NS / world.tick_ns;
+
+	assert_true(late_ack_is_told(MS, 1000, 1, 1, NT_ACK_REASON_PINGPONG));
+	assert_false(late_ack_is_told(MS - 1, 1000, 1, 1, 0));
+	assert_true(late_ack_is_told(40 * MS, 1000, 1, 0, NT_ACK_REASON_QUICKACK_OFF));
+	assert_true(late_ack_is_told(40 * MS, 1000, 0, 1, NT_ACK_REASON_QUICK_EXHAUSTED));
+	assert_true(late_ack_is_told(40 * MS, most, 0, 1, NT_ACK_REASON_QUICK_EXHAUSTED));
+	assert_true(late_ack_is_told(36 * MS, most - 1, 0, 1, NT_ACK_REASON_DELACK_MAX));
+}
+
+/* What an ACK that leaves a mark must be for an answer to tell of a stall; see pending_ack_data_came(). */
+enum lacks {
+	NOTHING_LACKS,
+	FOUND_BEFORE,
+	OTHER_RELEASE,
+	OTHER_SOCKET,
+	NOT_INTERACTIVE,
+	NOT_ALONE,
+	NO_ROUND_TRIP,
+	LARGE_BEFORE,
+	NO_ROOM,
+	SHORT,
+	STAMPED_BUT_NOT_THE_SEGMENT,
+};
+
+static bool answer_of(u32 len, enum lacks lacks)
+{
+	struct endpoint *e = lone_endpoint();
+	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt, .seq = e->tp.snd_nxt};
+	struct packet p = {.skb = {.data = p.header}};
+	struct tcp t = tcp_at_hand(e);
+	struct late_ack *la = late_ack_new(&key);
+	bool was_told;
+
+	e->tp.rx_opt.tstamp_ok = lacks == STAMPED_BUT_NOT_THE_SEGMENT;
+	la->end.sk = (u64)sock_of(e) + (lacks == OTHER_SOCKET);
+	la->end.pingpong = lacks != NOT_INTERACTIVE;
+	la->end.min_rtt_us = lacks == NO_ROUND_TRIP ? 0 : 1000;
+	la->lone = lacks != NOT_ALONE;
+	la->consumed = lacks == FOUND_BEFORE;
+	la->room = lacks == NO_ROOM ? len - 1 : len;
+	la->part.release = lacks == OTHER_RELEASE ? NT_ACK_READ : NT_ACK_TIMER;
+	la->part.bytes = lacks == LARGE_BEFORE ? 1448 : 1447;
+	la->part.end_ns = world.now_ns;
+	la->part.begin_ns = world.now_ns - MS + (lacks == SHORT);
+	world_delay(lacks == NO_ROUND_TRIP ? 0 : MS);
+	pending_ack_data_came(&t, &p.skb, key.ack, len, world.now_ns);
+	was_told = n_told;
+	bpf_map_delete_elem(&late_acks, &key);
+	endpoint_leaves(e);
+	return was_told;
+}
+
+static void only_an_answer_tells_of_a_late_ack(void)
+{
+	assert_true(answer_of(100, NOTHING_LACKS));
+	assert_true(answer_of(1447, NOTHING_LACKS));
+	assert_false(answer_of(1448, NOTHING_LACKS));
+	for (enum lacks lacks = FOUND_BEFORE; lacks <= STAMPED_BUT_NOT_THE_SEGMENT; lacks++)
+		assert_false(answer_of(100, lacks));
+}
+
+/* ---- whose a hold is ---- */
+
+/* No program saw the write, as where sock_send_length is missing. */
+static void hold_without_its_writer_is_of_the_process_asked_for(void)
+{
+	const u32 asked_for = 77;
+
+	for (u32 tgid = 0; tgid <= asked_for; tgid += asked_for) {
+		struct endpoint *e = endpoint_with_tail(100, 50);
+		u64 key = (u64)sock_of(e);
+
+		if (tgid)
+			bpf_map_update_elem(&owned, &key, &tgid, BPF_ANY);
+		attempt_fails(e);
+		world_delay(50 * MS);
+		segment_comes(e, 0, e->tp.snd_nxt, tcp_stamp(e));
+		e->tp.snd_una = e->tp.snd_nxt;
+		tail_goes(e);
+		attempt_fails(e);
+		assert_int_equal(n_told, 1);
+		assert_int_equal(told[0].sender.tgid, tgid);
+		assert_int_equal(told[0].sender.target, !!tgid);
+		endpoint_leaves(e);
+	}
+}
+
+/* ---- what a timeline is told ---- */
+
+static struct nt_event events_told[8];
+static u32 n_events_told;
+
+static void on_event(const void *event)
+{
+	assert_true(n_events_told < 8);
+	memcpy(&events_told[n_events_told++], event, sizeof(events_told[0]));
+}
+
+static void timeline_tells_where_a_hold_begins_changes_and_ends(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+
+	nt_config.timeline = true;
+	host.on_event = on_event;
+	n_events_told = 0;
+	attempt_fails(e);
+	assert_int_equal(n_events_told, 1);
+	assert_int_equal(events_told[0].kind, NT_EVENT_HOLD_BEGIN);
+	assert_int_equal(events_told[0].reason, NT_HOLD_NAGLE);
+	assert_int_equal(events_told[0].seq, e->tp.snd_nxt);
+	assert_int_equal(events_told[0].bytes, 50);
+	assert_int_equal(events_told[0].in_flight_bytes, 100);
+	attempt_fails(e);
+	assert_int_equal(n_events_told, 1);
+	e->tp.snd_wnd = 0;
+	attempt_fails(e);
+	assert_int_equal(n_events_told, 2);
+	assert_int_equal(events_told[1].kind, NT_EVENT_HOLD_BEGIN);
+	assert_int_equal(events_told[1].reason, NT_HOLD_RWND);
+	world_delay(MS);
+	e->tp.snd_una = e->tp.snd_nxt;
+	tail_goes(e);
+	attempt_fails(e);
+	assert_int_equal(n_events_told, 3);
+	assert_int_equal(events_told[2].kind, NT_EVENT_HOLD_END);
+	assert_int_equal(events_told[2].reason, NT_HOLD_RWND);
+	assert_int_equal(events_told[2].release, NT_RELEASE_ACK);
+	assert_int_equal(events_told[2].duration_ns, MS);
+	endpoint_leaves(e);
+	host.on_event = NULL;
+	nt_config.timeline = false;
+}
+
+#endif /* NT_MODEL_SINGLE_RULES_H */

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The sources are formatted and without lint, and the Python that users get is typed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tools import present
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPORTERS = ROOT / "exporters"
+#: Others break lines elsewhere.
+FORMATTER = "clang-format version 14."
+
+
+def run(*command: str | Path, cwd: Path = EXPORTERS) -> None:
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def tools() -> Path:
+    programs = present()
+    if programs is None:
+        pytest.skip("ruff and mypy are not installed: tests/tools.py does it, as `make test` has it do")
+    return programs
+
+
+def test_c_is_as_make_format_leaves_it() -> None:
+    found = shutil.which("clang-format")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else "none"
+    if FORMATTER not in version:
+        pytest.skip(f"clang-format 14, Debian 12's, formats; installed is {version.strip()}")
+    run("make", "--no-print-directory", "format", "CLANG_FORMAT=clang-format --dry-run -Werror", cwd=ROOT)
+
+
+def test_ruff_finds_nothing(tools: Path) -> None:
+    run(tools / "ruff", "check", "--no-cache", ".", "../dashboards/grafana")
+
+
+def test_ruff_finds_nothing_in_the_tests(tools: Path) -> None:
+    run(tools / "ruff", "check", "--no-cache", "--select", "E,F,W", "--target-version", "py311", "../tests")
+
+
+def test_every_function_is_typed(tools: Path) -> None:
+    run(tools / "mypy", "--cache-dir", ROOT / "build" / "mypy", "--python-executable", "/usr/bin/python3",
+        "nagletrace_exporters")
+
+
+def test_each_part_of_the_tests_says_which_rooms_it_belongs_to() -> None:
+    parts = re.findall(r"^\$\(eval \$\(call part,(\w+),", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    page = (ROOT / "docs" / "testing.md").read_text().partition("## The parts")[2]
+    rows = re.findall(r"^\| `make test-(\w+)` \| [^|]+ \|", page, re.MULTILINE)
+    assert sorted(rows) == sorted(parts) and parts

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "daemon/sampler.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/text.h"
+#include "output/advice.h"
+#include "sample/estimate.h"
+
+/* What fails again and again is reported so often. */
+#define COMPLAIN_EACH_NS (60 * NT_SECOND_NS)
+
+static bool quiet(const struct nt_sampler *sampler)
+{
+	return sampler->session->settings->quiet;
+}
+
+static void complain(struct nt_sampler *sampler, const char *what, const char *on, int err)
+{
+	if (sampler->complained_ns && nt_now_ns() < sampler->complained_ns + COMPLAIN_EACH_NS)
+		return;
+	sampler->complained_ns = nt_now_ns();
+	nt_complain("standby: cannot %s%s%s: %s", what, on ? " " : "", on ? on : "",
+		    strerror(-err));
+}
+
+/* ---- a look ---- */
+
+static bool match(void *context, pid_t tgid)
+{
+	return nt_targets_match(context, tgid);
+}
+
+static bool process_wanted(struct nt_sampler *sampler, pid_t tgid)
+{
+	return tgid && nt_ask_once(&sampler->asked, tgid, match, &sampler->session->targets);
+}
+
+/* Is it of a process that the user asked for, at either end? A look names one process of many. */
+static bool end_wanted(struct nt_sampler *sampler, const struct nt_end *end)
+{
+	struct nt_owners *owners = &sampler->session->owners;
+	struct nt_owner found[NT_OWNERS_OF_SOCKET];
+	const struct nt_owner *peer;
+	size_t n;
+
+	if (!nt_targets_any(&sampler->session->targets) || process_wanted(sampler, end->tgid))
+		return true;
+	if (!sampler->owners_known)
+		nt_owners_scan(owners);
+	sampler->owners_known = true;
+	n = nt_owner_list_find(&owners->list, end, found);
+	for (size_t i = 0; i < n; i++)
+		if (process_wanted(sampler, found[i].tgid))
+			return true;
+	peer = nt_owner_list_find_peer(&owners->list, &end->tuple);
+	return peer && process_wanted(sampler, peer->tgid);
+}
+
+static void take(void *context, const struct nt_sampled *sampled)
+{
+	const uint64_t in_ns = NT_STANDBY_AGAIN_NS * NT_STANDBY_AGAIN_TIMES;
+	struct nt_sampler *sampler = context;
+	bool suspicious = nt_sampled_is_suspicious(sampled);
+
+	if (!suspicious && !nt_sampled_may_stall_in(sampled, in_ns))
+		return;
+	if (!nt_tuple_wanted(sampler->session->settings, &sampled->end.tuple) ||
+	    !end_wanted(sampler, &sampled->end))
+		return;
+	if (suspicious && !sampler->look.suspicious)
+		sampler->suspect = *sampled;
+	sampler->look.suspicious |= suspicious;
+	sampler->look.young |= !suspicious;
+	sampler->look.weight += nt_sampled_weight(sampled);
+}
+
+/* Goes on with the look for a slice. Returns 1: there is more to do, 0: it is done, or -errno. */
+static int go_on(struct nt_sampler *sampler)
+{
+	uint64_t began = nt_cpu_ns();
+	int more = nt_by_open_look(&sampler->sockets, nt_now_ns() + NT_SLICE_NS, take, sampler);
+
+	sampler->look.cpu_ns += nt_cpu_ns() - began;
+	return more;
+}
+
+static void end_look(struct nt_sampler *sampler)
+{
+	memset(&sampler->look, 0, sizeof(sampler->look));
+	nt_asked_clear(&sampler->asked);
+	sampler->owners_known = false;
+}
+
+/* ---- attach and detach ---- */
+
+/* Says on which grounds the hooks are attached. */
+static void tell_suspect(const struct nt_sampler *sampler)
+{
+	const struct nt_sampled *suspect = &sampler->suspect;
+	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], lasts[16];
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
+	struct nt_process process;
+
+	nt_process_read(suspect->end.tgid, &process);
+	process.tgid = suspect->end.tgid;
+	nt_format_process(&process, name, sizeof(name));
+	nt_format_address(&suspect->end.tuple, true, local, sizeof(local));
+	nt_format_address(&suspect->end.tuple, false, remote, sizeof(remote));
+	nt_format_duration(suspect->reason == NT_HOLD_NAGLE ? nt_sampled_late_ns(suspect)
+							    : suspect->untouched_ns,
+			   lasts, sizeof(lasts));
+	nt_complain("standby: attached, since %s %s → %s %s %s", name, local, remote,
+		    suspect->reason == NT_HOLD_NAGLE ? "waits for an ACK that is late by"
+						     : "has had bytes corked for",
+		    lasts);
+}
+
+static void attach(struct nt_sampler *sampler)
+{
+	struct nt_standby *standby = &sampler->session->standby;
+	const char *failed = NULL;
+	int err = nt_session_resume(sampler->session, &failed);
+
+	if (err) {
+		nt_standby_attach_failed(standby, nt_now_ns());
+		complain(sampler, "attach to", failed, err);
+		return;
+	}
+	nt_standby_attached(standby, nt_now_ns());
+	if (!quiet(sampler))
+		tell_suspect(sampler);
+}
+
+static void detach(struct nt_sampler *sampler)
+{
+	struct nt_standby *standby = &sampler->session->standby;
+	char lasts[16];
+	int err = nt_session_pause(sampler->session);
+
+	if (err)
+		complain(sampler, "forget the state of sockets", NULL, err);
+	/* a stall that the last records told counts for this time */
+	nt_standby_detached(standby, nt_now_ns());
+	nt_format_duration(standby->quiet_ns, lasts, sizeof(lasts));
+	if (!quiet(sampler))
+		nt_complain("standby: detached after %s without a stall", lasts);
+}
+
+/* ---- the loop ---- */
+
+/* Makes a look, or detaches, whichever is due. Returns when it wants to be called again. */
+static uint64_t turn(struct nt_sampler *sampler)
+{
+	struct nt_standby *standby = &sampler->session->standby;
+	bool attaches;
+	int more;
+
+	if (standby->state == NT_STANDBY_ATTACHED) {
+		if (nt_standby_is_quiet(standby, nt_now_ns()))
+			detach(sampler);
+		return nt_standby_due_ns(standby);
+	}
+	more = go_on(sampler);
+	if (more > 0)
+		return nt_now_ns();
+	if (more)
+		complain(sampler, "look at the sockets", NULL, more);
+	attaches = nt_standby_looked(standby, &sampler->look, nt_now_ns());
+	end_look(sampler);
+	if (attaches)
+		attach(sampler);
+	return nt_standby_due_ns(standby);
+}
+
+static void on_due(void *context, uint32_t what)
+{
+	struct nt_sampler *sampler = context;
+
+	(void)what;
+	nt_timer_set(sampler->timer, turn(sampler), 0);
+}
+
+enum nt_exit nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session,
+			      struct nt_loop *loop, char *err, size_t err_size)
+{
+	const struct nt_settings *settings = session->settings;
+	uint64_t seed = 0;
+	int cause;
+
+	memset(sampler, 0, sizeof(*sampler));
+	sampler->session = session;
+	cause = nt_by_open_open(&sampler->sockets, settings);
+	if (cause) {
+		snprintf(err, err_size,
+			 "--standby: this kernel cannot list the sockets of processes: %s",
+			 strerror(-cause));
+		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+	}
+	cause = nt_session_pause(session);
+	if (cause)
+		return nt_cannot_start(cause, err, err_size);
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = nt_now_ns();
+	nt_standby_begin(&session->standby, settings->quiet_ns, nt_now_ns(), seed);
+	sampler->timer =
+		nt_loop_timer(loop, nt_standby_due_ns(&session->standby), 0, on_due, sampler);
+	return nt_cannot_start(sampler->timer < 0 ? sampler->timer : 0, err, err_size);
+}
+
+void nt_sampler_stop(struct nt_sampler *sampler)
+{
+	nt_by_open_close(&sampler->sockets);
+	nt_asked_clear(&sampler->asked);
+}

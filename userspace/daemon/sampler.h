@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The daemon in standby: looks at sockets while nothing is attached, has the session attach when a
+ * look is suspicious, and detach when it was quiet for long enough. session.standby decides when.
+ */
+#ifndef NT_SAMPLER_H
+#define NT_SAMPLER_H
+
+#include "capture/asked.h"
+#include "capture/session.h"
+#include "sample/by_open.h"
+
+struct nt_loop;
+
+struct nt_sampler {
+	struct nt_session *session;
+	struct nt_by_open sockets;
+	int timer;
+	struct nt_standby_look look; /* the one under way */
+	struct nt_sampled suspect;   /* the first that it found suspicious */
+	struct nt_asked asked;       /* with a filter by process: the answers of this look */
+	bool owners_known;           /* likewise: this look has listed the owners of sockets */
+	uint64_t complained_ns;
+};
+
+/*
+ * Detaches the session, which has just been started, and has the loop make the looks. Belongs
+ * before the process gives up its privileges. Returns NT_EXIT_OK, or the exit code with one line in
+ * err.
+ */
+enum nt_exit nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session,
+			      struct nt_loop *loop, char *err, size_t err_size);
+void nt_sampler_stop(struct nt_sampler *sampler);
+
+#endif /* NT_SAMPLER_H */

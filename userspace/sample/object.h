@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Loads the programs of bpf/sample.bpf.c that a way of looking takes. */
+#ifndef NT_SAMPLE_OBJECT_H
+#define NT_SAMPLE_OBJECT_H
+
+#include <stdbool.h>
+#include "base/settings.h"
+
+struct sample_bpf;
+
+/*
+ * open: that which looks at the sockets that processes have open; else those which look at the
+ * sockets of a namespace, and for their owners. Returns 0 or -errno, with *skel NULL.
+ */
+int nt_sample_load(struct sample_bpf **skel, const struct nt_settings *settings, bool open);
+
+#endif /* NT_SAMPLE_OBJECT_H */
