@@ -118,7 +118,7 @@ function ink(canvas) {
 	return data.filter((value, i) => i % 4 === 3 && value).length;
 }
 
-const words = (elements) => [...elements].map((element) => element.textContent);
+const words = (elements) => [...elements].map((element) => element.textContent.trim());
 
 // What has more in it than it shows: the end of a name, or of a text.
 function cut(element) {
