@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -127,18 +127,26 @@ def write_stdout(parts: Iterable[str]) -> None:
 
 
 def replace(path: Path, parts: Iterable[str]) -> None:
-    """Writes a temporary file in the same directory, and renames it: within a file system that is all or nothing."""
+    with replacing(path) as part, part.open("w", encoding="utf-8") as out:
+        out.writelines(parts)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary file in the same directory, which gets the path's name when the block has ended well: within a
+    file system that is all or nothing."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
+    part = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.writelines(parts)
-            out.flush()
-            os.fchmod(out.fileno(), mode_for(path))
-            os.fsync(out.fileno())
-        Path(name).replace(path)
+        yield part
+        with part.open("rb") as written:
+            os.fchmod(written.fileno(), mode_for(path))
+            os.fsync(written.fileno())
+        part.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            part.unlink()
         raise
 
 

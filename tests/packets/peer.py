@@ -128,9 +128,9 @@ class Link:
             ready = select.select([self.fd], [], [], min(TICK_S, max(0.0, until - began)))[0]
             now = time.monotonic()
             self.stood_s = max(self.stood_s, now - began - TICK_S)
-            if not ready and now < until:
-                continue
             if not ready:
+                if now < until:
+                    continue
                 return None
             packet = os.read(self.fd, 65536)
             head, protocol = (40, packet[6]) if packet[0] >> 4 == 6 else (20, packet[9])

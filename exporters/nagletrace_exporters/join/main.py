@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..cli import OutputError, Parser, add_output_option, duration, mode_for, run_command, write_whole
+from ..cli import OutputError, Parser, add_output_option, duration, replacing, run_command, write_whole
 from ..recording import RecordingError
 from ..records import printable
 from .engine import Engine, has_columns
@@ -78,26 +76,20 @@ def check_save(save: str, files: list[str]) -> None:
 
 @contextlib.contextmanager
 def saved(save: str | None) -> Iterator[str | None]:
-    """Where to write what is to be saved: in the same directory, and by its own name once all went well."""
+    """Where to write what is to be saved: it has its own name once all went well."""
     if save is None:
         yield None
         return
-    path = Path(save).resolve()  # a link stays one, and leads to the new file
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise cannot_save(save, error) from error
-    os.close(descriptor)
-    part = Path(name)
-    try:
-        yield name
+    with contextlib.ExitStack() as stack:
         try:
-            part.chmod(mode_for(path))
-            part.replace(path)
+            part = stack.enter_context(replacing(Path(save).resolve()))  # a link stays one, and leads to the new file
         except OSError as error:
             raise cannot_save(save, error) from error
-    finally:
-        part.unlink(missing_ok=True)
+        yield str(part)
+        try:
+            stack.close()
+        except OSError as error:
+            raise cannot_save(save, error) from error
 
 
 def cannot_save(save: str, error: OSError) -> OutputError:
