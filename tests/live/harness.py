@@ -328,6 +328,16 @@ def stalled_rounds(result: Record) -> list[Record]:
     return [r for r in slow_rounds(result) if r["latency_us"] < most]
 
 
+def assert_felt(result: Record, told: int, missing: int = 0) -> None:
+    """Asserts that as many stalls are told as the application felt, at least one.
+
+    missing: so many may lack. A round during which a segment was sent again may be a stall or not: where the machine
+    stood still for longer than a retransmission takes, the delayed ACK came besides.
+    """
+    felt, slow = len(stalled_rounds(result)), len(slow_rounds(result))
+    assert max(1, felt - missing) <= told <= slow, [round(r["latency_us"]) for r in result["rounds"]]
+
+
 def day_s(time_of_day: str) -> float:
     """Returns a time that a record has, in s since 1970."""
     return datetime.datetime.fromisoformat(time_of_day).timestamp()

@@ -17,8 +17,8 @@ import harness
 import jsonschema
 import pytest
 from ends import own_end
-from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_valid, beside, day_s, of_lab, run,
-                     stalled_rounds, unseen)
+from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, beside, day_s, of_lab,
+                     run, stalled_rounds, unseen)
 
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
                 "--bounding-set=-all")
@@ -314,9 +314,8 @@ def test_the_two_capabilities_suffice() -> None:
     with Lab("write-write-read") as lab, Tracer("-n", "lab-client", prefix=both) as tracer:
         result = lab.play()
         tracer.stop()
-    felt = len(stalled_rounds(result))
     # a receiver's timer that the machine hides contradicts the sender's end: a trace by name has no audit
-    assert max(1, felt - tracer.closing()["totals"]["contradicted"]) <= len(of_lab(lab, tracer.stalls())) <= felt
+    assert_felt(result, len(of_lab(lab, tracer.stalls())), tracer.closing()["totals"]["contradicted"])
 
 
 @pytest.mark.quick
@@ -337,8 +336,7 @@ def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> Non
             tracer.stop()
             audited.stop()
     assert "unseen" not in tracer.closing(), "without the kernel's own BTF nothing shows its namespaces"
-    felt = len(stalled_rounds(result))
-    assert max(1, felt - unseen(audited)) <= len(of_lab(lab, tracer.stalls())) <= felt
+    assert_felt(result, len(of_lab(lab, tracer.stalls())), unseen(audited))
 
 
 # ---- hooks ----
@@ -400,8 +398,7 @@ def test_a_missing_hook_costs_its_part_and_is_said(hooks: str, gaps: None) -> No
         else:
             assert f"{hook}_gone" in said and f"{hook}_gone is missing" in tracer.errors.text()
         stalls = tracer.stalls()
-        felt = len(stalled_rounds(result))
-        assert max(1, felt - unseen(tracer)) <= len(stalls) <= felt, hook
+        assert_felt(result, len(stalls), unseen(tracer))
         assert {own_end(s)["pid"] for s in stalls} == {lab.client}, hook
 
 

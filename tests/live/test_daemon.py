@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from daemon import Daemon, Reader
 from ends import own_end
-from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, dropped, of_lab, run, seen_at_both,
-                     stalled_rounds, unseen)
+from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, dropped, of_lab, run,
+                     seen_at_both, stalled_rounds, unseen)
 from terminal import Terminal
 
 VETH = ("--over", "veth")
@@ -53,10 +53,10 @@ def test_a_snapshot_has_what_the_application_felt_and_what_a_trace_beside_it_say
     with Lab("write-write-read", *VETH, "--rounds", "12") as lab, Daemon(*of_lab_only(lab)) as daemon, \
             Tracer() as tracer, daemon.reader() as reader:
         assert reader.ask("stream")["type"] == "streaming"
-        felt = len(stalled_rounds(lab.play()))
+        result = lab.play()
         tracer.stop()
         beside = of_lab(lab, tracer.stalls())
-        assert felt >= 10 and felt - unseen(tracer) <= len(beside) <= felt
+        assert_felt(result, len(beside), unseen(tracer))
         felt = len(beside)  # what ended where no BPF program runs, at both ends, no daemon sees either
         snapshot = until(daemon, felt)
         told = [stall for stall in (reader.line() for _ in range(felt)) if stall]

@@ -26,8 +26,8 @@ from pathlib import Path
 import pytest
 from daemon import Daemon
 from ends import own_end
-from harness import (NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Record, Tracer, of_lab, seconds_to_end, stalled_rounds,
-                     unseen)
+from harness import (NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Record, Tracer, assert_felt, of_lab, seconds_to_end,
+                     stalled_rounds, unseen)
 from terminal import Terminal
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_stacks.c makes its frames up on x86-64")
@@ -234,8 +234,7 @@ def a_lab(*arguments: str) -> Iterator[Lab]:
 def assert_all_is_told(lab: Lab, result: Record, tracer: Tracer) -> None:
     """Each stall of the well-behaved process, and all stacks with their names."""
     stalls = [s for s in of_lab(lab, tracer.stalls()) if s["side"] == "sender"]
-    felt = len(stalled_rounds(result))
-    assert max(1, felt - unseen(tracer)) <= len(stalls) <= felt
+    assert_felt(result, len(stalls), unseen(tracer))
     # where the kernel had no place for a stack, the stall is told without one, and that is counted
     with_stack = [stall for stall in stalls if "stack" in stall["sender"]]
     assert len(stalls) - len(with_stack) <= tracer.closing()["dropped"]["stack"]
@@ -366,8 +365,7 @@ def test_a_keeper_that_is_killed_costs_all_names_and_no_stall(slow_file: Path) -
             result = lab.play()
         tracer.stop()
     stalls = [s for s in of_lab(lab, tracer.stalls()) if s["side"] == "sender"]
-    felt = len(stalled_rounds(result))
-    assert max(1, felt - unseen(tracer)) <= len(stalls) <= felt
+    assert_felt(result, len(stalls), unseen(tracer))
     assert all("ip" in frame and "symbol" not in frame for stall in stalls for frame in stall["sender"]["stack"])
     assert tracer.closing()["unnamed_stacks"]["worker_died"] >= 1
     assert tracer.errors.text().count("the process that names frames has ended") == 1
@@ -428,8 +426,7 @@ def test_a_keeper_that_is_stopped_holds_up_nothing(place: Path) -> None:
     assert took <= 1
     assert_nobody_is_left([keeper])
     stalls = [s for s in of_lab(lab, tracer.stalls()) if s["side"] == "sender"]
-    felt = len(stalled_rounds(result))
-    assert max(1, felt - unseen(tracer)) <= len(stalls) <= felt
+    assert_felt(result, len(stalls), unseen(tracer))
 
 
 @pytest.mark.quick

@@ -8,7 +8,7 @@ import secrets
 
 import pytest
 from daemon import Daemon
-from harness import Lab, Record, Tracer, stalled_rounds, unseen
+from harness import Lab, Record, Tracer, assert_felt, stalled_rounds, unseen
 from pods import Place, a_pod
 from test_daemon import report, until
 
@@ -31,10 +31,10 @@ def test_a_record_is_the_same_in_a_cgroup_namespace_and_out_of_it() -> None:
         container.take(lab.server)
         with Tracer("-p", str(lab.client)) as outside, Tracer("-p", str(lab.client), text=True) as text, \
                 Tracer("-p", str(lab.client), prefix=own.enter("unshare", "-C")) as inside:
-            felt = len(stalled_rounds(lab.play()))
+            result = lab.play()
             for tracer in (outside, inside, text):
                 tracer.wait()  # the process has ended
-    assert felt - unseen(outside) <= len(outside.stalls()) <= felt and outside.stalls()
+    assert_felt(result, len(outside.stalls()), unseen(outside))
     assert ends_of(inside) == ends_of(outside) and len(ends_of(outside)) == 1
     [(sender, receiver)] = ends_of(outside)
     expected = (pod.place.path, pod.container, pod.uid), (container.path, docker, None)
