@@ -3,7 +3,7 @@
  * Fast path: skips sockets that cannot matter. Most segments and writes meet a socket that has
  * nothing queued, holds nothing and awaits nothing. A bucket of sockets, by the hash of their
  * addresses, tells so without a look into a map, and all fields that this file asks for are of
- * struct sock, which need no helper.
+ * struct sock and struct sk_buff, which need no helper.
  */
 #ifndef NT_BUCKET_H
 #define NT_BUCKET_H
@@ -17,6 +17,15 @@
 
 struct nt_bucket buckets[BUCKETS]; /* user space clears them while no program is attached */
 
+/* The longest TCP header. A longer segment has data. */
+#define TCP_HEADER_MOST 60
+
+/* An ACK is no longer on its way from one socket of this host to another, also on a busy machine.
+ * Through a device that is made slow it may be: then user space decides by the sockets it knows. */
+#define ACK_WAY_NS 20000000ULL
+
+__u32 late_jiffies; /* when a delayed-ACK timer of any socket last sent an ACK */
+
 /* A socket stays in its bucket while it is connected. */
 static __always_inline u32 bucket_index(struct sock *sk, const bool trusted)
 {
@@ -28,6 +37,13 @@ static __always_inline bool bucket_awaits_answer(const struct nt_bucket *b)
 	u32 jiffies = (u32)bpf_jiffies64() - b->late_jiffies;
 
 	return jiffies * nt_config.tick_ns < ANSWER_NS;
+}
+
+static __always_inline bool late_ack_may_come(void)
+{
+	u32 jiffies = (u32)bpf_jiffies64() - late_jiffies;
+
+	return jiffies * nt_config.tick_ns < ACK_WAY_NS;
 }
 
 /* Notes a look at a socket's tail. large: it cannot become a stall until it is smaller. */
@@ -58,13 +74,18 @@ static __always_inline bool socket_may_hold(struct sock *sk, const bool trusted)
 	return READ(trusted, sk, sk_write_queue.qlen) || buckets[bucket_index(sk, trusted)].holds;
 }
 
-/* Asks the same, and whether this segment may be the answer to an ACK that a timer sent. */
-static __always_inline bool segment_may_matter(struct sock *sk, const bool trusted)
+/*
+ * Asks the same, and whether this segment may be an ACK that a timer of this host sent, or the
+ * answer to one.
+ */
+static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *skb,
+					       const bool trusted)
 {
 	const struct nt_bucket *b = &buckets[bucket_index(sk, trusted)];
 
 	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
-	       (b->late_jiffies && bucket_awaits_answer(b));
+	       (b->late_jiffies && bucket_awaits_answer(b)) ||
+	       (late_ack_may_come() && READ(trusted, skb, len) <= TCP_HEADER_MOST);
 }
 
 #endif /* NT_BUCKET_H */

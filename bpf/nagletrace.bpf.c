@@ -42,7 +42,7 @@ int BPF_PROG(on_tcp_probe_functions, struct sock *sk, struct sk_buff *skb)
 	struct tcp t;
 
 	event_received(sk, skb);
-	if (!segment_may_matter(sk, true))
+	if (!segment_may_matter(sk, skb, true))
 		return 0;
 	t = tcp_of(sk, true);
 	if (t.tp)

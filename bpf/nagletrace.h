@@ -209,10 +209,11 @@ struct nt_ack_part {
 	__u64 begin_ns;
 	__u64 end_ns;
 	__u32 bytes;
-	__u32 limit_us; /* the kernel delays an ACK of this socket for so long at most */
-	__u8 release;   /* enum nt_ack_release */
-	__u8 reason;    /* enum nt_ack_reason */
-	__u8 reserved[6];
+	__u32 limit_us;     /* the kernel delays an ACK of this socket for so long at most */
+	__u8 release;       /* enum nt_ack_release */
+	__u8 reason;        /* enum nt_ack_reason */
+	__u8 freed_nothing; /* it came to its sender on this host, which had nothing unsent */
+	__u8 reserved[5];
 };
 
 /*

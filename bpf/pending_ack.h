@@ -263,6 +263,8 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	la->unsure = release == NT_ACK_READ && !nt_config.functions;
 	if (release == NT_ACK_TIMER || (la->unsure && late_acks_wanted))
 		buckets[bucket_index(t.sk, false)].late_jiffies = (u32)bpf_jiffies64();
+	if (release == NT_ACK_TIMER)
+		late_jiffies = (u32)bpf_jiffies64();
 	if (late_acks_wanted && !la->unsure && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
 		report_late_ack(la, t.sk, &numbers);
 	return 0;

@@ -442,6 +442,27 @@ static __always_inline void segment_may_answer(const struct tcp *t, const struct
 }
 
 /*
+ * An ACK has come to a sender that has nothing unsent. Where a timer of this host sent it, it set
+ * nothing free: the sender's program writes what comes next only after this ACK. One that comes in
+ * the jiffy of its data is not late.
+ */
+static __always_inline void late_ack_frees_nothing(const struct tcp *t, const struct sk_buff *skb,
+						   const bool trusted)
+{
+	struct late_ack *la;
+	struct segment seg;
+
+	if (TCP(t, lsndtime) == (u32)bpf_jiffies64() || has_tail(t, trusted))
+		return;
+	read_segment(&seg, skb);
+	if (!nt_after(seg.ack, TCP(t, snd_una)) || !segment_is_taken(t, skb, &seg, trusted))
+		return;
+	la = late_ack_find(seg.ack, seg.seq);
+	if (la)
+		la->part.freed_nothing = true;
+}
+
+/*
  * A segment has come to an established connection, and TCP has not processed it yet: tcp_probe.
  * functions: another hook shows attempts to send.
  */
@@ -466,8 +487,10 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 		tail = has_tail(t, trusted);
 	else
 		tail = look_for_tail(t, &s, &h, trusted);
-	if (!tail)
+	if (!tail) {
+		late_ack_frees_nothing(t, skb, trusted);
 		return;
+	}
 	read_segment(&seg, skb);
 	len = seg.end_seq - seg.seq;
 	if (!segment_is_taken(t, skb, &seg, trusted))

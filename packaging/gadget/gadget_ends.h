@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which connections have both ends on this host. There an end that shows nothing contradicts what
- * the other one infers; nagletrace's user space knows that of all sockets (peer_contradicts()).
+ * Which connections have both ends on this host. There a sender that shows nothing contradicts what
+ * the receiver infers; nagletrace's user space knows that of all sockets (peer_contradicts()).
  */
 #ifndef GADGET_ENDS_H
 #define GADGET_ENDS_H

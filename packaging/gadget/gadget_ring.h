@@ -229,11 +229,14 @@ static __always_inline void set_facts(struct stall *stall, const struct nt_recor
 	SET_WORD(stall->ack_release, ack_release_words, r->ack.release);
 }
 
-/* Would the other end have shown something, had it been a stall? */
+/*
+ * Would the other end have shown something, had it been a stall? A receiver may not: no audit tells
+ * here whether its timer was hidden.
+ */
 static __always_inline bool contradicted(const struct nt_record *r)
 {
-	return r->evidence == NT_EVIDENCE_INFERRED &&
-	       both_ends_are_here(r->sender.present ? &r->sender : &r->receiver);
+	return r->evidence == NT_EVIDENCE_INFERRED && !r->sender.present &&
+	       (r->ack.freed_nothing || both_ends_are_here(&r->receiver));
 }
 
 static __always_inline void ring_submit(struct nt_record *r)

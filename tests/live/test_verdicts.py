@@ -12,9 +12,10 @@ import threading
 import time
 
 import pytest
+import relay
 from ends import far_end, own_end
-from harness import (IN_GUEST, PATIENCE, ROOT, Lab, Tracer, assert_durations_match, seen_at_both, stalled_rounds, trace,
-                     unseen)
+from harness import (IN_GUEST, PATIENCE, ROOT, STALLED_US, Lab, Tracer, assert_durations_match, seen_at_both,
+                     stalled_rounds, trace, unseen)
 
 sys.path.insert(0, str(ROOT / "tests"))
 from spaces import Namespace  # noqa: E402
@@ -323,6 +324,20 @@ def closes_when_acknowledged(listener: socket.socket, rounds: int) -> None:
             info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, acknowledged.size)
             if acknowledged.unpack(info)[0] == 0:
                 break
+
+
+@pytest.mark.quick
+@pytest.mark.guest
+def test_a_relay_whose_backend_stalls_is_not_accused_when_its_client_closes() -> None:
+    with Namespace() as space, Tracer("--netns", str(space.holder.pid)) as tracer:
+        with space.inside():
+            took, front, back = relay.play(connections=20)
+        tracer.stop()
+    felt = 1 if IN_GUEST else sum(us >= STALLED_US for us in took)
+    of_port = {port: [s for s in tracer.stalls() if f":{port}" in s["sender"]["address"] + s["receiver"]["address"]]
+               for port in (front, back)}
+    assert felt and felt - unseen(tracer) <= len(of_port[back]) > 0
+    assert of_port[front] == [] and tracer.closing()["totals"]["contradicted"] > 0
 
 
 @pytest.mark.quick

@@ -751,6 +751,38 @@ static void only_an_answer_tells_of_a_late_ack(void)
 		assert_false(answer_of(100, lacks));
 }
 
+/* Does the receiver of this host learn that its late ACK set nothing free? */
+static bool freed_nothing(u32 tail, u32 newly, u32 sent_ago, u32 late_ago, u32 other)
+{
+	struct endpoint *e = endpoint_with_tail(100, tail);
+	struct nt_ack_numbers key = {.ack = e->tp.snd_una + newly, .seq = e->tp.rcv_nxt + other};
+	struct late_ack *la = late_ack_new(&key);
+	bool answer;
+
+	if (!tail)
+		packets_free(e);
+	e->tp.lsndtime = world_jiffies() - sent_ago;
+	late_jiffies = world_jiffies() - late_ago;
+	segment_comes(e, 0, key.ack, tcp_stamp(e));
+	answer = la->part.freed_nothing;
+	bpf_map_delete_elem(&late_acks, &key);
+	endpoint_leaves(e);
+	return answer;
+}
+
+static void late_ack_frees_nothing_where_nothing_is_unsent(void)
+{
+	const u32 last = (ACK_WAY_NS - 1) / world.tick_ns;
+
+	assert_true(freed_nothing(0, 100, 1, 0, 0));
+	assert_true(freed_nothing(0, 1, 10, last, 0));
+	assert_false(freed_nothing(50, 100, 1, 0, 0));
+	assert_false(freed_nothing(0, 0, 1, 0, 0));
+	assert_false(freed_nothing(0, 100, 0, 0, 0));
+	assert_false(freed_nothing(0, 100, 1, last + 1, 0));
+	assert_false(freed_nothing(0, 100, 1, 0, 1));
+}
+
 /* ---- whose a hold is ---- */
 
 /* No program saw the write, as where sock_send_length is missing. */

@@ -279,9 +279,9 @@ static void show_counts(void)
 		show_count("dropped", i, t->dropped[i], 0);
 	show_count("long holds", 0, run.holds_told, truth.long_holds);
 	show_count("felt", 0, run.felt_told, truth.felt_clean);
-	fprintf(stderr, "  unknown holds %llu, contradicted %llu, felt told otherwise %llu, lookups a program %.3f; compared %llu, otherwise:",
+	fprintf(stderr, "  unknown holds %llu, contradicted %llu, denied %llu, felt told otherwise %llu, lookups a program %.3f; compared %llu, otherwise:",
 		(unsigned long long)run.holds_unknown, (unsigned long long)run.contradicted,
-		(unsigned long long)run.felt_unlike, (double)host.lookups / (double)world.steps,
+		(unsigned long long)run.felt_denied, (unsigned long long)run.felt_unlike, (double)host.lookups / (double)world.steps,
 		(unsigned long long)run.compared);
 	for (enum part part = 0; part < PARTS; part++)
 		fprintf(stderr, " %s %llu", part_names[part], (unsigned long long)run.unlike[part]);
@@ -712,6 +712,7 @@ static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **st
 	hold_meets_a_late_ack_from_a_millisecond_on();
 	late_acks_are_told_with_their_reason();
 	only_an_answer_tells_of_a_late_ack();
+	late_ack_frees_nothing_where_nothing_is_unsent();
 }
 
 /* SECURITY.md has these numbers. */

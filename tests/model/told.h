@@ -28,7 +28,7 @@ static struct {
 	u64 stalls[NT_CAUSES], releases[NT_RELEASES]; /* counted over the records */
 	u64 holds_told, holds_unknown;                /* stallable holds; holds that never were */
 	u64 compared, unlike[PARTS];
-	u64 felt_told, felt_unlike;
+	u64 felt_told, felt_unlike, felt_denied;
 } run;
 
 static struct nt_record told[RECORDS];
@@ -255,6 +255,13 @@ static void check_felt(struct endpoint *e, const struct nt_record *r)
 	struct endpoint *sender = e->peer;
 	struct true_hold *h;
 
+	/* its sender had nothing unsent as the ACK came: user space takes it back */
+	if (r->ack.freed_nothing) {
+		run.felt_denied++;
+		if (stall_felt(sender, r) && !run.false_stalls++)
+			show(r, sender);
+		return;
+	}
 	/* if the other end is on this host, user space decides: peer_contradicts() */
 	if (!run.one_end) {
 		run.contradicted++;

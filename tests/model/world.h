@@ -287,7 +287,7 @@ static void packet_from_wire(struct packet *p, const struct wire *w)
 	cb->end_seq = w->end_seq;
 	cb->ack_seq = w->ack;
 	cb->tcp_flags = w->flags;
-	p->skb.len = w->len;
+	p->skb.len = sizeof(p->header) + w->len;
 	p->header[14] = w->window >> WINDOW_SCALE >> 8;
 	p->header[15] = w->window >> WINDOW_SCALE;
 	memcpy(p->header + 20, (const u8[]){1, 1, 8, 10}, 4);

@@ -197,6 +197,19 @@ static void no_timer_excuses_a_sender_that_held_nothing(void **state)
 	assert_int_equal(excuses_left, 5);
 }
 
+/* It may be gone, or in a namespace that is not traced: its program has seen the ACK come. */
+static void a_sender_that_had_nothing_unsent_contradicts_wherever_it_is(void **state)
+{
+	struct nt_record r = from_receiver();
+
+	(void)state;
+	r.ack.freed_nothing = true;
+	peer_is_here = false;
+	assert_true(judge(&r, &all).contradicted);
+	peer_is_here = true;
+	assert_true(judge(&r, &host_only).contradicted);
+}
+
 static void an_end_in_a_namespace_that_is_not_traced_contradicts_nothing(void **state)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
@@ -216,6 +229,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(a_receiver_of_this_host_that_showed_nothing_contradicts),
 	TEST(a_timer_that_nobody_saw_excuses_one_receivers_silence),
 	TEST(no_timer_excuses_a_sender_that_held_nothing),
+	TEST(a_sender_that_had_nothing_unsent_contradicts_wherever_it_is),
 	TEST(an_end_in_a_namespace_that_is_not_traced_contradicts_nothing),
 };
 

@@ -138,10 +138,11 @@ static void measure(struct nt_stall *stall)
  * Contradicts a stall that only one end shows, if we look at the other end too and it shows
  * nothing. A receiver without a pending ACK contradicts it, since the network then caused the wait.
  * A sender without a hold contradicts it, since data then came a round trip after our ACK by
- * chance.
+ * chance; the kernel side says so where it saw the ACK come, and the sender may be gone by now.
  *
  * A receiver also shows nothing if the machine hides its timer from us. So its silence contradicts
- * nothing if a timer of its namespace expired unseen during the hold; each timer excuses one stall.
+ * only where the audit knows that no timer of its namespace expired unseen during the hold, but for
+ * those that have excused another stall.
  */
 static bool peer_contradicts(const struct nt_record *r, const struct nt_settings *settings,
 			     struct nt_owners *owners, struct nt_audit *audit)
@@ -151,6 +152,8 @@ static bool peer_contradicts(const struct nt_record *r, const struct nt_settings
 
 	if (r->evidence != NT_EVIDENCE_INFERRED)
 		return false;
+	if (r->ack.freed_nothing)
+		return true;
 	peer = nt_owners_find_peer(owners, &end->tuple);
 	if (!peer || (settings->netns && settings->netns != peer->netns))
 		return false;
