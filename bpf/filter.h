@@ -98,6 +98,12 @@ static __always_inline bool tuple_wanted(const struct nt_tuple *tuple)
 	       bpf_map_lookup_elem(&ports, &tuple->remote_port);
 }
 
+/* Is it in a traced namespace, so that the audit counts its timers, and left out all the same? */
+static __always_inline bool socket_only_audited(struct sock *sk, const bool trusted)
+{
+	return (!nt_config.netns || netns_wanted(sk)) && !socket_wanted(sk, trusted);
+}
+
 static __always_inline void read_leader_comm(char comm[NT_COMM_LEN])
 {
 	struct task_struct *task = (void *)bpf_get_current_task();

@@ -360,12 +360,15 @@ static __always_inline void pending_ack_closed(struct pending_ack *p, const stru
 /*
  * The timer's handler is about to send the ACK. This counts it at once and not when the ACK leaves:
  * the kernel skips a program that interrupts another on its CPU, and the one that sees ACKs leave
- * runs with every segment. That one deletes the entry, so that nothing is counted twice.
+ * runs with every segment. That one deletes the entry, so that nothing is counted twice. The audit
+ * compares whole namespaces: it counts a socket's timer too for which nobody asked.
  */
 static __always_inline void pending_ack_timer_sends(const struct tcp *t, const bool trusted)
 {
 	struct pending_ack *p = pending_ack_current(t, true, trusted);
 
+	if (!p && socket_only_audited(t->sk, trusted))
+		count_timer_seen(t->sk);
 	if (!p || p->sent)
 		return;
 	p->sent = true;

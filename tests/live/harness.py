@@ -347,15 +347,9 @@ def unseen(tracer: Tracer) -> int:
     """Returns how many delayed ACKs a timer sent where the kernel runs no BPF program, by the tracer's own audit.
 
     If the tracer sees the sender, it reports their stalls all the same, as inferred. If it sees the receiver's end
-    alone, or if a filter by port or family leaves nothing to compare, so many stalls may be missing, and no more.
+    alone, so many stalls may be missing, and no more.
     """
     return int(tracer.closing().get("unseen", 0))
-
-
-def beside(lab: Lab) -> Tracer:
-    """Starts a tracer that sees the lab's whole namespace (--own-netns), since a tracer with ports has no audit."""
-    assert lab.ready["client"]["netns"] == lab.ready["server"]["netns"] != os.stat("/proc/self/ns/net").st_ino
-    return Tracer("--netns", str(lab.client))
 
 
 def seen_at_both(tracer: Tracer, stalls: list[Record]) -> list[Record]:

@@ -8,15 +8,18 @@ and the kernel's own counter, which the tests read by themselves.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import harness
 import pytest
+import relay
 from daemon import Daemon
 from ends import own_end
-from harness import ROOT, Lab, Record, Tracer, unseen
+from harness import ROOT, Lab, Record, Tracer, assert_felt, of_lab, unseen
 from test_mix import one_busy_core
 from witnesses import MS, witness
 
@@ -44,6 +47,10 @@ def playing(*arguments: str) -> Iterator[tuple[Lab, Namespace]]:
     with Namespace() as space, Lab("write-write-read", "--rounds", "40", "--linger", "300ms", *arguments,
                                    prefix=space.enter()) as lab:
         yield lab, space
+
+
+def port_of(lab: Lab) -> str:
+    return str(lab.ready["connections"][0]["server"].rpartition(":")[2])
 
 
 def inferred(stalls: list[Record]) -> list[Record]:
@@ -85,24 +92,51 @@ def test_a_namespace_that_comes_and_goes_during_the_trace_is_audited_from_its_be
     assert sum(r["unseen"] for r in reports[:-1]) <= reports[-1]["unseen"]
 
 
-def test_without_an_audit_the_other_ends_silence_contradicts_and_that_is_shown(blind: None) -> None:
-    """A filter by port: other sockets of the namespace are not looked at, so nobody knows what was unseen there."""
-    with playing() as (lab, _):
-        port = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
-        with Tracer("-P", port, "--all-holds") as tracer, Tracer("-P", port) as quiet:
-            lab.play()
+@pytest.mark.parametrize("filter_of", [lambda lab: ("-P", port_of(lab)), lambda lab: ("-4", "-D", port_of(lab)),
+                                       lambda lab: ("-p", str(lab.client))], ids=["port", "remote port", "process"])
+def test_a_filter_leaves_no_stall_out_whose_timer_was_hidden(blind: None, filter_of: Callable[[Lab], tuple[str, ...]]
+                                                            ) -> None:
+    """Another connection, which nobody asked for, stalls beside it: the audit counts its timers too."""
+    with playing() as (lab, space), \
+            Lab("write-write-read", "--rounds", "40", "--connections", "2", prefix=space.enter()) as other:
+        with Tracer("--netns", str(space.holder.pid), *filter_of(lab)) as tracer:
+            before = space.counter("TcpExtDelayedACKs")
+            other.go()
+            result = lab.play()
+            other.result()
+            counted = space.counter("TcpExtDelayedACKs") - before
             tracer.stop()
-            quiet.stop()
+    assert counted // 5 <= unseen(tracer) <= counted // 3, counted
+    assert_felt(result, len(tracer.stalls()))
+    hidden = inferred(tracer.stalls())
+    assert 5 <= len(hidden) <= unseen(tracer) and {own_end(s).get("pid") for s in hidden} == {lab.client}
+
+
+def test_a_namespace_in_which_nobody_lived_at_the_start_loses_none(blind: None) -> None:
+    with contextlib.ExitStack() as kept:
+        with Namespace() as space:
+            held = kept.enter_context(Path(f"/proc/{space.holder.pid}/ns/net").open())
+        tracer = kept.enter_context(Tracer())
+        inside = ("nsenter", f"--net=/proc/{os.getpid()}/fd/{held.fileno()}")
+        with Lab("write-write-read", "--rounds", "40", "--linger", "300ms", prefix=inside) as lab:
+            result = lab.play()
+            tracer.stop()
+        told = of_lab(lab, tracer.stalls())
+    assert_felt(result, len(told))
+    assert 5 <= len(inferred(told)) <= unseen(tracer)
+
+
+def test_what_the_other_end_contradicts_is_shown_among_all_holds_and_in_no_sum(blind: None) -> None:
+    """A relay's late ACK, at a machine that sees it: nothing was held for it."""
+    with Namespace() as space, Tracer("--netns", str(space.holder.pid), "--all-holds") as tracer:
+        with space.inside():
+            relay.play(connections=5)
+        tracer.stop()
     closing = tracer.closing()
-    assert "unseen" not in closing
     contradicted = [h for h in tracer.records("hold") if "contradicted" in h]
-    assert len(contradicted) == closing["totals"]["contradicted"] >= 5
-    assert len(tracer.stalls()) + len(contradicted) == closing["totals"]["stalls"]["nagle_delayed_ack"] >= 30
-    assert {(h["side"], own_end(h)["pid"], h["pattern"], h["sender"]["hold"]["release"]) for h in contradicted} == {
-        ("sender", lab.client, "ack_clocked", "ack")}
-    assert {s["evidence"] for s in tracer.stalls()} == {"seen"}
-    assert closing["stalls"] == len(tracer.stalls()), "what is contradicted is in no sum of stalls"
-    assert quiet.records("hold") == [] and quiet.closing()["totals"]["contradicted"] > 0
+    assert len(contradicted) == closing["totals"]["contradicted"] > 0
+    assert {(h["side"], h["evidence"] if "evidence" in h else None) for h in contradicted} == {("receiver", None)}
+    assert closing["stalls"] == len(tracer.stalls())
 
 
 def test_a_sender_elsewhere_is_not_audited_for_the_receiver(blind: None) -> None:

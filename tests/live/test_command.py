@@ -17,7 +17,7 @@ import harness
 import jsonschema
 import pytest
 from ends import own_end
-from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, beside, day_s, of_lab,
+from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, day_s, of_lab,
                      run, stalled_rounds, unseen)
 
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
@@ -314,8 +314,7 @@ def test_the_two_capabilities_suffice() -> None:
     with Lab("write-write-read") as lab, Tracer("-n", "lab-client", prefix=both) as tracer:
         result = lab.play()
         tracer.stop()
-    # a receiver's timer that the machine hides contradicts the sender's end: a trace by name has no audit
-    assert_felt(result, len(of_lab(lab, tracer.stalls())), tracer.closing()["totals"]["contradicted"])
+    assert_felt(result, len(of_lab(lab, tracer.stalls())))
 
 
 @pytest.mark.quick
@@ -329,14 +328,13 @@ def test_without_btf_it_says_what_to_give() -> None:
 def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> None:
     btf = tmp_path / "vmlinux.btf"
     btf.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
-    with Lab("write-write-read", "--rounds", "8", "--own-netns") as lab, beside(lab) as audited:
+    with Lab("write-write-read", "--rounds", "8", "--own-netns") as lab:
         with Tracer("-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1], "--btf", str(btf),
                     prefix=WITHOUT_BTF) as tracer:
             result = lab.play()
             tracer.stop()
-            audited.stop()
     assert "unseen" not in tracer.closing(), "without the kernel's own BTF nothing shows its namespaces"
-    assert_felt(result, len(of_lab(lab, tracer.stalls())), unseen(audited))
+    assert_felt(result, len(of_lab(lab, tracer.stalls())))
 
 
 # ---- hooks ----

@@ -33,10 +33,13 @@ struct find {
 struct space {
 	uint64_t id;
 	uint32_t inum;
-	bool based;    /* base is known */
-	bool there;    /* the scan that is under way listed it */
-	uint64_t file; /* its counter's file; 0: we never read it */
-	int64_t base;  /* how many more the kernel had counted than our programs when they began */
+	bool based;        /* base is known */
+	bool late;         /* nobody could read it when the scan first listed it */
+	uint64_t based_ns; /* what expired since that scan, and earlier, may be in base; 0: nothing
+			      is */
+	bool there;        /* the scan that is under way listed it */
+	uint64_t file;     /* its counter's file; 0: we never read it */
+	int64_t base; /* how many more the kernel had counted than our programs when they began */
 	uint64_t unseen;
 	uint64_t read_ns; /* when the last reading began */
 	struct find finds[FINDS];
@@ -105,6 +108,7 @@ static bool read_space(struct nt_audit *audit, struct space *space)
 		/* a timer that expires just now counts as one that expired before */
 		space->base = timers.counted - timers.seen_before - space->unseen;
 		space->based = true;
+		space->based_ns = space->late ? began : 0;
 	}
 	more = (int64_t)(timers.counted - timers.seen) - space->base;
 	if (more > (int64_t)space->unseen) {
@@ -184,6 +188,8 @@ static void read_spaces(struct nt_audit *audit)
 		if (space->there)
 			read_space(audit, space);
 	}
+	for (struct space *s = audit->spaces; s; s = s->hh.next)
+		s->late |= !s->based;
 }
 
 void nt_audit_read(struct nt_audit *audit, bool now)
@@ -224,17 +230,22 @@ void nt_audit_resume(struct nt_audit *audit)
 	nt_audit_read(audit, true);
 }
 
-static bool sees_whole_namespaces(const struct nt_settings *settings)
+/*
+ * Do our programs count the timers of all sockets, also of those that a filter leaves out? By
+ * function hooks a timer may go unseen whose ACK is seen to leave, but not for these.
+ */
+static bool counts_all(const struct nt_tracer *tracer, const struct nt_settings *settings)
 {
-	return !settings->ports.count && !settings->local_ports.count &&
-	       !settings->remote_ports.count && !settings->only_v4 && !settings->only_v6;
+	return tracer->family == NT_HOOKS_TRACEPOINT ||
+	       (!settings->ports.count && !settings->local_ports.count &&
+		!settings->remote_ports.count && !settings->only_v4 && !settings->only_v6);
 }
 
 struct nt_audit *nt_audit_new(const struct nt_tracer *tracer, const struct nt_settings *settings)
 {
 	struct nt_audit *audit;
 
-	if (!sees_whole_namespaces(settings))
+	if (!counts_all(tracer, settings))
 		return NULL;
 	audit = calloc(1, sizeof(*audit));
 	if (audit && nt_namespaces_open(&audit->namespaces, tracer)) {
@@ -300,14 +311,26 @@ static struct space *space_after(struct nt_audit *audit, uint32_t inum, uint64_t
 	return space;
 }
 
+/* Takes a timer back that we took for one from before the trace: nobody could read the counter. */
+static bool take_from_base(struct space *space)
+{
+	if (space->base <= 0)
+		return false;
+	space->base--;
+	space->unseen++;
+	return true;
+}
+
 bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns)
 {
 	struct space *space;
 
 	if (!audit || nt_namespaces_overflowed(&audit->namespaces))
-		return false;
+		return true;
 	space = space_after(audit, netns, end_ns);
-	for (size_t i = 0; space && i < space->n_finds; i++) {
+	if (!space || !space->file || space->read_ns <= end_ns)
+		return true;
+	for (size_t i = 0; i < space->n_finds; i++) {
 		struct find *find = &space->finds[i];
 
 		if (!find->left || find->to_ns < begin_ns || find->from_ns > end_ns)
@@ -315,5 +338,5 @@ bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns,
 		find->left--;
 		return true;
 	}
-	return false;
+	return begin_ns < space->based_ns && take_from_base(space);
 }

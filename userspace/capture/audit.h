@@ -18,8 +18,8 @@ struct nt_audit;
 
 /*
  * Begins to count: call it when the hooks are attached. Returns NULL if the number cannot be known:
- * if a filter keeps our programs from looking at some sockets of a namespace, or if the kernel does
- * not show the namespaces. The other functions accept NULL.
+ * if the kernel does not show the namespaces, or by function hooks with a filter that leaves
+ * sockets out. The other functions accept NULL.
  */
 struct nt_audit *nt_audit_new(const struct nt_tracer *tracer, const struct nt_settings *settings);
 void nt_audit_free(struct nt_audit *audit);
@@ -44,8 +44,8 @@ void nt_audit_resume(struct nt_audit *audit);
 bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen);
 
 /*
- * Did a timer in this namespace expire unseen between these times (CLOCK_MONOTONIC), and has it
- * excused nothing yet? Then it is used up.
+ * May a timer in this namespace have expired unseen between these times (CLOCK_MONOTONIC)? One that
+ * did excuses one silence, and is used up. Where we do not know, none may have been hidden, or any.
  */
 bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns);
 

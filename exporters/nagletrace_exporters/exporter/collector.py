@@ -269,7 +269,7 @@ def totals(snapshot: Answer) -> Iterator[Metric]:
                        "dropped for that.", "reason", snapshot["unnamed_stacks"])
     yield counter("nagletrace_contradicted_stalls", "Waits that look like stalls from one end, which the other end, on "
                   "this host too, contradicts; they are no stalls.", counted["contradicted"])
-    if "unseen" in snapshot:  # absent where a filter or the kernel hides it
+    if "unseen" in snapshot:  # absent where it cannot be known
         yield counter("nagletrace_unseen_delayed_acks", "Delayed ACKs that the kernel's timer sent and no hook saw, at "
                       "least.", snapshot["unseen"])
     limits = snapshot["limits"]
