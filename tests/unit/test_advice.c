@@ -50,6 +50,24 @@ static void the_timer_is_blamed_only_where_it_fired(void **state)
 		   " has used up its quick ACKs and delays that one until it reads (36.0 ms)");
 }
 
+/* It may have been a relay, whose backend took as long. */
+static void nobody_names_nagle_from_the_receivers_end_alone(void **state)
+{
+	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
+	struct nt_advice advice;
+
+	(void)state;
+	stall.side = NT_SIDE_RECEIVER;
+	stall.record.evidence = NT_EVIDENCE_INFERRED;
+	stall.record.sender.present = false;
+	nt_advice_for(&stall, NT_PATTERN_PEER_HOLDS, &advice);
+	assert_string_equal(advice.why,
+			    "the peer waited for this ACK, or wrote just then; server[7], in "
+			    "interactive mode, delays that ACK until its timer fires (36.0 ms)");
+	assert_null(strstr(advice.pattern, "Nagle"));
+	assert_null(strstr(advice.fix, "Nagle"));
+}
+
 static void what_limits_the_delay_and_who_asked_for_it_is_said(void **state)
 {
 	(void)state;
@@ -65,6 +83,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_timer_is_blamed_only_where_it_fired),
+		cmocka_unit_test(nobody_names_nagle_from_the_receivers_end_alone),
 		cmocka_unit_test(what_limits_the_delay_and_who_asked_for_it_is_said),
 	};
 

@@ -140,8 +140,7 @@ static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 			 "acknowledged; %s",
 			 delay);
 	else
-		snprintf(out, size, "the peer waited for an ACK, as Nagle's algorithm does; %s",
-			 delay);
+		snprintf(out, size, "the peer waited for this ACK, or wrote just then; %s", delay);
 }
 
 static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern)
