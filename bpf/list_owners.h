@@ -60,14 +60,65 @@ static __always_inline struct socket *file_socket(struct file *file)
 	return BPF_CORE_READ(file, private_data);
 }
 
-static __always_inline bool is_tcp(const struct sock *sk)
+/* Is it an internet socket of this protocol? */
+static __always_inline bool is_socket_of(const struct sock *sk, u16 protocol)
 {
 	u16 family;
 
-	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) != protocol)
 		return false;
 	family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	return family == AF_INET || family == AF_INET6;
+}
+
+#define PF_FORKNOEXEC 0x40 /* include/linux/sched.h */
+
+/* A child that is on its way to an exec gets there in this time, on a busy machine too. */
+#define TO_EXEC_NS 100000000ULL
+
+/* Is the process a child on its way to an exec, which closes this descriptor? */
+static __always_inline bool is_passing(struct task_struct *task, u32 fd)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+	const unsigned long *close_on_exec;
+	unsigned long word = 0;
+
+	if (!(BPF_CORE_READ(leader, flags) & PF_FORKNOEXEC) ||
+	    bpf_ktime_get_ns() - BPF_CORE_READ(leader, start_time) > TO_EXEC_NS)
+		return false;
+	close_on_exec = BPF_CORE_READ(task, files, fdt, close_on_exec);
+	bpf_probe_read_kernel(&word, sizeof(word), close_on_exec + fd / 64);
+	return word >> fd % 64 & 1;
+}
+
+static __always_inline void tell_owner(struct seq_file *seq, struct nt_owner *owner,
+				       const struct sock *sk)
+{
+	owner->sk = (u64)sk;
+	owner->share = socket_share(sk);
+	read_tuple(&owner->tuple, sk);
+	bpf_seq_write(seq, owner, sizeof(*owner));
+}
+
+/* Who has an MPTCP socket open has its subflows, which are TCP sockets: so many of them. */
+#define SUBFLOWS_TOLD 8
+
+static __always_inline void tell_subflows(struct seq_file *seq, struct nt_owner *owner,
+					  const struct sock *sk)
+{
+	const struct mptcp_sock *outer = (const void *)sk;
+	u64 end = (u64)outer + bpf_core_field_offset(struct mptcp_sock, conn_list);
+	u64 node = (u64)BPF_CORE_READ(outer, conn_list.next);
+
+	for (int i = 0; i < SUBFLOWS_TOLD && node && node != end; i++) {
+		const struct mptcp_subflow_context *subflow =
+			(void *)node - bpf_core_field_offset(struct mptcp_subflow_context, node);
+		const struct sock *inner = BPF_CORE_READ(subflow, tcp_sock);
+
+		if (is_socket_of(inner, IPPROTO_TCP))
+			tell_owner(seq, owner, inner);
+		node = (u64)BPF_CORE_READ(subflow, node.next);
+	}
 }
 
 SEC("iter/task_file")
@@ -86,15 +137,15 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	if (!socket || was_told((u64)socket, task->tgid))
 		return 0;
 	sk = BPF_CORE_READ(socket, sk);
-	if (!is_tcp(sk))
-		return 0;
-	owner.sk = (u64)sk;
-	owner.share = socket_share(sk);
 	owner.tgid = BPF_CORE_READ(task, tgid);
 	owner.tid = BPF_CORE_READ(task, pid);
 	owner.fd = ctx->fd;
-	read_tuple(&owner.tuple, sk);
-	bpf_seq_write(ctx->meta->seq, &owner, sizeof(owner));
+	owner.passing = is_passing(task, ctx->fd);
+	if (is_socket_of(sk, IPPROTO_TCP))
+		tell_owner(ctx->meta->seq, &owner, sk);
+	else if (bpf_core_field_exists(((struct mptcp_sock *)0)->first) &&
+		 is_socket_of(sk, IPPROTO_MPTCP))
+		tell_subflows(ctx->meta->seq, &owner, sk);
 	return 0;
 }
 

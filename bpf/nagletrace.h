@@ -337,8 +337,9 @@ struct nt_owner {
 	__u64 share; /* as in struct nt_end */
 	struct nt_tuple tuple;
 	__u32 tgid;
-	__u32 fd;  /* the smallest, of several */
-	__u32 tid; /* a thread that has it; the first may lack it, or have ended */
+	__u32 fd : 31;     /* the smallest, of several */
+	__u32 passing : 1; /* a child on its way to an exec, which closes this descriptor */
+	__u32 tid;         /* a thread that has it; the first may lack it, or have ended */
 };
 
 /* User space reads an iterator in pieces of so many bytes, a whole number of entries. A program

@@ -95,7 +95,7 @@ int dump_held_open(struct bpf_iter__task_file *ctx)
 		return 0;
 	sk = BPF_CORE_READ(socket, sk);
 	/* nearly all are done here, before the walk has touched much of their memory */
-	if (!sk || !BPF_CORE_READ(sk, sk_write_queue.qlen) || !is_tcp(sk))
+	if (!sk || !BPF_CORE_READ(sk, sk_write_queue.qlen) || !is_socket_of(sk, IPPROTO_TCP))
 		return 0;
 	state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)

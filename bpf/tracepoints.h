@@ -87,13 +87,33 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 
 /* ---- of the tracepoint family; the timers serve kprobes too ---- */
 
+/* An MPTCP socket has taken bytes. Its first subflow counts; who holds them, its owners tell. */
+static __always_inline void mptcp_write_returned(struct sock *sk, int ret)
+{
+	struct mptcp_sock *outer = (void *)sk;
+	struct sock *first = NULL;
+
+	if (bpf_core_field_exists(((struct mptcp_sock *)0)->first))
+		first = BPF_CORE_READ(outer, first);
+	if (!first)
+		return;
+	event_write(first, ret);
+	count_write(first, false);
+}
+
 SEC("raw_tp/sock_send_length")
 int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
 {
 	const bool trusted = true;
 	struct tcp t;
+	u16 protocol;
 
-	if (ret <= 0 || READ(trusted, sk, sk_protocol) != IPPROTO_TCP)
+	if (ret <= 0)
+		return 0;
+	protocol = READ(trusted, sk, sk_protocol);
+	if (protocol == IPPROTO_MPTCP)
+		mptcp_write_returned(sk, ret);
+	if (protocol != IPPROTO_TCP)
 		return 0;
 	event_write(sk, ret);
 	count_write(sk, trusted);

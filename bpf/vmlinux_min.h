@@ -18,6 +18,7 @@ typedef __u64 u64;
 #define AF_INET          2
 #define AF_INET6         10
 #define IPPROTO_TCP      6
+#define IPPROTO_MPTCP    262
 #define SOCK_STREAM      1
 #define TCP_HEADER_BYTES 20 /* without options */
 #define TCPHDR_FIN       0x01
@@ -279,9 +280,20 @@ struct nsproxy {
 	struct net *net_ns;
 };
 
+struct fdtable {
+	unsigned long *close_on_exec;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
+	unsigned int flags;
 	u32 pid;
 	u32 tgid;
+	u64 start_time;
+	struct files_struct *files;
 	struct task_struct *group_leader;
 	struct nsproxy *nsproxy;
 	char comm[16];
@@ -298,6 +310,16 @@ struct file {
 
 struct socket {
 	struct sock *sk;
+};
+
+struct mptcp_sock {
+	struct list_head conn_list;
+	struct sock *first;
+};
+
+struct mptcp_subflow_context {
+	struct list_head node;
+	struct sock *tcp_sock;
 };
 
 struct bpf_iter_meta;

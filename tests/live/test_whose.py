@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -161,6 +167,89 @@ def test_a_name_chooses_its_processes_at_either_end() -> None:
     assert {s["side"] for s in of_lab(lab, sender.stalls())} == {"sender"}
     assert {s["side"] for s in of_lab(lab, receiver.stalls())} == {"receiver"}
     assert nobody.stalls() == []
+
+
+#: As a web server starts CGI programs: the sockets are closed by the exec, and the children have them until then.
+FORKING_SERVER = """
+import os, socket, sys, threading, time
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+connection = listener.accept()[0]
+def fork():
+    while True:
+        child = os.fork()
+        if not child:
+            time.sleep(0.02)
+            os.execv("/bin/true", ["true"])
+        os.waitpid(child, 0)
+threading.Thread(target=fork, daemon=True).start()
+came = 0
+while data := connection.recv(100):
+    came += len(data)
+    if came == 13:
+        came = 0
+        connection.sendall(b"x")
+"""
+
+
+@pytest.mark.quick
+def test_a_child_between_fork_and_exec_is_not_taken_for_the_owner() -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKING_SERVER], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        port = int(server.stdout.readline())
+        with Tracer("-P", str(port)) as tracer:
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                for _ in range(30):
+                    for part in (b"x" * 6, b"y" * 7):
+                        client.sendall(part)
+                    client.recv(1)
+            tracer.stop()
+        server.kill()
+    receivers = {s["receiver"]["pid"] for s in tracer.stalls() if s["evidence"] == "seen"}
+    assert receivers == {server.pid}, tracer.stalls()
+
+
+MPTCP = 262  # IPPROTO_MPTCP, include/uapi/linux/in.h
+
+
+def answers(listener: socket.socket, request: int) -> None:
+    with listener.accept()[0] as connection:
+        came = 0
+        while data := connection.recv(4096):
+            came += len(data)
+            if came == request:
+                came = 0
+                connection.sendall(b"x")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("server", [MPTCP, 0], ids=["mptcp", "tcp"])
+def test_who_has_an_mptcp_socket_owns_its_subflows(server: int) -> None:
+    try:
+        client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP)
+    except OSError as error:
+        pytest.skip(f"this kernel has no MPTCP: {error}")
+    took = []
+    with client, socket.socket(socket.AF_INET, socket.SOCK_STREAM, server) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        thread = threading.Thread(target=answers, args=(listener, 1500), daemon=True)
+        thread.start()
+        with Tracer("-p", str(os.getpid()), "-P", str(listener.getsockname()[1])) as tracer:
+            client.connect(listener.getsockname())
+            for _ in range(10):
+                began = time.monotonic()
+                client.send(bytes(500))
+                client.send(bytes(1000))
+                client.recv(1)
+                took.append((time.monotonic() - began) * 1e6)
+            tracer.stop()
+    thread.join(10)
+    felt = sum(us >= STALLED_US for us in took)
+    assert felt and max(1, felt - 1) <= len(tracer.stalls()) <= felt, took
+    assert {own_end(s).get("pid") for s in tracer.stalls()} == {os.getpid()}
+    if Tracer.hooks in ("auto", "tracepoint"):
+        assert tracer.closing()["totals"]["writes"] >= 20
 
 
 @pytest.mark.once

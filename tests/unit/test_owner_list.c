@@ -63,6 +63,24 @@ static void a_process_is_there_once_for_all_its_descriptors(void **state)
 	nt_owner_list_clear(&list);
 }
 
+static void a_child_on_its_way_to_an_exec_is_an_owner_only_alone(void **state)
+{
+	struct nt_owner found[NT_OWNERS_OF_SOCKET], child = owner_of(64, 9, ALICE);
+	struct nt_owner_list list = {};
+
+	(void)state;
+	child.passing = true;
+	assert_int_equal(nt_owner_list_add(&list, &child, wanted, &questions), 0);
+	assert_int_equal(find(&list, 64, found), 1);
+	assert_int_equal(found[0].tgid, 9);
+	add(&list, 64, 5, ALICE);
+	add(&list, 64, 12, ALICE);
+	assert_int_equal(find(&list, 64, found), 2);
+	assert_int_equal(found[0].tgid, 5);
+	assert_int_equal(found[1].tgid, 12);
+	nt_owner_list_clear(&list);
+}
+
 static void of_many_processes_those_asked_for_and_the_last_stay(void **state)
 {
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
@@ -160,6 +178,7 @@ static void the_other_end_is_found_by_its_addresses(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_process_is_there_once_for_all_its_descriptors),
+	cmocka_unit_test(a_child_on_its_way_to_an_exec_is_an_owner_only_alone),
 	cmocka_unit_test(of_many_processes_those_asked_for_and_the_last_stay),
 	cmocka_unit_test(the_sockets_of_one_user_do_not_push_out_those_of_another),
 	cmocka_unit_test(as_many_fit_as_the_documents_say),

@@ -189,7 +189,7 @@ size_t nt_owner_list_find(const struct nt_owner_list *list, const struct nt_end 
 			  struct nt_owner found[NT_OWNERS_OF_SOCKET])
 {
 	uint32_t at = list->room ? *socket_place(list, end->sk) : NONE;
-	size_t count = 0;
+	size_t count = 0, staying = 0;
 
 	for (; at != NONE && count < NT_OWNERS_OF_SOCKET; at = list->links[at].socket) {
 		const struct nt_owner *owner = &list->owners[at];
@@ -201,7 +201,10 @@ size_t nt_owner_list_find(const struct nt_owner_list *list, const struct nt_end 
 			found[i] = found[i - 1];
 		found[i] = *owner;
 	}
-	return count;
+	for (size_t i = 0; i < count; i++)
+		if (!found[i].passing)
+			found[staying++] = found[i];
+	return staying ? staying : count;
 }
 
 static bool is_peer(const struct nt_tuple *peer, const struct nt_tuple *tuple)

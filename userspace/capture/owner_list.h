@@ -41,7 +41,10 @@ typedef bool nt_owner_wanted(void *context, uint32_t tgid);
 int nt_owner_list_add(struct nt_owner_list *list, const struct nt_owner *owner,
 		      nt_owner_wanted *wanted, void *context);
 
-/* Writes a socket's owners into found[], the smallest process number first; returns how many. */
+/*
+ * Writes a socket's owners into found[], the smallest process number first; returns how many. A
+ * child on its way to an exec is none beside others.
+ */
 size_t nt_owner_list_find(const struct nt_owner_list *list, const struct nt_end *end,
 			  struct nt_owner found[NT_OWNERS_OF_SOCKET]);
 
