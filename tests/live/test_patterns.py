@@ -105,10 +105,12 @@ def test_a_stall_of_the_first_segments_is_told_so() -> None:
     assert len(fixes) == 1 and fixes.pop().startswith("set TCP_NODELAY right after connect() or accept()")
 
 
-@pytest.mark.parametrize("scenario,how,pattern", [("autocork", ("--over", "veth"), "autocork"),
-                                                  ("header-body", ("--quickack",), "ack_clocked")])
+# mostly the ACK of the header comes within its write, and the body is not held: of 20 rounds maybe none is
+@pytest.mark.parametrize("scenario,how,pattern", [
+    ("autocork", ("--rounds", "20", "--over", "veth"), "autocork"),
+    ("header-body", ("--rounds", "400", "--interval", "1ms", "--quickack"), "ack_clocked")])
 def test_a_hold_that_is_no_stall_has_its_pattern(scenario: str, how: tuple[str, ...], pattern: str) -> None:
-    with Lab(scenario, "--rounds", "20", *how) as lab:
+    with Lab(scenario, *how) as lab:
         _, tracer = trace(lab, "-p", str(lab.client), "--all-holds", "--min", "1us")
     assert tracer.stalls() == []
     assert pattern in {hold.get("pattern") for hold in tracer.records("hold")}, tracer.closing()["totals"]
