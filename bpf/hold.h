@@ -302,6 +302,15 @@ __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 	return 0;
 }
 
+/* A function by itself: on kernels before 6.13 the stack of its callers has no room for it. */
+static __noinline int hold_tell_end(const struct hold *h, struct sock *sk, u32 release,
+				    u64 released_ns)
+{
+	event_hold_end(sk, released_ns, h->held.reason, release, h->held.seq,
+		       h->held.end_seq - h->held.seq, duration_ns(h->begin_ns, released_ns));
+	return 0;
+}
+
 /* The held bytes went out, or the socket went away. */
 static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 					 enum nt_release release, u64 released_ns)
@@ -309,8 +318,8 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 	u32 level;
 	struct hold *ended;
 
-	event_hold_end(t->sk, released_ns, h->held.reason, release, h->held.seq,
-		       h->held.end_seq - h->held.seq, duration_ns(h->begin_ns, released_ns));
+	if (nt_config.timeline)
+		hold_tell_end(h, t->sk, release, released_ns);
 	/* most holds of a bulk transfer are over here */
 	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds) {
 		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, released_ns),

@@ -87,8 +87,11 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 
 /* ---- of the tracepoint family; the timers serve kprobes too ---- */
 
-/* An MPTCP socket has taken bytes. Its first subflow counts; who holds them, its owners tell. */
-static __always_inline void mptcp_write_returned(struct sock *sk, int ret)
+/*
+ * An MPTCP socket has taken bytes. Its first subflow counts; who holds them, its owners tell. This
+ * is a function by itself for the sake of its caller's stack.
+ */
+static __noinline int mptcp_write_returned(struct sock *sk, int ret)
 {
 	struct mptcp_sock *outer = (void *)sk;
 	struct sock *first = NULL;
@@ -96,9 +99,10 @@ static __always_inline void mptcp_write_returned(struct sock *sk, int ret)
 	if (bpf_core_field_exists(((struct mptcp_sock *)0)->first))
 		first = BPF_CORE_READ(outer, first);
 	if (!first)
-		return;
+		return 0;
 	event_write(first, ret);
 	count_write(first, false);
+	return 0;
 }
 
 SEC("raw_tp/sock_send_length")
