@@ -116,10 +116,13 @@ def test_each_stall_comes_out_with_process_connection_duration_and_reason(images
             "sender", "nagle_delayed_ack", "nagle", "ack", "write_write_read")
         assert event["excess_raw"] == event["duration_raw"] - event["min_rtt_raw"] and event["min_rtt_raw"] < 5e6
         assert (event["bytes"], event["writes"], event["nodelay"]) == (7, 1, False)
-        # of what one end alone infers, the other end on this host would have shown something
-        assert (event["evidence"], event["peer_pid"], event["peer_comm"]) == ("seen", lab.server, "lab-server")
+    seen = [event for event in told if event["evidence"] == "seen"]
+    assert len(told) - len(seen) <= unseen(tracer), "a sender infers what a hidden timer ended"
+    for event in seen:
+        assert (event["peer_pid"], event["peer_comm"]) == (lab.server, "lab-server")
         assert (event["ack_reason"], event["ack_release"]) == ("pingpong", "timer")
-        assert 0 < event["pending_ack_raw"] <= event["duration_raw"]
+        # the ACK is pending since the first write, and the second is held
+        assert 0 < event["pending_ack_raw"] <= event["duration_raw"] + 20e6
 
 
 @needs_tracepoints
