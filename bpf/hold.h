@@ -303,12 +303,13 @@ __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 }
 
 /* A function by itself: on kernels before 6.13 the stack of its callers has no room for it. */
-static __noinline int hold_tell_end(const struct hold *h, struct sock *sk, u32 release,
-				    u64 released_ns)
+static __noinline int event_hold_end(const struct hold *h, struct sock *sk, u32 release,
+				     u64 released_ns)
 {
-	event_hold_end(sk, released_ns, h->held.reason, release, h->held.seq,
-		       h->held.end_seq - h->held.seq, duration_ns(h->begin_ns, released_ns));
-	return 0;
+	return event_note(socket_number(sk), released_ns,
+			  NT_EVENT_HOLD_END | (u64)h->held.reason << 8 | (u64)release << 16,
+			  halves(h->held.seq, h->held.end_seq - h->held.seq),
+			  duration_ns(h->begin_ns, released_ns));
 }
 
 /* The held bytes went out, or the socket went away. */
@@ -319,7 +320,7 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 	struct hold *ended;
 
 	if (nt_config.timeline)
-		hold_tell_end(h, t->sk, release, released_ns);
+		event_hold_end(h, t->sk, release, released_ns);
 	/* most holds of a bulk transfer are over here */
 	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds) {
 		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, released_ns),

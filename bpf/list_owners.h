@@ -128,6 +128,7 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	struct nt_owner owner = {};
 	struct socket *socket;
 	struct sock *sk;
+	bool mptcp;
 
 	if (!(++owners_steps % STEPS_AT_ONCE))
 		bpf_seq_write(ctx->meta->seq, no_owners, sizeof(no_owners));
@@ -137,15 +138,18 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	if (!socket || was_told((u64)socket, task->tgid))
 		return 0;
 	sk = BPF_CORE_READ(socket, sk);
+	mptcp = bpf_core_field_exists(((struct mptcp_sock *)0)->first) &&
+		is_socket_of(sk, IPPROTO_MPTCP);
+	if (!mptcp && !is_socket_of(sk, IPPROTO_TCP))
+		return 0;
 	owner.tgid = BPF_CORE_READ(task, tgid);
 	owner.tid = BPF_CORE_READ(task, pid);
 	owner.fd = ctx->fd;
 	owner.passing = is_passing(task, ctx->fd);
-	if (is_socket_of(sk, IPPROTO_TCP))
-		tell_owner(ctx->meta->seq, &owner, sk);
-	else if (bpf_core_field_exists(((struct mptcp_sock *)0)->first) &&
-		 is_socket_of(sk, IPPROTO_MPTCP))
+	if (mptcp)
 		tell_subflows(ctx->meta->seq, &owner, sk);
+	else
+		tell_owner(ctx->meta->seq, &owner, sk);
 	return 0;
 }
 

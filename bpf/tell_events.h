@@ -254,13 +254,4 @@ static __always_inline void event_hold_begin(struct sock *sk, u8 reason, u32 seq
 			   halves(seq, bytes), halves(0, in_flight_bytes));
 }
 
-static __always_inline void event_hold_end(struct sock *sk, u64 released_ns, u8 reason, u8 release,
-					   u32 seq, u32 bytes, u64 duration_ns)
-{
-	if (nt_config.timeline)
-		event_note(socket_number(sk), released_ns,
-			   NT_EVENT_HOLD_END | (u64)reason << 8 | (u64)release << 16,
-			   halves(seq, bytes), duration_ns);
-}
-
 #endif /* NT_TELL_EVENTS_H */

@@ -35,8 +35,7 @@ struct space {
 	uint32_t inum;
 	bool based;        /* base is known */
 	bool late;         /* nobody could read it when the scan first listed it */
-	uint64_t based_ns; /* what expired since that scan, and earlier, may be in base; 0: nothing
-			      is */
+	uint64_t based_ns; /* base may have what expired before this; 0: it has not */
 	bool there;        /* the scan that is under way listed it */
 	uint64_t file;     /* its counter's file; 0: we never read it */
 	int64_t base; /* how many more the kernel had counted than our programs when they began */

@@ -45,7 +45,7 @@ bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen);
 
 /*
  * May a timer in this namespace have expired unseen between these times (CLOCK_MONOTONIC)? One that
- * did excuses one silence, and is used up. Where we do not know, none may have been hidden, or any.
+ * did excuses one silence, and is used up. Where nobody knows, the answer is yes.
  */
 bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns);
 
