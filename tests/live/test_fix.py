@@ -264,7 +264,8 @@ def test_quickack_is_set_often_where_it_matters_though_hundreds_of_others_are_id
 
 @pytest.mark.parametrize("scenario,options", [
     ("write-write-read", ["--v4-mapped"]), ("write-write-read", ["-6", "--over", "veth"]), ("fork-worker", []),
-    ("pass-fd", [])], ids=["v4-mapped", "ipv6-netns", "child", "passed"])
+    ("pass-fd", []), pytest.param("write-write-read", ["--mptcp", "--over", "veth"], marks=pytest.mark.quick)],
+    ids=["v4-mapped", "ipv6-netns", "child", "passed", "mptcp"])
 def test_the_socket_is_found_however_the_process_came_by_it(scenario: str, options: list[str]) -> None:
     with Lab(scenario, "--rounds", "100000", "--interval", "2ms", "--seconds", "3", *options) as lab:
         pid = lab.ready["client"]["pid"]

@@ -66,8 +66,11 @@ static bool address_is(const struct sockaddr_storage *storage, __u16 family, __u
 	return family == AF_INET && (!address || !memcmp(&v6->sin6_addr.s6_addr[12], address, 4));
 }
 
-/* Checks that the descriptor is still this connection: between look-up and take the process may
- * have closed it, and used its number again. */
+/*
+ * Checks that the descriptor is still this connection: between look-up and take the process may
+ * have closed it, and used its number again. An MPTCP socket has the addresses of its first
+ * subflow, and passes the options on to all.
+ */
 static bool is_connection(int fd, const struct nt_tuple *tuple)
 {
 	struct sockaddr_storage local, remote;
@@ -75,7 +78,8 @@ static bool is_connection(int fd, const struct nt_tuple *tuple)
 	int protocol;
 
 	if (nt_fix_get_option(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, sizeof(protocol)) ||
-	    protocol != IPPROTO_TCP || getsockname(fd, (void *)&local, &size))
+	    (protocol != IPPROTO_TCP && protocol != IPPROTO_MPTCP) ||
+	    getsockname(fd, (void *)&local, &size))
 		return false;
 	size = sizeof(remote);
 	return !getpeername(fd, (void *)&remote, &size) &&
