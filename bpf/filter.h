@@ -178,10 +178,62 @@ static __always_inline void end_take_owner(struct nt_end *end, const struct sock
 	u64 key = (u64)sk;
 	u32 *tgid = bpf_map_lookup_elem(&owned, &key);
 
-	if (tgid) {
+	if (!tgid)
+		return;
+	if (!end->tgid)
 		end->tgid = *tgid;
-		end->target = true;
+	end->target = true;
+}
+
+/* Takes the process of what may be a thread; false: it is something else. */
+static __always_inline bool end_take_thread(struct nt_end *end, const struct task_struct *thread)
+{
+	const struct task_struct *leader = BPF_CORE_READ(thread, group_leader);
+	u32 tgid = BPF_CORE_READ(leader, tgid);
+
+	/* a process's first thread leads it, and leads itself */
+	if (!tgid || BPF_CORE_READ(leader, pid) != tgid || BPF_CORE_READ(thread, tgid) != tgid ||
+	    BPF_CORE_READ(leader, group_leader) != leader)
+		return false;
+	end->tgid = tgid;
+	end->tid = BPF_CORE_READ(thread, pid);
+	BPF_CORE_READ_STR_INTO(&end->comm, thread, group_leader, comm);
+	return true;
+}
+
+/* Returns who waits first in a queue; NULL: nobody. */
+static __always_inline const struct wait_queue_entry *
+first_waiter(const struct wait_queue_head *queue)
+{
+	const void *first = BPF_CORE_READ(queue, head.next);
+
+	if (!first || first == &queue->head)
+		return NULL;
+	return first - bpf_core_field_offset(struct wait_queue_entry, entry);
+}
+
+/*
+ * Names the process that waits for data of this socket: it may be gone when user space looks for
+ * it. The entry's private is the thread in a read (woken_wake_function()), what poll() keeps
+ * (pollwake()), or NULL for epoll, which has a queue of its own (ep_poll_callback()).
+ */
+static __always_inline void end_take_waiter(struct nt_end *end, const struct sock *sk)
+{
+	const struct socket_wq *queue = BPF_CORE_READ(sk, sk_wq);
+	const struct wait_queue_entry *entry = queue ? first_waiter(&queue->wait) : NULL;
+	const void *private = BPF_CORE_READ(entry, private);
+	const struct eppoll_entry *watch;
+	const struct eventpoll *epoll;
+
+	if (entry && !private && bpf_core_field_exists(((struct eppoll_entry *)0)->base)) {
+		watch = (void *)entry - bpf_core_field_offset(struct eppoll_entry, wait);
+		epoll = BPF_CORE_READ(watch, base, ep);
+		entry = epoll ? first_waiter(&epoll->wq) : NULL;
+		private = BPF_CORE_READ(entry, private);
 	}
+	if (private && !end_take_thread(end, private))
+		end_take_thread(end,
+				BPF_CORE_READ((const struct poll_wqueues *)private, polling_task));
 }
 
 /* Does the socket count in the totals? */

@@ -71,6 +71,20 @@ static __always_inline bool is_socket_of(const struct sock *sk, u16 protocol)
 	return family == AF_INET || family == AF_INET6;
 }
 
+/* Only a report of some processes says this of theirs: everywhere somebody looks at packets. */
+static __always_inline u32 untraced_kind(const struct sock *sk)
+{
+	const struct inet_connection_sock *icsk = (const void *)sk;
+	u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	char ulp[4] = {};
+
+	if (family == AF_PACKET || family == AF_XDP)
+		return NT_UNTRACED_PACKETS;
+	if (is_socket_of(sk, IPPROTO_TCP))
+		BPF_CORE_READ_STR_INTO(&ulp, icsk, icsk_ulp_ops, name);
+	return ulp[0] == 't' && ulp[1] == 'l' && ulp[2] == 's' ? NT_UNTRACED_KTLS : NT_TRACED;
+}
+
 #define PF_FORKNOEXEC 0x40 /* include/linux/sched.h */
 
 /* A child that is on its way to an exec gets there in this time, on a busy machine too. */
@@ -140,9 +154,13 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	sk = BPF_CORE_READ(socket, sk);
 	mptcp = bpf_core_field_exists(((struct mptcp_sock *)0)->first) &&
 		is_socket_of(sk, IPPROTO_MPTCP);
+	owner.tgid = BPF_CORE_READ(task, tgid);
+	if (nt_config.target != NT_TARGET_ALL)
+		owner.untraced = untraced_kind(sk);
+	if (owner.untraced == NT_UNTRACED_PACKETS)
+		bpf_seq_write(ctx->meta->seq, &owner, sizeof(owner));
 	if (!mptcp && !is_socket_of(sk, IPPROTO_TCP))
 		return 0;
-	owner.tgid = BPF_CORE_READ(task, tgid);
 	owner.tid = BPF_CORE_READ(task, pid);
 	owner.fd = ctx->fd;
 	owner.passing = is_passing(task, ctx->fd);

@@ -153,7 +153,8 @@ struct nt_tuple {
 struct nt_end {
 	__u64 sk; /* the socket's address: a key, valid while the socket lives */
 	struct nt_tuple tuple;
-	__u32 tgid; /* the writer's; where no write was seen, that of a process asked for, or 0 */
+	__u32 tgid; /* the writer's; where no write was seen, that of a process asked for, or of
+		     * one that waits for data; or 0 */
 	__u32 tid;
 	__u32 min_rtt_us; /* 0: unknown */
 	__u64 cgroup_id;
@@ -166,7 +167,7 @@ struct nt_end {
 	__u8 pingpong; /* interactive mode */
 	__u8 quick;    /* quick-ACK credit left */
 	__u8 locked;   /* the delayed-ACK timer fired while the application held the socket */
-	__u8 reserved;
+	__u8 nobodys;  /* no process has it open: a kernel's socket, an orphan, a subflow */
 };
 
 struct nt_hold_part {
@@ -330,16 +331,25 @@ struct nt_config {
 	__u8 reserved[1];
 };
 
+/* A process has sockets that no hook follows all the way. */
+enum nt_untraced {
+	NT_TRACED = 0,
+	NT_UNTRACED_KTLS = 1,    /* keeps a record open above TCP, as MSG_MORE asks it to */
+	NT_UNTRACED_PACKETS = 2, /* takes a device's packets: for a TCP of its own, or to look */
+	NT_UNTRACED_KINDS = 3,
+};
+
 /* An owner of a socket, from the task_file iterator: one for each process with a descriptor
  * of it. */
 struct nt_owner {
-	__u64 sk;    /* 0: no owner, but a sign of life; see NT_PIECE */
+	__u64 sk;    /* 0: no TCP socket, or a sign of life; see NT_PIECE */
 	__u64 share; /* as in struct nt_end */
 	struct nt_tuple tuple;
 	__u32 tgid;
-	__u32 fd : 31;     /* the smallest, of several */
-	__u32 passing : 1; /* a child on its way to an exec, which closes this descriptor */
-	__u32 tid;         /* a thread that has it; the first may lack it, or have ended */
+	__u32 fd : 29;      /* the smallest, of several */
+	__u32 untraced : 2; /* enum nt_untraced, of processes that somebody asked for */
+	__u32 passing : 1;  /* a child on its way to an exec, which closes this descriptor */
+	__u32 tid;          /* a thread that has it; the first may lack it, or have ended */
 };
 
 /* User space reads an iterator in pieces of so many bytes, a whole number of entries. A program
@@ -357,6 +367,8 @@ struct nt_sampled {
 	__u32 bytes;
 	__u32 in_flight_bytes;
 	__u32 mss;
+	__u32 data_came; /* segments with data that the socket has received, modulo 2^32 */
+	__u32 acks_came; /* and pure ACKs */
 	__u8 reason;     /* enum nt_hold_reason; UNKNOWN of sock_diag: a cork or MSG_MORE */
 	__u8 recovering; /* from loss */
 	__u8 reserved[2];
@@ -377,7 +389,7 @@ _Static_assert(sizeof(struct nt_record) == 16 + 2 * 104 + 48 + 32 + 8, "nt_recor
 _Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
 _Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
 _Static_assert(sizeof(struct nt_owner) == 72, "nt_owner has no padding");
-_Static_assert(sizeof(struct nt_sampled) == 152, "nt_sampled has no padding");
+_Static_assert(sizeof(struct nt_sampled) == 160, "nt_sampled has no padding");
 _Static_assert(sizeof(struct nt_netns) == 16, "nt_netns has no padding");
 
 #endif /* NAGLETRACE_H */

@@ -250,6 +250,7 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	read_end(&la->end, &t);
 	la->end.pingpong = p->pingpong >= pingpong_thresh(&t);
 	la->end.locked = p->locked;
+	end_take_waiter(&la->end, t.sk);
 	end_take_owner(&la->end, t.sk);
 	la->part.begin_ns = p->begin_ns;
 	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->at.rcv_wup;

@@ -17,6 +17,8 @@ typedef __u64 u64;
 
 #define AF_INET          2
 #define AF_INET6         10
+#define AF_PACKET        17
+#define AF_XDP           44
 #define IPPROTO_TCP      6
 #define IPPROTO_MPTCP    262
 #define SOCK_STREAM      1
@@ -177,11 +179,17 @@ struct sock {
 	struct dst_entry *sk_dst_cache;
 	u16 sk_protocol;
 	u16 sk_type;
+	struct socket *sk_socket;
+	struct socket_wq *sk_wq;
 };
 
 struct inet_sock {
 	struct sock sk;
 	__be16 inet_sport; /* stays when the port is given back, skc_num does not */
+};
+
+struct tcp_ulp_ops {
+	char name[16];
 };
 
 struct inet_connection_sock {
@@ -191,6 +199,7 @@ struct inet_connection_sock {
 	__u32 icsk_rto; /* jiffies */
 	__u32 icsk_rto_min;
 	__u32 icsk_delack_max;
+	const struct tcp_ulp_ops *icsk_ulp_ops;
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_pending;
 	struct {
@@ -229,6 +238,7 @@ struct tcp_options_received {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 data_segs_out;
+	u32 segs_in;
 	u32 data_segs_in;
 	u32 rcv_nxt;
 	u32 copied_seq;
@@ -309,7 +319,38 @@ struct file {
 };
 
 struct socket {
+	struct file *file;
 	struct sock *sk;
+};
+
+struct wait_queue_head {
+	struct list_head head;
+};
+
+struct wait_queue_entry {
+	void *private; /* what it is depends on who waits */
+	struct list_head entry;
+};
+
+struct socket_wq {
+	struct wait_queue_head wait;
+};
+
+struct poll_wqueues {
+	struct task_struct *polling_task;
+};
+
+struct eppoll_entry {
+	struct epitem *base;
+	struct wait_queue_entry wait;
+};
+
+struct epitem {
+	struct eventpoll *ep;
+};
+
+struct eventpoll {
+	struct wait_queue_head wq;
 };
 
 struct mptcp_sock {

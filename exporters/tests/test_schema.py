@@ -49,8 +49,8 @@ SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
     Event: (("event",), {"type", "pid", "tid", "comm", "cgroup", "container_id", "pod_uid", "family", "options",
                          "events"}),
     Totals: (("totals",), {"contradicted"}),
-    Report: (("report",), {"type", "host", "boot_id", "number", "unseen", "unnamed_stacks", "detached_hooks",
-                          "standby"}),
+    Report: (("report",), {"type", "host", "boot_id", "number", "unseen", "untraced", "unnamed_stacks",
+                          "detached_hooks", "standby"}),
     SampledHold: (("sampled_hold",), set()),
     SampledReceiver: (("sampled_receiver",), set()),
     SampledSender: (("sampled_sender",), {"options"}),
@@ -60,7 +60,7 @@ SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
                          "ack_key", "late_acks", "holds"}),
     Snapshot: (("reply_snapshot", "identity"), {
         "type", "protocol", "uptime_us", "hooks_because", "detached_hooks", "unnamed_stacks", "by_cgroup", "limits",
-        "unseen", "tracer", "connections", "connections_span_us", "standby"}),
+        "unseen", "untraced", "tracer", "connections", "connections_span_us", "standby"}),
 }
 #: Words that keys leave to others: pending, excess, dropped, detached; and, as a whole key, release and reason.
 BANNED = re.compile(r"(^|_)(owed|put_off|withheld|lost|let_go)(_|$)|^(end|why|cost)(_us)?$")

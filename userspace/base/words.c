@@ -65,6 +65,11 @@ static const char *const dropped_ways[NT_DROPPED_WAYS] = {
 	[NT_DROPPED_RETURN] = "function_return", [NT_DROPPED_SHARE] = "ring_share",
 };
 
+static const char *const untraced_kinds[NT_UNTRACED_KINDS] = {
+	[NT_UNTRACED_KTLS] = "ktls",
+	[NT_UNTRACED_PACKETS] = "packets",
+};
+
 static const char *const unnamed[] = {
 	[NT_UNNAMED_DIED] = "worker_died", [NT_UNNAMED_DEADLINE] = "deadline",
 	[NT_UNNAMED_LIMIT] = "limit",      [NT_UNNAMED_BUSY] = "busy",
@@ -109,6 +114,11 @@ const char *nt_pattern_word(unsigned int pattern)
 const char *nt_dropped_word(unsigned int where)
 {
 	return WORD_OF(dropped_ways, where);
+}
+
+const char *nt_untraced_word(unsigned int kind)
+{
+	return WORD_OF(untraced_kinds, kind);
 }
 
 const char *nt_unnamed_word(unsigned int why)

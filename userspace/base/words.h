@@ -17,6 +17,7 @@ const char *nt_cause_word(unsigned int cause);
 const char *nt_evidence_word(unsigned int evidence);
 const char *nt_pattern_word(unsigned int pattern);
 const char *nt_dropped_word(unsigned int where);
+const char *nt_untraced_word(unsigned int kind);
 const char *nt_unnamed_word(unsigned int why);
 
 #endif /* NT_WORDS_H */

@@ -13,12 +13,14 @@ struct nt_counts {
 	unsigned long long recursion_misses;
 	/* stalls that one end showed, and that the other end's silence contradicted */
 	unsigned long long contradicted;
-	/* ends of stalls whose process we could not look up, for lack of room or time */
+	/* ends of stalls whose process we did not find: no room, or it was gone */
 	unsigned long long unowned;
 	unsigned long long unseen; /* timers that sent a delayed ACK, unseen by our programs */
 	bool audited;              /* unseen is known */
 	/* with --standby: how long the hooks were attached, and what looks estimate of the rest */
 	unsigned long long attached_ns, sampled_excess_ns;
+	/* sockets of the processes asked for, at most at one time: no hook follows them */
+	unsigned int untraced[NT_UNTRACED_KINDS];
 	bool names;                                     /* we name stacks, and unnamed is known */
 	unsigned long long unnamed[NT_UNNAMED_REASONS]; /* stacks that stayed without names */
 };

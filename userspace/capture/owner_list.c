@@ -118,7 +118,6 @@ static void make_room(struct nt_owner_list *list)
 		++*has;
 		list->owners[kept++] = list->owners[i];
 	}
-	list->no_room += list->count - kept;
 	list->count = kept;
 	list->shares = left;
 	link_all(list);
@@ -175,10 +174,8 @@ int nt_owner_list_add(struct nt_owner_list *list, const struct nt_owner *owner,
 		return 0;
 	}
 	err = find_room(list, owner->share);
-	if (err) {
-		list->no_room++;
+	if (err)
 		return err == -ENOSPC ? 0 : err;
-	}
 	list->shares.count[nt_share_place(owner->share)]++;
 	list->owners[list->count] = *owner;
 	link_in(list, list->count++);

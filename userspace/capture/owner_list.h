@@ -27,7 +27,6 @@ struct nt_owner_list {
 	uint32_t *by_socket, *by_connection; /* hashes, of as many places as there is room */
 	struct nt_shares shares;
 	uint32_t share_limit; /* the most owners of one share; 0: as many as fit */
-	uint64_t no_room;     /* owners that we left out for that, or for lack of memory */
 };
 
 /* Did the user ask for this process? */

@@ -74,6 +74,7 @@ static int begin_look(struct nt_owners *owners)
 {
 	owners->tracer->skel->bss->owners_look++;
 	owners->began_ns = nt_now_ns();
+	memset(owners->next_untraced, 0, sizeof(owners->next_untraced));
 	return nt_iterator_begin(&owners->reader, owners->iterator, sizeof(struct nt_owner));
 }
 
@@ -104,6 +105,8 @@ static int take_piece(struct nt_owners *owners)
 	ssize_t n = nt_iterator_next(&owners->reader, (const void **)&piece);
 
 	for (ssize_t i = 0; i < n; i++) {
+		if (piece[i].untraced && is_wanted(owners, piece[i].tgid))
+			owners->next_untraced[piece[i].untraced]++;
 		if (!piece[i].sk)
 			continue;
 		bound_memory(owners);
@@ -122,7 +125,9 @@ static void end_look(struct nt_owners *owners, int err)
 	nt_iterator_end(&owners->reader);
 	nt_asked_clear(&owners->asked);
 	owners->scanned_ns = owners->began_ns;
-	owners->incomplete = err || owners->next.no_room;
+	for (size_t i = 0; i < NT_UNTRACED_KINDS; i++)
+		if (owners->untraced[i] < owners->next_untraced[i])
+			owners->untraced[i] = owners->next_untraced[i];
 	owners->valid_until_ns =
 		now + (KEEP_TIMES_COST * cost > KEEP_AT_LEAST_NS ? KEEP_TIMES_COST * cost
 								 : KEEP_AT_LEAST_NS);
@@ -235,11 +240,6 @@ bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *en
 		return true;
 	/* the socket may be younger than the last look */
 	return end && owners->scanned_ns < since_ns && !has_owner(owners, end);
-}
-
-bool nt_owners_may_lack(const struct nt_owners *owners, __u64 since_ns)
-{
-	return owners->iterator && (owners->incomplete || owners->scanned_ns < since_ns);
 }
 
 static void look_if_need_be(struct nt_owners *owners, const struct nt_end *end, __u64 since_ns)

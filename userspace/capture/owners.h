@@ -38,7 +38,8 @@ struct nt_owners {
 	__u64 valid_until_ns;
 	__u64 rest_until_ns; /* no look before that time, except by nt_owners_scan() */
 	__u64 taken_until_ns;
-	bool incomplete;    /* the last look failed, or left owners out */
+	/* the most sockets in a look that the processes asked for have, and no hook follows */
+	unsigned int untraced[NT_UNTRACED_KINDS];
 	bool as_it_is;      /* use the last look, however old it is */
 	bool interruptible; /* SIGINT and SIGTERM end nt_owners_scan() */
 	bool interrupted;   /* one of them has come, and is not pending any more */
@@ -47,6 +48,7 @@ struct nt_owners {
 	struct nt_iterator reader;
 	struct nt_owner_list next;
 	struct nt_asked asked;
+	unsigned int next_untraced[NT_UNTRACED_KINDS];
 	__u64 began_ns, cost_ns;
 
 	struct nt_known_owner *known; /* a hash; in order, least recently used first */
@@ -80,9 +82,6 @@ bool nt_owners_looking(const struct nt_owners *owners);
  * looks rest.
  */
 bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *end, __u64 since_ns);
-
-/* May the last look have missed a process that had a socket at since_ns? */
-bool nt_owners_may_lack(const struct nt_owners *owners, __u64 since_ns);
 
 /*
  * Finds the processes that hold this socket, which lived at since_ns (CLOCK_MONOTONIC): returns the

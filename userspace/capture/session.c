@@ -32,14 +32,11 @@
 #define NAMES_MS      50
 #define LAST_NAMES_MS 300
 
-/*
- * Counts an end whose process we do not know, and would know if there had been room, or a look by
- * now.
- */
+/* Counts an end that a process had open which we do not find: there was no room, or it is gone. */
 static void count_unowned(struct nt_session *session, const struct nt_end *end,
-			  const struct nt_process *process, uint64_t since_ns)
+			  const struct nt_process *process)
 {
-	if (end->present && !process->tgid && nt_owners_may_lack(&session->owners, since_ns))
+	if (end->present && !end->nobodys && !process->tgid && session->owners.iterator)
 		session->unowned++;
 }
 
@@ -73,8 +70,8 @@ static void judge(struct nt_session *session, const struct nt_record *record)
 	session->owners.as_it_is = false;
 	if (!wanted)
 		return;
-	count_unowned(session, &record->sender, &stall.sender, nt_record_began_ns(record));
-	count_unowned(session, &record->receiver, &stall.receiver, nt_record_began_ns(record));
+	count_unowned(session, &record->sender, &stall.sender);
+	count_unowned(session, &record->receiver, &stall.receiver);
 	session->contradicted += stall.contradicted;
 	if (stall.contradicted && !session->settings->all_holds)
 		return;
@@ -179,7 +176,7 @@ static void mark_open_sockets(struct nt_session *session)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct nt_owner *owner = &list->owners[i];
 
-		if (!nt_ask_once(&asked, owner->tgid, match, &session->targets))
+		if (owner->passing || !nt_ask_once(&asked, owner->tgid, match, &session->targets))
 			continue;
 		bpf_map_update_elem(owned, &owner->sk, &owner->tgid, BPF_ANY);
 		if (session->settings->timeline) {
@@ -454,6 +451,9 @@ void nt_session_drain(struct nt_session *session)
 void nt_session_finish(struct nt_session *session)
 {
 	drain(session, LAST_NAMES_MS);
+	/* the report says what was not traced, of sockets made since the start too */
+	if (nt_targets_any(&session->targets))
+		nt_owners_go_on(&session->owners, nt_now_ns() + DRAIN_LOOK_NS);
 	/* a user who ends the trace does not wait for records that outrun our output */
 	session->leaves_out = true;
 	session->left_out += session->waiting.count;
@@ -514,6 +514,7 @@ void nt_session_counts(struct nt_session *session, struct nt_counts *counts)
 		counts->totals.dropped[NT_DROPPED_STACK] += nt_stacks_dropped(session->stacks);
 
 	counts->contradicted = session->contradicted;
+	memcpy(counts->untraced, session->owners.untraced, sizeof(counts->untraced));
 	counts->unowned = session->unowned;
 	counts->attached_ns =
 		nt_standby_spent_ns(&session->standby, NT_STANDBY_ATTACHED, nt_now_ns());

@@ -52,7 +52,7 @@ struct nt_session {
 	struct nt_waiting waiting; /* records that wait for the owners of their sockets */
 	bool hurry;                /* no record may wait any longer */
 	bool unnamed;              /* no further stack is to be named */
-	uint64_t unowned;          /* ends of stalls without a process, for lack of room or time */
+	uint64_t unowned; /* ends of stalls without their process, for lack of room or time */
 	void (*on_stall)(void *context, const struct nt_stall *stall);
 	void *context;
 	struct nt_loop *loop; /* which serves it; NULL: none yet */

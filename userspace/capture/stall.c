@@ -52,16 +52,16 @@ static pid_t choose_owner(const struct nt_owner *list, size_t count,
 }
 
 /*
- * Returns the owner of this end: its writer if we saw one, else a process that has it open, else
- * the one that used it before.
+ * Returns the owner of this end: the process that the kernel side saw write or wait just then, else
+ * one that has it open, else one that used it before; 0: there is none.
  */
-static pid_t owner_of(const struct nt_end *end, const struct nt_record *r, bool wrote,
+static pid_t owner_of(const struct nt_end *end, const struct nt_record *r,
 		      const struct nt_targets *targets, struct nt_owners *owners)
 {
 	const struct nt_owner *list;
 	size_t count;
 
-	if (wrote && end->tgid)
+	if (end->comm[0])
 		return end->tgid;
 	list = nt_owners_find(owners, end, nt_record_began_ns(r), &count);
 	return list ? choose_owner(list, count, targets) : (pid_t)end->tgid;
@@ -99,7 +99,7 @@ static bool end_matches(const struct nt_end *end, const struct nt_record *r,
  * Names the owner of an end; an owner that is gone by now gets the name that it had when we last
  * found it.
  */
-static void describe(struct nt_process *process, const struct nt_end *end, bool wrote, pid_t owner,
+static void describe(struct nt_process *process, const struct nt_end *end, pid_t owner,
 		     struct nt_owners *owners)
 {
 	const struct nt_process *known;
@@ -109,7 +109,7 @@ static void describe(struct nt_process *process, const struct nt_end *end, bool 
 		if (known && (!owner || known->tgid == owner))
 			*process = *known;
 	}
-	if (wrote && end->comm[0] && end->tgid == (__u32)owner)
+	if (end->comm[0] && end->tgid == (__u32)owner)
 		memcpy(process->comm, end->comm, sizeof(process->comm));
 	process->comm[NT_COMM_LEN - 1] = '\0';
 	if (process->tgid)
@@ -174,9 +174,9 @@ static void take_back(struct nt_stall *stall)
 }
 
 /* Do we need the process that has this end's socket? Follows owner_of() and end_matches(). */
-static bool end_needs_owner(const struct nt_end *end, bool wrote, const struct nt_targets *targets)
+static bool end_needs_owner(const struct nt_end *end, const struct nt_targets *targets)
 {
-	return end->present && (!wrote || !end->tgid || (nt_targets_any(targets) && !end->target));
+	return end->present && (!end->comm[0] || (nt_targets_any(targets) && !end->target));
 }
 
 bool nt_stall_must_look(const struct nt_record *r, const struct nt_targets *targets,
@@ -184,9 +184,9 @@ bool nt_stall_must_look(const struct nt_record *r, const struct nt_targets *targ
 {
 	__u64 since_ns = nt_record_began_ns(r);
 
-	return (end_needs_owner(&r->sender, true, targets) &&
+	return (end_needs_owner(&r->sender, targets) &&
 		nt_owners_must_look(owners, &r->sender, since_ns)) ||
-	       (end_needs_owner(&r->receiver, false, targets) &&
+	       (end_needs_owner(&r->receiver, targets) &&
 		nt_owners_must_look(owners, &r->receiver, since_ns)) ||
 	       (r->evidence == NT_EVIDENCE_INFERRED && nt_owners_must_look(owners, NULL, 0));
 }
@@ -214,11 +214,11 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 	memset(&stall->sender, 0, sizeof(stall->sender));
 	memset(&stall->receiver, 0, sizeof(stall->receiver));
 	if (r->sender.present)
-		describe(&stall->sender, &r->sender, true,
-			 owner_of(&r->sender, r, true, targets, owners), owners);
+		describe(&stall->sender, &r->sender, owner_of(&r->sender, r, targets, owners),
+			 owners);
 	if (r->receiver.present)
-		describe(&stall->receiver, &r->receiver, false,
-			 owner_of(&r->receiver, r, false, targets, owners), owners);
+		describe(&stall->receiver, &r->receiver, owner_of(&r->receiver, r, targets, owners),
+			 owners);
 	measure(stall);
 	return true;
 }

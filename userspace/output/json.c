@@ -187,6 +187,15 @@ static void add_counts(struct json_object *o, const char *key, const __u64 *coun
 	json_object_object_add(o, key, table);
 }
 
+static void add_untraced(struct json_object *o, const struct nt_counts *counts)
+{
+	struct json_object *untraced = json_object_new_object();
+
+	for (size_t i = 1; i < NT_UNTRACED_KINDS; i++)
+		nt_json_number(untraced, nt_untraced_word(i), counts->untraced[i]);
+	json_object_object_add(o, "untraced", untraced);
+}
+
 void nt_json_totals(struct json_object *o, const struct nt_counts *counts)
 {
 	struct json_object *totals = json_object_new_object();
@@ -203,6 +212,8 @@ void nt_json_totals(struct json_object *o, const struct nt_counts *counts)
 	json_object_object_add(o, "totals", totals);
 	if (counts->audited)
 		nt_json_number(o, "unseen", counts->unseen);
+	if (counts->untraced[NT_UNTRACED_KTLS] || counts->untraced[NT_UNTRACED_PACKETS])
+		add_untraced(o, counts);
 }
 
 void nt_json_dropped(struct json_object *o, const struct nt_counts *counts)
@@ -356,7 +367,7 @@ static struct json_object *sender_of(const struct nt_stall *stall, struct nt_sta
 	return o;
 }
 
-/* Makes the receiver's end, without a thread: only a writer's thread is seen. */
+/* Makes the receiver's end, without a thread: who waits may not be who reads. */
 static struct json_object *receiver_of(const struct nt_stall *stall)
 {
 	const struct nt_end *end = &stall->record.receiver;

@@ -214,6 +214,30 @@ static void print_unnamed(const struct nt_writer *writer, FILE *out, const struc
 	nt_text_labelled(out, "unnamed", text, nt_text_width(writer));
 }
 
+/* Prints which sockets of the processes asked for may stall where no hook sees it. */
+static void print_untraced(const struct nt_writer *writer, FILE *out,
+			   const struct nt_counts *counts)
+{
+	static const char *const kinds[NT_UNTRACED_KINDS] = {
+		[NT_UNTRACED_KTLS] = "with kernel TLS, which may hold a part of a record above "
+				     "TCP (MSG_MORE)",
+		[NT_UNTRACED_PACKETS] = "for packets: TCP in user space (gVisor, DPDK) is not "
+					"seen",
+	};
+	const char *semicolon = "";
+	char text[256] = "";
+
+	for (size_t i = 1; i < NT_UNTRACED_KINDS; i++) {
+		if (!counts->untraced[i])
+			continue;
+		add_text(text, sizeof(text), "%s%u %s %s", semicolon, counts->untraced[i],
+			 counts->untraced[i] == 1 ? "socket" : "sockets", kinds[i]);
+		semicolon = "; ";
+	}
+	if (text[0])
+		nt_text_labelled(out, "untraced", text, nt_text_width(writer));
+}
+
 /* Prints the totals, also of what did not stall: they help to rule Nagle out. */
 static void print_looked_at(const struct nt_writer *writer, FILE *out,
 			    const struct nt_report *report)
@@ -258,6 +282,7 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 			 report->counts.unseen);
 		nt_text_labelled(out, "unseen", text, nt_text_width(writer));
 	}
+	print_untraced(writer, out, &report->counts);
 	print_unnamed(writer, out, report);
 }
 
