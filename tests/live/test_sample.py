@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from harness import NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, assert_valid, run, trace
@@ -199,6 +200,56 @@ def test_what_is_no_stall_is_not_called_one(scenario: tuple[str, ...]) -> None:
     if holds:
         assert "nagle" not in {c["sender"]["hold"]["reason"] for c in samples[0]["connections"] if c["late_looks"]}
         assert samples[0]["connections"], "it holds bytes all the time, for reasons that are not Nagle's"
+
+
+def delayed_acks(pid: int) -> int:
+    """How many the kernel's timers have sent in the namespace of this process."""
+    names, counts = (line.split() for line in Path(f"/proc/{pid}/net/netstat").read_text().splitlines()[:2])
+    return int(counts[names.index("DelayedACKs")])
+
+
+#: The server sends a byte each so many s, whatever comes; the client writes twice after each byte.
+RHYTHM = """
+import socket, sys, threading, time
+listener = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(listener.getsockname())
+server = listener.accept()[0]
+def take():
+    while server.recv(100):
+        pass
+def ask():
+    while client.recv(1):
+        client.sendall(b"question1")
+        client.sendall(b"question2")
+for work in (take, ask):
+    threading.Thread(target=work, daemon=True).start()
+print(flush=True)
+while True:
+    time.sleep(float(sys.argv[1]))
+    server.sendall(b"1")
+"""
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("pace", ["0.025", "0.030"])
+def test_a_hold_that_the_peer_s_data_ends_is_no_stall(pace: str) -> None:
+    with Lab("idle", *OWN, *MANY) as lab:
+        command = [*inside(lab), sys.executable, "-c", RHYTHM, pace]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as own:
+            try:
+                assert own.stdout and own.stdout.readline() == b"\n"
+                before = delayed_acks(own.pid)
+                here = ("-i", "3s", "--count", "1", "--all-holds")
+                with Sampler(*here, "-p", str(own.pid)) as by_iterator, \
+                        Sampler(*here, prefix=inside(lab)) as by_diag:
+                    samples = by_iterator.wait(), by_diag.wait()
+                late = delayed_acks(own.pid) - before
+            finally:
+                own.kill()
+    for sample in samples:
+        assert sample["connections"], "it holds bytes most of the time"
+        # on a busy machine the server may be so late that its timer does send an ACK
+        assert sample["excess_us_per_s"] <= 100_000 * late, (late, sample)
 
 
 @pytest.mark.quick

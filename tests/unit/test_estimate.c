@@ -133,7 +133,7 @@ static void a_look_counts_from_15_ms_on_and_double_up_to_30(void **state)
 		struct nt_sampled s = held(1, 0);
 
 		s.silent_ns = s.untouched_ns = looks[i].age_us * 1000ULL;
-		assert_int_equal(add(&e, &s)->weight, looks[i].weight);
+		assert_int_equal(nt_seen_late(add(&e, &s)).weight, looks[i].weight);
 		nt_estimate_clear(&e);
 	}
 }
@@ -145,7 +145,7 @@ static void a_hold_that_may_be_younger_than_the_silence_counts_once(void **state
 
 	(void)state;
 	s.untouched_ns = 5 * MS; /* the application wrote 5 ms ago */
-	assert_int_equal(add(&e, &s)->weight, 1);
+	assert_int_equal(nt_seen_late(add(&e, &s)).weight, 1);
 	assert_int_equal(add(&e, &s)->longest_ns, 5 * MS);
 	nt_estimate_clear(&e);
 }
@@ -166,6 +166,32 @@ static void a_connection_that_is_often_a_little_late_has_a_slow_path(void **stat
 	s = held(1, 26);
 	seen = add(&e, &s);
 	assert_true(nt_seen_stalls(seen));
+	nt_estimate_clear(&e);
+}
+
+static void a_hold_that_data_ends_is_no_stall(void **state)
+{
+	struct nt_estimate e = {.looks = 100};
+	struct nt_sampled s = held(1, 35);
+	struct nt_seen *seen;
+
+	(void)state;
+	seen = add(&e, &s);
+	assert_true(nt_seen_stalls(seen)); /* nobody knows what ends it */
+	s.silent_ns += MS;
+	assert_int_equal(nt_seen_late(add(&e, &s)).looks, 2);
+	s.data_came++;
+	assert_false(nt_seen_stalls(add(&e, &s)));
+	s.data_came++;
+	assert_false(nt_seen_stalls(add(&e, &s)));
+	assert_int_equal(nt_estimate_excess(&e).us, 0);
+	/* this one a delayed ACK ends, and the reply comes after it */
+	s.data_came++;
+	s.acks_came++;
+	seen = add(&e, &s);
+	assert_true(nt_seen_stalls(seen));
+	assert_int_equal(nt_seen_late(seen).looks, 1);
+	assert_int_equal(nt_estimate_excess(&e).us, 10000);
 	nt_estimate_clear(&e);
 }
 
@@ -313,6 +339,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_look_counts_from_15_ms_on_and_double_up_to_30),
 	cmocka_unit_test(a_hold_that_may_be_younger_than_the_silence_counts_once),
 	cmocka_unit_test(a_connection_that_is_often_a_little_late_has_a_slow_path),
+	cmocka_unit_test(a_hold_that_data_ends_is_no_stall),
 	cmocka_unit_test(a_connection_that_stalls_is_shown_with_its_stalls),
 	cmocka_unit_test(sock_diag_tells_a_cork_by_what_it_holds_with_nothing_in_flight),
 	cmocka_unit_test(what_the_user_did_not_ask_for_does_not_count),

@@ -86,6 +86,8 @@ static void take_info(const struct inet_diag_msg *msg, const struct tcp_info *in
 		.inode = msg->idiag_inode,
 		.bytes = info->tcpi_notsent_bytes,
 		.mss = info->tcpi_snd_mss,
+		.data_came = info->tcpi_data_segs_in,
+		.acks_came = info->tcpi_segs_in - info->tcpi_data_segs_in,
 		.recovering = info->tcpi_ca_state >= CA_RECOVERY || info->tcpi_retransmits ||
 			      info->tcpi_lost || info->tcpi_retrans,
 	};

@@ -96,13 +96,42 @@ static struct nt_seen *find_or_make(struct nt_estimate *estimate, const struct n
  */
 static void note_shown(struct nt_seen *seen, const struct nt_sampled *sampled, uint64_t weight)
 {
-	if (weight || !seen->late_looks) {
+	if (weight || !nt_seen_late(seen).looks) {
 		if (seen->last.reason != sampled->reason)
 			seen->longest_ns = 0;
 		seen->last = *sampled;
 	}
 	if (seen->last.reason == sampled->reason && seen->longest_ns < sampled->untouched_ns)
 		seen->longest_ns = sampled->untouched_ns;
+}
+
+static void add_late(struct nt_late_looks *to, const struct nt_late_looks *looks)
+{
+	to->looks += looks->looks;
+	to->weight += looks->weight;
+	to->squares += looks->squares;
+	if (to->latest_ns < looks->latest_ns)
+		to->latest_ns = looks->latest_ns;
+}
+
+/*
+ * Has the hold of the looks before ended? A delayed ACK comes by itself. Where only data came
+ * since, it brought the ACK along, as the tracer's "piggyback": that was no stall.
+ */
+static void end_hold(struct nt_seen *seen, const struct nt_sampled *now)
+{
+	const struct nt_late_looks none = {};
+	bool ack_came = now->acks_came != seen->acks_came;
+
+	if (!ack_came && now->data_came == seen->data_came)
+		return;
+	if (ack_came)
+		add_late(&seen->ended, &seen->open);
+	else if (seen->open.looks)
+		seen->ended_by_data = true;
+	seen->open = none;
+	seen->data_came = now->data_came;
+	seen->acks_came = now->acks_came;
 }
 
 struct nt_seen *nt_estimate_add(struct nt_estimate *estimate, const struct nt_sampled *sampled)
@@ -114,22 +143,31 @@ struct nt_seen *nt_estimate_add(struct nt_estimate *estimate, const struct nt_sa
 		estimate->folded++;
 		return NULL;
 	}
+	end_hold(seen, sampled);
 	note_shown(seen, sampled, weight);
 	seen->looks++;
-	seen->late_looks += !!weight;
-	seen->weight += weight;
-	seen->squares += weight * weight;
-	if (seen->latest_ns < late_ns)
-		seen->latest_ns = late_ns;
+	add_late(&seen->open, &(struct nt_late_looks){!!weight, weight, weight * weight, late_ns});
 	seen->idle_looks += sampled->reason == NT_HOLD_UNKNOWN && !sampled->in_flight_bytes;
 	return seen;
 }
 
+struct nt_late_looks nt_seen_late(const struct nt_seen *seen)
+{
+	struct nt_late_looks late = seen->ended;
+
+	/* where data ended others, it may well end the last one too */
+	if (!seen->ended_by_data)
+		add_late(&late, &seen->open);
+	return late;
+}
+
 bool nt_seen_stalls(const struct nt_seen *seen)
 {
+	struct nt_late_looks late = nt_seen_late(seen);
+
 	/* a corked connection with bytes in flight looks like Nagle's to sock_diag */
-	return seen->weight && 4 * seen->idle_looks < seen->looks &&
-	       (seen->late_looks < NT_SEEN_ENOUGH || seen->latest_ns >= NT_SLOW_PATH_NS);
+	return late.weight && 4 * seen->idle_looks < seen->looks &&
+	       (late.looks < NT_SEEN_ENOUGH || late.latest_ns >= NT_SLOW_PATH_NS);
 }
 
 /* Newton's method; rounds down. */
@@ -158,9 +196,10 @@ static uint64_t error_us(uint64_t variance_us2, uint64_t looks)
 /* Of what single looks found, in us squared. */
 static uint64_t variance_of(const struct nt_seen *seen, uint64_t looks)
 {
-	uint64_t mean = seen->weight * US / looks;
+	struct nt_late_looks late = nt_seen_late(seen);
+	uint64_t mean = late.weight * US / looks;
 
-	return seen->squares * US / looks * US - mean * mean;
+	return late.squares * US / looks * US - mean * mean;
 }
 
 struct nt_excess nt_seen_excess(const struct nt_seen *seen, uint64_t looks)
@@ -169,7 +208,7 @@ struct nt_excess nt_seen_excess(const struct nt_seen *seen, uint64_t looks)
 
 	if (!nt_seen_stalls(seen))
 		return excess;
-	excess.us = seen->weight * US / looks;
+	excess.us = nt_seen_late(seen).weight * US / looks;
 	excess.error_us = error_us(variance_of(seen, looks), looks);
 	return excess;
 }
@@ -185,7 +224,7 @@ struct nt_excess nt_estimate_excess(const struct nt_estimate *estimate)
 	for (seen = estimate->seen; seen; seen = seen->hh.next) {
 		if (seen->wanted != NT_WANTED_YES || !nt_seen_stalls(seen))
 			continue;
-		excess.us += seen->weight * US / estimate->looks;
+		excess.us += nt_seen_late(seen).weight * US / estimate->looks;
 		variance += variance_of(seen, estimate->looks);
 	}
 	excess.error_us = error_us(variance, estimate->looks);
@@ -196,8 +235,8 @@ static int compare(const void *left, const void *right)
 {
 	const struct nt_seen *a = *(struct nt_seen *const *)left;
 	const struct nt_seen *b = *(struct nt_seen *const *)right;
-	uint64_t excess_a = nt_seen_stalls(a) ? a->weight : 0;
-	uint64_t excess_b = nt_seen_stalls(b) ? b->weight : 0;
+	uint64_t excess_a = nt_seen_stalls(a) ? nt_seen_late(a).weight : 0;
+	uint64_t excess_b = nt_seen_stalls(b) ? nt_seen_late(b).weight : 0;
 
 	if (excess_a != excess_b)
 		return excess_a < excess_b ? 1 : -1;

@@ -41,6 +41,13 @@ struct nt_seen_key {
 	__u32 reserved;
 };
 
+/* What looks that found a connection's ACK late count for. */
+struct nt_late_looks {
+	uint64_t looks;
+	uint64_t weight, squares; /* the sums of their weights */
+	uint64_t latest_ns;       /* the ACK was late by at most so much */
+};
+
 /* A connection that was seen held. */
 struct nt_seen {
 	struct nt_seen_key key;
@@ -48,13 +55,14 @@ struct nt_seen {
 	struct nt_sampled last;    /* as it was found late last, or seen last if never late */
 	struct nt_process process; /* tgid 0: not found */
 	enum nt_wanted wanted;
-	uint64_t looks;           /* found it held */
-	uint64_t late_looks;      /* found its ACK late */
-	uint64_t weight, squares; /* sums of what these count for */
-	uint64_t longest_ns;      /* it was held for that reason for at least so long */
-	uint64_t latest_ns;       /* its ACK was late by at most so much */
-	bool nameless;            /* we looked, and found no process */
-	uint64_t idle_looks;      /* found nothing in flight, by sock_diag: a cork, and not Nagle */
+	uint64_t looks;                /* found it held */
+	struct nt_late_looks ended;    /* at holds that ended since, as far as a pure ACK came */
+	struct nt_late_looks open;     /* at the last hold, of which nobody knows what ends it */
+	uint32_t data_came, acks_came; /* as of that hold */
+	bool ended_by_data;            /* has a late hold ended without a pure ACK? */
+	uint64_t longest_ns;           /* it was held for that reason for at least so long */
+	bool nameless;                 /* we looked, and found no process */
+	uint64_t idle_looks; /* found nothing in flight, by sock_diag: a cork, and not Nagle */
 };
 
 struct nt_estimate {
@@ -90,6 +98,9 @@ uint64_t nt_sampled_weight(const struct nt_sampled *sampled);
 /* Adds a socket that a look found held; nt_estimate.looks counts the looks themselves. Returns its
  * connection; NULL: there was no room. */
 struct nt_seen *nt_estimate_add(struct nt_estimate *estimate, const struct nt_sampled *sampled);
+
+/* Returns the looks that found this connection in what may be a stall. */
+struct nt_late_looks nt_seen_late(const struct nt_seen *seen);
 
 /* Does Nagle's algorithm with a delayed ACK stall this connection, as far as it was seen? */
 bool nt_seen_stalls(const struct nt_seen *seen);

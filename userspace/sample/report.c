@@ -68,7 +68,7 @@ static struct json_object *connection_of(const struct nt_source *source, const s
 	nt_json_string(receiver, "address", address);
 	json_object_object_add(o, "receiver", receiver);
 	nt_json_number(o, "looks", seen->looks);
-	nt_json_number(o, "late_looks", seen->late_looks);
+	nt_json_number(o, "late_looks", nt_seen_late(seen).looks);
 	if (seen->last.end.min_rtt_us)
 		nt_json_number(o, "min_rtt_us", seen->last.end.min_rtt_us);
 	if (stalls)

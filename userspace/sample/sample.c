@@ -151,7 +151,6 @@ static void report(struct sample *sample, bool closing)
 		return;
 	nt_estimate_clear(&sample->recent);
 	sample->recent.began_ns = now;
-	sample->reports++;
 }
 
 /* ---- the loop ---- */
@@ -169,8 +168,10 @@ static void report_is_due(void *context, uint32_t what)
 	struct sample *sample = context;
 
 	(void)what;
-	report(sample, false);
-	if (sample->settings->count && sample->reports >= sample->settings->count)
+	/* of a single one, the closing report says the same */
+	if (sample->settings->count != 1)
+		report(sample, false);
+	if (sample->settings->count && ++sample->reports >= sample->settings->count)
 		nt_loop_stop(sample->loop);
 }
 
