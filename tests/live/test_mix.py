@@ -18,8 +18,9 @@ SEEDS = 1 if IN_GUEST else 10
 SIZE = ("--seconds", "6", "--connections", "8") if IN_GUEST else ("--seconds", "12")
 ROUNDS = 100 if IN_GUEST else 10_000
 #: A kernel that takes the CPU from a program which runs skips it meanwhile for all others on that CPU. What is skipped
-#: is counted, and mostly made up for; in an emulated guest one verdict in so many may be lost by it: in 70 where two
-#: guests have two cores to themselves, in 14 where they share these with ten other programs.
+#: is counted, and mostly made up for. Natively that is one or none in a run. In an emulated guest one verdict in so
+#: many may be lost by it: in 70 where two guests have two cores to themselves, in 14 where they share these with ten
+#: other programs.
 SKIPPED_FOR_A_VERDICT = 12
 #: A segment that takes longer from one namespace to the other shows that the guest stood still.
 NO_DELAY = replace(DOUBT, way=4 * MS) if IN_GUEST else DOUBT
@@ -45,11 +46,14 @@ def test_a_mixture_under_load(seed: int, record_property: Callable[[str, object]
     run = witness("mix", "--over", "veth", "--seed", str(seed), *SIZE, around=None if IN_GUEST else one_busy_core(),
                   doubt=NO_DELAY)
     made = run.score
-    skipped = run.closing["dropped"]["recursion"] // SKIPPED_FOR_A_VERDICT if IN_GUEST else 0
+    skipped = run.closing["dropped"]["recursion"]
+    skipped = skipped // SKIPPED_FOR_A_VERDICT if IN_GUEST else min(skipped, 2)
     record_property("score", f"{made.line()}  rounds {len(run.result['rounds'])}  "
-                             f"allowed to be wrong {skipped}  unseen {run.closing['unseen']}")
+                             f"allowed to be wrong {skipped}  unseen {run.closing['unseen']}  "
+                             f"skipped {run.closing['dropped']['recursion']}")
     if run.wrong(skipped):
         pytest.fail(run.wrong(skipped), pytrace=False)
+    assert IN_GUEST or not made.false, made.wrong()
     assert len(run.result["rounds"]) >= ROUNDS
     assert made.matched >= ROUNDS // 10, "hardly anything stalled: nothing was shown"
     # how much is in doubt in a guest is a matter of how long the machine lets it stand still

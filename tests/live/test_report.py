@@ -92,7 +92,8 @@ def test_nothing_is_said_of_connections_that_do_not_stall() -> None:
     with Lab("write-write-read", "--nodelay", "--rounds", "200") as lab, Tracer("-p", str(lab.client)) as tracer:
         lab.play()
         tracer.wait()
-    kinds = [record["type"] for _, record in tracer._records()]
+    # what the kernel skipped of anybody's, on a busy machine, is said
+    kinds = [record["type"] for _, record in tracer._records() if record["type"] != "dropped"]
     assert kinds == ["start", "report"]
 
 
