@@ -94,6 +94,15 @@ def test_recorded_events_of_both_ends_are_drawn_where_they_were() -> None:
     assert [mark.label for mark in made.marks] == ["write 6 B", "write 7 B", "read 6 B", "ACK timer", "read 7 B"]
 
 
+def test_the_released_segment_is_the_first_after_the_hold_however_late_it_leaves() -> None:
+    lines = r.with_events(1_000_000, 43_900, 2_000)
+    for line in lines:
+        if line.get("event") == "sent" and line["bytes"] == 7:
+            line["time"] = r.at(1_000_900)
+    held = [arrow.label for arrow in ladder(lines).arrows if arrow.kind == "held"]
+    assert held == ["held 7 B"]
+
+
 def test_the_stalls_own_pending_ack_is_drawn_where_events_show_only_a_later_one() -> None:
     """By tracepoints, an ACK that is delayed in the same jiffy as the one before it has no event."""
     lines = [line for line in r.with_events(ack_after_hold_us=20)

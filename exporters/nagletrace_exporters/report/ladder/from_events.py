@@ -26,7 +26,8 @@ from .from_record import (
 #: A reader cannot tell more than these apart on one drawing.
 MAX_ARROWS = 60
 MAX_MARKS = 24
-#: A hold's end and the segment that it released are two events of one moment.
+#: The segment that a hold's end released leaves so long before it at most: the two are events of one moment, in any
+#: order. It leaves later where the machine is busy.
 SAME_MOMENT_US = 200
 
 
@@ -142,7 +143,7 @@ def arrows_from(picture: Picture, ladder: Ladder) -> list[Arrow]:
     received = [event for event in picture.events if event.event == "received"]
     taken: set[int] = set()
     arrows = []
-    released = [span.finish for span in ladder.spans if span.end == SENDER and span.kind == "hold"]
+    released = released_by(picture, ladder)
     for event in picture.events:
         if event.event != "sent":
             continue
@@ -154,7 +155,7 @@ def arrows_from(picture: Picture, ladder: Ladder) -> list[Arrow]:
             arrives, basis = picture.at(received[arrival]), MEASURED
             if covers(event, received[arrival]):
                 taken.add(arrival)
-        held = any(abs(at - moment) <= SAME_MOMENT_US for moment in released) and end == SENDER
+        held = any(event is one for one in released)
         arrows.append(Arrow(end, kind_of(event, held), at, arrives, label_of(event, held), MEASURED, basis))
     matched = {i for i, event in enumerate(received) for sent in picture.events
                if sent.event == "sent" and picture.end_of(sent) != picture.end_of(event) and same_segment(sent, event)}
@@ -164,6 +165,15 @@ def arrows_from(picture: Picture, ladder: Ladder) -> list[Arrow]:
             arrows.append(Arrow(other(picture.end_of(event)), kind_of(event, False), at - picture.way, at,
                                 label_of(event, False), INFERRED, MEASURED))
     return sorted(arrows, key=lambda arrow: arrow.depart)
+
+
+def released_by(picture: Picture, ladder: Ladder) -> list[Event]:
+    """Returns the segments that the ends of holds released: of each the first that the sender sent then."""
+    sent = [event for event in picture.events
+            if event.event == "sent" and event.numbers.get("bytes", 0) and picture.end_of(event) == SENDER]
+    moments = [span.finish - SAME_MOMENT_US for span in ladder.spans if span.end == SENDER and span.kind == "hold"]
+    firsts = [next((event for event in sent if picture.at(event) >= moment), None) for moment in moments]
+    return [event for event in firsts if event]
 
 
 def same_segment(sent: Event, received: Event) -> bool:
