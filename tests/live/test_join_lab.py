@@ -128,7 +128,8 @@ def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]
             if record["type"] == "stall"]
     mss = max(end["snd_mss"] for end in played.result["client"]["tcp_info"] + played.result["server"]["tcp_info"])
     limits = wire.Limits(at_once=AT_ONCE)
-    stalls = score.truth(played.at_client, segments, played.lines, played.clock, mss, limits, DOUBT)
+    stalls = score.truth(played.at_client, segments, score.read_logs(played.lines, played.clock), mss, limits,
+                         DOUBT)
     made = score.compare(f"{identity(row)} (between hosts)", stalls, told, TOLERANCE)
     closing = {"unseen": sum(unseen(tracer) for tracer in tracers)}
     return Run(made, stalls, told, closing, played), own

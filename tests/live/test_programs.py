@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -19,40 +18,10 @@ from pathlib import Path
 import pytest
 from ends import own_end
 from harness import PATIENCE, STALLED_US, Record, Tracer, nearest
+from programs import LOOPBACK, free_port, started
 
 ROUNDS = 8
-LOOPBACK = "127.0.0.1"
 Ask = Callable[[], None]
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind((LOOPBACK, 0))
-        return int(s.getsockname()[1])
-
-
-@contextlib.contextmanager
-def started(command: list[str], port: int, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, once it listens."""
-    try:
-        process = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    except FileNotFoundError:
-        pytest.fail(f"{command[0]} is not installed: make deps-test installs it", pytrace=False)
-    try:
-        give_up = time.monotonic() + PATIENCE
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
-                break
-            assert process.poll() is None and time.monotonic() < give_up, f"{command} does not listen"
-            time.sleep(0.01)
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def play(ask: Ask) -> list[float]:

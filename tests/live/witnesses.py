@@ -277,7 +277,7 @@ def judge(played: Played, tracer: Tracer, only: str | None = None, limits: wire.
     records = [r for r in tracer.stalls() if own_end(r)["netns"] in spaces]
     result = played.result
     mss = max(end["snd_mss"] for end in result["client"]["tcp_info"] + result["server"]["tcp_info"])
-    stalls = score.truth(played.at_client, played.at_server, played.lines, played.clock, mss,
+    stalls = score.truth(played.at_client, played.at_server, score.read_logs(played.lines, played.clock), mss,
                          limits or wire.Limits(at_once=AT_ONCE), doubt)
     name = played.name
     if only:

@@ -90,7 +90,7 @@ def wait_until_gone(spaces: list[int]) -> None:
 
 def truth_of(played: Played) -> list[score.Stall]:
     ends = played.result["client"]["tcp_info"] + played.result["server"]["tcp_info"]
-    return score.truth(played.at_client, played.at_server, played.lines, played.clock,
+    return score.truth(played.at_client, played.at_server, score.read_logs(played.lines, played.clock),
                        max(end["snd_mss"] for end in ends), wire.Limits(at_once=AT_ONCE), DOUBT)
 
 

@@ -258,11 +258,10 @@ def ceiling_stalls(segments: list[wire.Segment], sender: str, receiver: str, mss
     return stalls
 
 
-def truth(client_side: list[wire.Segment], server_side: list[wire.Segment], lines: list[Record], clock: int, mss: int,
+def truth(client_side: list[wire.Segment], server_side: list[wire.Segment], logs: dict[tuple[str, str], Log], mss: int,
           limits: wire.Limits | None = None, doubt: Doubt | None = None) -> list[Stall]:
     """Every stall of a run, both directions of all its connections. limits: wire.Limits of this run."""
     limits, doubt = limits or wire.Limits(), doubt or Doubt()
-    logs = read_logs(lines, clock)
     by_connection = split(client_side), split(server_side)
     stalls: list[Stall] = []
     for client, server in wire.connections(client_side):

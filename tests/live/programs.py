@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Starts servers as Debian ships them, on ports of their own, and records their calls."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import PATIENCE, ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "witness"))
+import calls  # noqa: E402
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind((LOOPBACK, 0))
+        return int(s.getsockname()[1])
+
+
+@contextlib.contextmanager
+def started(command: list[str], port: int, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, once it listens."""
+    try:
+        process = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    except FileNotFoundError:
+        pytest.fail(f"{command[0]} is not installed: make deps-test installs it", pytrace=False)
+    try:
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
+                break
+            assert process.poll() is None and time.monotonic() < give_up, f"{command} does not listen"
+            time.sleep(0.01)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def recorded(command: list[str], recording: Path) -> list[str]:
+    """The command with its calls recorded, and those of its threads and children; the process is the program itself."""
+    assert shutil.which(command[0]), f"{command[0]} is not installed: make deps-test installs it"
+    return [*calls.STRACE, "-D", "-o", str(recording), *command]
