@@ -102,13 +102,18 @@ static bool end_matches(const struct nt_end *end, const struct nt_record *r,
 static void describe(struct nt_process *process, const struct nt_end *end, pid_t owner,
 		     struct nt_owners *owners)
 {
-	const struct nt_process *known;
+	const struct nt_process *known = NULL;
+	bool gone = !owner || nt_process_read(owner, process);
 
-	if (!owner || nt_process_read(owner, process)) {
+	if (gone)
 		known = nt_owners_recall(owners, end);
-		if (known && (!owner || known->tgid == owner))
-			*process = *known;
+	if (known && (!owner || known->tgid == owner)) {
+		*process = *known;
+		gone = false;
 	}
+	/* a number without a name tells nobody anything, unless it is the one that was asked for */
+	if (gone && !end->comm[0] && !end->target)
+		memset(process, 0, sizeof(*process));
 	if (end->comm[0] && end->tgid == (__u32)owner)
 		memcpy(process->comm, end->comm, sizeof(process->comm));
 	process->comm[NT_COMM_LEN - 1] = '\0';
