@@ -243,12 +243,18 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	ring_submit(r);
 }
 
+/* Does the next ACK that moves the window release these bytes? */
+static __always_inline bool waits_for_ack(const struct hold *h)
+{
+	return h->held.reason == NT_HOLD_NAGLE || h->held.reason == NT_HOLD_MSG_MORE;
+}
+
 /* Finds the late ACK that released the hold, if the receiver sent it while the bytes were held. */
 static __always_inline struct late_ack *hold_join(const struct hold *h, u64 released_ns)
 {
 	struct late_ack *la;
 
-	if (h->held.reason != NT_HOLD_NAGLE || !h->ack_seen)
+	if (!waits_for_ack(h) || !h->ack_seen)
 		return NULL;
 	la = late_ack_find(h->ack, h->ack_seq);
 	if (!la || la->part.end_ns < h->begin_ns || la->part.end_ns > released_ns)

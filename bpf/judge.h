@@ -48,7 +48,8 @@ static inline __u64 nt_late_limit_ns(const struct nt_stall_facts *f)
 	return f->delack_limit_ns < NT_INFER_NS ? f->delack_limit_ns : NT_INFER_NS;
 }
 
-static inline enum nt_evidence nt_nagle_evidence(const struct nt_stall_facts *f)
+/* Did the hold wait for a late ACK? */
+static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 {
 	if (f->release != NT_RELEASE_ACK || !f->pure_ack)
 		return NT_EVIDENCE_INVALID;
@@ -84,14 +85,20 @@ static inline enum nt_cause nt_stall_cause(const struct nt_stall_facts *f,
 	*evidence = NT_EVIDENCE_INVALID;
 	switch (f->reason) {
 	case NT_HOLD_NAGLE:
-		*evidence = nt_nagle_evidence(f);
+		*evidence = nt_late_evidence(f);
 		return *evidence ? NT_CAUSE_NAGLE_DELAYED_ACK : NT_CAUSE_INVALID;
 	case NT_HOLD_CORK:
 	case NT_HOLD_MSG_MORE:
-		if (f->release != NT_RELEASE_TIMER)
+		if (f->release == NT_RELEASE_TIMER) {
+			*evidence = NT_EVIDENCE_SEEN;
+			return NT_CAUSE_CORK_CEILING;
+		}
+		/* the next ACK sends what MSG_MORE holds, if one is to come: a probe timer that
+		 * went unseen would else pass for it */
+		if (f->reason == NT_HOLD_CORK || !f->silent_bytes)
 			return NT_CAUSE_INVALID;
-		*evidence = NT_EVIDENCE_SEEN;
-		return NT_CAUSE_CORK_CEILING;
+		*evidence = nt_late_evidence(f);
+		return *evidence ? NT_CAUSE_DELAYED_ACK : NT_CAUSE_INVALID;
 	default:
 		return NT_CAUSE_INVALID;
 	}
@@ -104,9 +111,11 @@ static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, en
 	case NT_CAUSE_CORK_CEILING:
 		return NT_PATTERN_CORK_CEILING;
 	case NT_CAUSE_NAGLE_DELAYED_ACK:
+	case NT_CAUSE_DELAYED_ACK:
 		if (f->locked)
 			return NT_PATTERN_LOCKED_SOCKET;
-		if (f->nodelay || f->segments_before <= NT_HANDSHAKE_SEGMENTS)
+		if ((f->nodelay && cause == NT_CAUSE_NAGLE_DELAYED_ACK) ||
+		    f->segments_before <= NT_HANDSHAKE_SEGMENTS)
 			return NT_PATTERN_HANDSHAKE_FLIGHT;
 		if (f->in_flight_bytes >= f->mss)
 			return NT_PATTERN_REPLY_TAIL;

@@ -66,14 +66,16 @@ enum nt_ack_reason {
 	NT_ACK_REASON_QUICK_EXHAUSTED = 2,
 	NT_ACK_REASON_QUICKACK_OFF = 3,
 	NT_ACK_REASON_DELACK_MAX = 4,
-	NT_ACK_REASONS = 5,
+	NT_ACK_REASON_LEFT_UNREAD = 5,
+	NT_ACK_REASONS = 6,
 };
 
 enum nt_cause {
 	NT_CAUSE_INVALID = 0, /* the hold is no stall */
 	NT_CAUSE_NAGLE_DELAYED_ACK = 1,
 	NT_CAUSE_CORK_CEILING = 2,
-	NT_CAUSES = 3,
+	NT_CAUSE_DELAYED_ACK = 3, /* somebody else waited, as hold.reason says */
+	NT_CAUSES = 4,
 };
 
 enum nt_evidence {

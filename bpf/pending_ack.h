@@ -204,6 +204,14 @@ static __always_inline void pending_ack_begin(const struct tcp *t, const bool tr
 	pending_ack_current(t, false, trusted);
 }
 
+/* Has the application read a part? A read of all would send the ACK: tcp_cleanup_rbuf(). */
+static __always_inline bool partly_read(const struct pending_ack *p, const struct tcp *t)
+{
+	u32 copied = PROBED(t->tp, copied_seq);
+
+	return nt_after(copied, p->at.rcv_wup) && copied != PROBED(t->tp, rcv_nxt);
+}
+
 /*
  * Why did tcp_in_quickack_mode() say no? The socket's mode then tells, since the timer's handler
  * leaves the interactive one, and the limits of now.
@@ -214,7 +222,8 @@ static __always_inline enum nt_ack_reason pending_ack_reason(const struct pendin
 	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
 		return NT_ACK_REASON_DELACK_MAX;
 	if (p->pingpong < pingpong_thresh(t))
-		return NT_ACK_REASON_QUICK_EXHAUSTED;
+		return partly_read(p, t) ? NT_ACK_REASON_LEFT_UNREAD
+					 : NT_ACK_REASON_QUICK_EXHAUSTED;
 	/* the socket has sent no answer yet, so TCP_QUICKACK 0 entered the mode;
 	 * __tcp_sock_set_quickack() */
 	return p->at.data_segs_out ? NT_ACK_REASON_PINGPONG : NT_ACK_REASON_QUICKACK_OFF;
@@ -306,7 +315,7 @@ static __always_inline bool read_may_send_ack(const struct tcp *t, const bool tr
  * The application reads, and no hook shows whether that sends the pending ACK: tcp_cleanup_rbuf()
  * decides next. If the ACK leaves alone with these numbers, it leaves now or at a later read. A
  * sender on this host that gets it knows that it left; read_sent_ack() finds out for others. An ACK
- * that a read sends sooner makes no stall (nt_nagle_evidence()), so that most reads cost no look
+ * that a read sends sooner makes no stall (nt_late_evidence()), so that most reads cost no look
  * into a map. The begin may have gone unseen.
  */
 static __always_inline void pending_ack_meets_read(const struct tcp *t, const bool trusted)

@@ -48,18 +48,20 @@ static __always_inline void count_stall(enum nt_cause cause)
 
 /*
  * Reports a stall that only the receiver's end shows: its timer sent the ACK, and a round trip
- * later the peer sent what it had held. The sender is on another host, or is not traced.
+ * later the peer went on. The sender is on another host, or is not traced: what waited there nobody
+ * here knows.
  */
 static __always_inline void report_peer_holds(const struct late_ack *la, const struct sock *sk,
 					      u32 ack, u32 seq, u64 now)
 {
 	struct nt_record *r;
 
-	count_stall(NT_CAUSE_NAGLE_DELAYED_ACK);
+	count_stall(NT_CAUSE_DELAYED_ACK);
 	r = record_new(NT_RECORD_STALL, sk, 0);
 	if (!r)
 		return;
-	r->cause = NT_CAUSE_NAGLE_DELAYED_ACK;
+	r->cause = NT_CAUSE_DELAYED_ACK;
+	r->hold.reason = NT_HOLD_UNKNOWN;
 	r->evidence = NT_EVIDENCE_INFERRED;
 	r->pattern = NT_PATTERN_PEER_HOLDS;
 	r->time_ns = now;

@@ -337,10 +337,10 @@ static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32
 		h = tail_look(t, false, trusted);
 	if (!h)
 		return;
-	/* if the socket was corked since the last attempt, Nagle's bytes stay; if they have grown
+	/* if the socket was corked since the last attempt, the bytes stay; if they have grown
 	 * to a segment, something else holds them. The attempt that finds so may go unseen, and
 	 * then this ACK must not pass for what released them. */
-	if (h->held.reason == NT_HOLD_NAGLE &&
+	if (waits_for_ack(h) &&
 	    (READ_BITS(trusted, t->tp, nonagle) & NT_NAGLE_CORK || tail_is_large(t, trusted)))
 		pure = false;
 	h->recovered |= tcp_recovering(t);

@@ -283,7 +283,7 @@ SETTINGS enable_named_columns_in_function_tuple = 1;
 -- What `meet` writes: first all rows of an hour, then its mark, so that a join that was cut short is done again.
 CREATE VIEW IF NOT EXISTS nagletrace.joining AS
 WITH
-    -- by the rules of one host (bpf/judge.h, nt_nagle_evidence()); the ACK took half a round trip
+    -- by the rules of one host (bpf/judge.h, nt_late_evidence()); the ACK took half a round trip
     s.duration_us - s.min_rtt_us AS ack_could_wait_us,
     r.receiver.pending_ack.duration_us AS pending_us,
     least(pending_us, ack_could_wait_us) AS in_hold_us,
@@ -295,7 +295,7 @@ SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS 
        multiIf(seen, if(side = 'sender', 'seen', 'told'), e.kind != 'stall', 'no stall',
                paired, 'contradicted', 'inferred') AS verdict,
        e.time AS time,
-       multiIf(verdict = 'seen', 'nagle_delayed_ack', verdict = 'contradicted', '', e.cause) AS cause,
+       multiIf(verdict = 'seen', if(side = 'sender' AND e.cause != '', e.cause, 'nagle_delayed_ack'), verdict = 'contradicted', '', e.cause) AS cause,
        multiIf(verdict = 'contradicted', if(side = 'sender', 'ack_clocked', ''),
                verdict != 'seen' OR e.kind = 'stall', e.pattern,
                e.sender.hold.in_flight_bytes >= e.sender.hold.mss, 'reply_tail', 'write_write_read') AS pattern,

@@ -60,7 +60,8 @@ def overview() -> list[Row]:
         ]),
         ("Stalls", [
             lines("Stalls per second by process", "Each a time that a connection lost because one end held a segment "
-                  "and the other the ACK (nagle_delayed_ack), or since a cork was not ended (cork_ceiling).", "cps",
+                  "and the other the ACK (nagle_delayed_ack; delayed_ack where it was not Nagle, or is not known), or "
+                  "since a cork was not ended (cork_ceiling).", "cps",
                   query(rate("nagletrace_stalls_total", "comm, cause", BY_PROCESS), "{{comm}} {{cause}}"),
                   stacked=True),
             lines("Lost time by process", "What a fix would save, as a share of the time that passed. Where the "

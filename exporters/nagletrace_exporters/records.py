@@ -405,6 +405,8 @@ class Stall(TwoEnds):
     pattern: Word
     #: us from the begin of the hold to the begin of the pending ACK; known only if the tracer saw both ends
     ack_after_hold_us: MaybeSigned = None
+    #: what waited, where the cause alone does not say it
+    reason: MaybeWord = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -75,8 +75,9 @@ def peer_holds(end_us: int = 1_000_000, pending_us: int = 40_100, rtt_us: int = 
     """The sender is another host."""
     ack = {"duration_us": pending_us, "reason": "quick_exhausted", "release": "timer", "bytes": 112}
     return changed({
-        "type": "stall", "cause": "nagle_delayed_ack", "time": at(end_us), "side": "receiver", "evidence": "inferred",
-        "pattern": "peer_holds", "duration_us": pending_us, "excess_us": pending_us, "min_rtt_us": rtt_us, "family": 6,
+        "type": "stall", "cause": "delayed_ack", "reason": "unknown", "time": at(end_us), "side": "receiver",
+        "evidence": "inferred", "pattern": "peer_holds", "duration_us": pending_us, "excess_us": pending_us,
+        "min_rtt_us": rtt_us, "family": 6,
         "sender": {"address": "[2001:db8::1]:50000"},
         "receiver": {"address": "[2001:db8::2]:6379", "netns": NETNS, "pid": 900, "comm": "redis",
                      "options": options(), "pending_ack": ack}}, **of)

@@ -67,8 +67,8 @@ class Host:
         end = {"address": SERVER, "netns": 2, "pid": 8, "comm": "nginx", "options": recordings.options(),
                "pending_ack": {"duration_us": pending_us, "reason": "pingpong", "release": of.pop("release", "timer"),
                                "limit_us": 200_000, "bytes": 6}}
-        stall = {"cause": "nagle_delayed_ack", "side": "receiver", "evidence": "inferred", "pattern": "peer_holds",
-                 "duration_us": pending_us, "excess_us": pending_us}
+        stall = {"cause": "delayed_ack", "reason": "unknown", "side": "receiver", "evidence": "inferred",
+                 "pattern": "peer_holds", "duration_us": pending_us, "excess_us": pending_us}
         return self.tell(us, {"type": kind, "family": 4, "ack_id": name_of(ack_id), "sender": {"address": ROUTER},
                               "receiver": end, **(stall if kind == "stall" else {}), **of})
 

@@ -42,6 +42,7 @@ static const word ack_release_words[NT_ACK_RELEASES] = {
 static const word ack_reason_words[NT_ACK_REASONS] = {
 	[NT_ACK_REASON_PINGPONG] = "pingpong",
 	[NT_ACK_REASON_QUICK_EXHAUSTED] = "quick_exhausted",
+	[NT_ACK_REASON_LEFT_UNREAD] = "left_unread",
 	[NT_ACK_REASON_QUICKACK_OFF] = "quickack_off",
 	[NT_ACK_REASON_DELACK_MAX] = "delack_max",
 };
@@ -49,6 +50,7 @@ static const word ack_reason_words[NT_ACK_REASONS] = {
 static const word cause_words[NT_CAUSES] = {
 	[NT_CAUSE_NAGLE_DELAYED_ACK] = "nagle_delayed_ack",
 	[NT_CAUSE_CORK_CEILING] = "cork_ceiling",
+	[NT_CAUSE_DELAYED_ACK] = "delayed_ack",
 };
 
 static const word evidence_words[NT_EVIDENCES] = {

@@ -43,7 +43,7 @@ NEIGHBOURS = {
     "NT_PATTERN_": "WRITE_WRITE_READ REPLY_TAIL HANDSHAKE_FLIGHT ACK_CLOCKED",
     "NT_EVIDENCE_": "SEEN INFERRED",
     "NT_NAGLE_": "OFF CORK PUSH",
-    "NT_ACK_REASON_": "DELACK_MAX QUICK_EXHAUSTED PINGPONG QUICKACK_OFF",
+    "NT_ACK_REASON_": "DELACK_MAX QUICK_EXHAUSTED LEFT_UNREAD PINGPONG QUICKACK_OFF",
 }
 OPERATORS = [(" < ", " <= "), (" <= ", " < "), (" > ", " >= "), (" >= ", " > "), (" && ", " || "),
              (" || ", " && "), (" + ", " - "), (" - ", " + "), (" == ", " != "), (" != ", " == "),

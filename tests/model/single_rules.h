@@ -651,6 +651,8 @@ static void hold_meets_a_late_ack_from_a_millisecond_on(void)
 }
 
 /* The receiver's timer sends an ACK that was pending for pending_ns: is it told, and why was it late? */
+static u32 lone_read; /* so many of the bytes that came were read */
+
 static bool late_ack_is_told(u64 pending_ns, u32 limit_jiffies, u8 pingpong, u32 sent, u8 reason)
 {
 	struct endpoint *e = lone_endpoint();
@@ -667,6 +669,7 @@ static bool late_ack_is_told(u64 pending_ns, u32 limit_jiffies, u8 pingpong, u32
 	e->tp.rcv_wnd = 150;
 	tcp_mstamp_refresh(e);
 	hook_send_delayed_ack(e);
+	e->tp.copied_seq = e->tp.rcv_wup + lone_read;
 	world_delay(pending_ns);
 	hook_delack_timer_handler(e);
 	late_acks_wanted = false;
@@ -696,6 +699,11 @@ static void late_acks_are_told_with_their_reason(void)
 	assert_true(late_ack_is_told(40 * MS, 1000, 1, 0, NT_ACK_REASON_QUICKACK_OFF));
 	assert_true(late_ack_is_told(40 * MS, 1000, 0, 1, NT_ACK_REASON_QUICK_EXHAUSTED));
 	assert_true(late_ack_is_told(40 * MS, most, 0, 1, NT_ACK_REASON_QUICK_EXHAUSTED));
+	lone_read = 40;
+	assert_true(late_ack_is_told(40 * MS, 1000, 0, 1, NT_ACK_REASON_LEFT_UNREAD));
+	lone_read = 100;
+	assert_true(late_ack_is_told(40 * MS, 1000, 0, 1, NT_ACK_REASON_QUICK_EXHAUSTED));
+	lone_read = 0;
 	assert_true(late_ack_is_told(36 * MS, most - 1, 0, 1, NT_ACK_REASON_DELACK_MAX));
 }
 

@@ -299,8 +299,8 @@ static struct true_stall *true_stall_of(const struct nt_record *r, const char *s
 	for (u32 i = 0; i < recording.n_stalls; i++) {
 		struct true_stall *s = &recording.stalls[i];
 
-		if (s->told || s->cause != r->cause || strcmp(s->sender, sender) ||
-		    strcmp(s->receiver, receiver) ||
+		if (s->told || strcmp(s->sender, sender) || strcmp(s->receiver, receiver) ||
+		    (s->cause == NT_CAUSE_CORK_CEILING) != (r->cause == NT_CAUSE_CORK_CEILING) ||
 		    apart(s->ended_ns, r->time_ns) > recording.ends_ns)
 			continue;
 		if (!best || apart(s->ended_ns, r->time_ns) < apart(best->ended_ns, r->time_ns))

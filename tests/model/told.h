@@ -146,7 +146,7 @@ static bool ack_is_alike(const struct endpoint *e, const struct true_hold *h,
 			 const struct nt_record *r)
 {
 	/* says whether the programs remember the ACK, and join it: hold_join() */
-	bool joined = h->reason == NT_HOLD_NAGLE && r->hold.release == NT_RELEASE_ACK &&
+	bool joined = waits_for(h) && r->hold.release == NT_RELEASE_ACK &&
 		      (h->late.release == NT_ACK_TIMER ||
 		       ((h->late.release == NT_ACK_READ || h->late.release == NT_ACK_SEGMENT) &&
 			h->late.end_ns - h->late.begin_ns >= LATE_ACK_NS)) &&

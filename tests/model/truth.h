@@ -148,6 +148,12 @@ static bool has_to_be_felt(const struct endpoint *e, const struct true_hold *h)
 	       sock_of((struct endpoint *)e)->__sk_common.skc_state == TCP_ESTABLISHED;
 }
 
+/* Says whether the next ACK that moves the window releases the bytes. */
+static bool waits_for(const struct true_hold *h)
+{
+	return h->reason == NT_HOLD_NAGLE || h->reason == NT_HOLD_MSG_MORE;
+}
+
 static void judge(struct endpoint *e, enum caller caller)
 {
 	struct true_hold *h = &e->hold;
@@ -156,15 +162,14 @@ static void judge(struct endpoint *e, enum caller caller)
 	h->cause = h->pattern = 0;
 	h->clean = h->nearly = h->in_doubt = h->felt_clean = false;
 	h->felt = caller == CALLER_ACK && e->came && e->came->lateness == ACK_BY_TIMER;
-	if (h->reason != NT_HOLD_NAGLE) {
-		if (stallable(h->reason) && caller == CALLER_WAKEUP) {
-			h->cause = NT_CAUSE_CORK_CEILING;
-			h->pattern = NT_PATTERN_CORK_CEILING;
-			h->clean = truth_visible(e) && !e->talk->hostile;
-		}
-		return;
+	if (h->reason != NT_HOLD_NAGLE && stallable(h->reason) && caller == CALLER_WAKEUP) {
+		h->cause = NT_CAUSE_CORK_CEILING;
+		h->pattern = NT_PATTERN_CORK_CEILING;
+		h->clean = truth_visible(e) && !e->talk->hostile;
 	}
-	if (caller == CALLER_ACK)
+	if (!waits_for(h))
+		return;
+	if (caller == CALLER_ACK && h->reason == NT_HOLD_NAGLE)
 		h->pattern = NT_PATTERN_ACK_CLOCKED;
 	/* if no hook sees ACKs leave, or its programs are skipped, the programs assume that the
 	 * expired timer sent the ACK; nor do they see that the bytes were corked meanwhile */
@@ -173,10 +178,11 @@ static void judge(struct endpoint *e, enum caller caller)
 	h->nearly = caller == CALLER_ACK && e->came && was_nearly_late(e, e->came);
 	if (caller != CALLER_ACK || !e->came || !was_nagle_stall(e, e->came, h->begin_ns))
 		return;
-	h->cause = NT_CAUSE_NAGLE_DELAYED_ACK;
+	h->cause = h->reason == NT_HOLD_NAGLE ? NT_CAUSE_NAGLE_DELAYED_ACK : NT_CAUSE_DELAYED_ACK;
 	if (e->came->locked)
 		h->pattern = NT_PATTERN_LOCKED_SOCKET;
-	else if (e->tp.nonagle & NT_NAGLE_OFF || h->segments_before <= FIRST_PACKETS)
+	else if ((h->reason == NT_HOLD_NAGLE && e->tp.nonagle & NT_NAGLE_OFF) ||
+		 h->segments_before <= FIRST_PACKETS)
 		h->pattern = NT_PATTERN_HANDSHAKE_FLIGHT;
 	else
 		h->pattern = h->in_flight >= h->mss ? NT_PATTERN_REPLY_TAIL
@@ -397,6 +403,9 @@ static void truth_transmits(struct endpoint *e, struct wire *w)
 		end = NT_ACK_TIMER;
 	else if (e->tp.copied_seq == e->tp.rcv_nxt)
 		end = NT_ACK_READ;
+	if (e->ack_why == NT_ACK_REASON_QUICK_EXHAUSTED && e->tp.copied_seq != e->tp.rcv_nxt &&
+	    (s32)(e->tp.copied_seq - e->tp.rcv_wup) > 0)
+		e->ack_why = NT_ACK_REASON_LEFT_UNREAD;
 	w->late = (struct nt_ack_part){
 		.begin_ns = e->ack_pending_ns,
 		.end_ns = world.now_ns,

@@ -57,7 +57,8 @@ static struct nt_stall stall_of(enum nt_side side, bool sender, bool receiver)
 		.excess_ns = sender ? 40277000 : 40102000,
 		.min_rtt_us = 35,
 		.is_stall = true,
-		.record = {.cause = NT_CAUSE_NAGLE_DELAYED_ACK,
+		.record = {.cause = sender ? NT_CAUSE_NAGLE_DELAYED_ACK : NT_CAUSE_DELAYED_ACK,
+			   .hold = {.reason = NT_HOLD_UNKNOWN},
 			   .evidence = sender && receiver ? NT_EVIDENCE_SEEN : NT_EVIDENCE_INFERRED,
 			   .pattern = sender ? NT_PATTERN_WRITE_WRITE_READ : NT_PATTERN_PEER_HOLDS},
 	};

@@ -15,6 +15,7 @@ static struct nt_stall_facts textbook(void)
 		.min_rtt_ns = 35000,
 		.delack_limit_ns = 200 * MS,
 		.in_flight_bytes = 6,
+		.silent_bytes = 6,
 		.mss = 1448,
 		.segments_before = 10,
 		.reason = NT_HOLD_NAGLE,
@@ -76,7 +77,10 @@ static void no_other_reason_is_ever_called_nagle(void **state)
 	(void)state;
 	for (unsigned int reason = NT_HOLD_CORK; reason < NT_HOLD_REASONS; reason++) {
 		f.reason = reason;
-		expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+		if (reason == NT_HOLD_MSG_MORE)
+			expect(&f, NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+		else
+			expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 		assert_int_equal(nt_may_stall(reason), reason <= NT_HOLD_MSG_MORE);
 	}
 }
@@ -208,6 +212,12 @@ static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
 	expect(&f, NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
 	f.reason = NT_HOLD_MSG_MORE;
 	expect(&f, NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
+	f.release = NT_RELEASE_ACK;
+	f.late_release = NT_ACK_TIMER;
+	expect(&f, NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	f.silent_bytes = 0; /* nothing was in flight: that ACK is of these bytes themselves */
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.release = NT_RELEASE_TIMER;
 	f.reason = NT_HOLD_RWND; /* a probe into a closed window */
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.reason = NT_HOLD_CORK;

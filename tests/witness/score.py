@@ -195,9 +195,9 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
         if write.start > s.ack_came:
             continue
         # what TCP_NODELAY, a cork or MSG_MORE governs is not Nagle's; as it is when the ACK comes, since what pacing
-        # held before may be Nagle's now
+        # held before may be Nagle's now. MSG_MORE binds its own call only, and the next ACK sends what it held.
         last = log.write_of(s.offset + s.length - 1) or write
-        if log.option_at("TCP_NODELAY", s.ack_came) or log.option_at("TCP_CORK", s.ack_came) or last.more:
+        if log.option_at("TCP_CORK", s.ack_came) or (log.option_at("TCP_NODELAY", s.ack_came) and not last.more):
             continue
         since = log.nagle_since(s.offset, s.offset + s.length - 1, s.ack_came)
         # what was written as the ACK was on its way waited for the way
@@ -217,7 +217,8 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
             why = "pending for hardly long enough"
         elif any(log.changed_within(o, s.ack_came, s.left) for o in ("TCP_NODELAY", "TCP_CORK")):
             why = "an option set as the ACK came"
-        stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.left - since, why, s.answered,
+        cause = "delayed_ack" if last.more else "nagle_delayed_ack"
+        stalls.append(Stall(cause, s.sender, s.receiver, s.left, s.left - since, why, s.answered,
                             s.pending, s.left - s.ack_came))
     return stalls
 
@@ -303,6 +304,12 @@ def ends_of(record: Record) -> tuple[str, str]:
     return record["sender"]["address"], record["receiver"]["address"]
 
 
+def cause_of(record: Record) -> str:
+    """The witnesses' cause that a record agrees with: the receiver's end alone does not know what waited."""
+    unknown = record["cause"] == "delayed_ack" and record["reason"] == "unknown"
+    return "nagle_delayed_ack" if unknown else str(record["cause"])
+
+
 def apart(stall: Stall, record: Record) -> int:
     """How far the record's end is from the stall's, ns; of a doubtful one also from when its ACK came."""
     earliest = stall.ended - stall.released_before if stall.doubt else stall.ended
@@ -317,7 +324,7 @@ def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: in
     score = Score(name, wire=sum(not s.doubt for s in stalls), reported=len(records))
     left: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in sorted(records, key=when):
-        left[record["cause"], *ends_of(record)].append(record)
+        left[cause_of(record), *ends_of(record)].append(record)
     # the doubtful come last, so that none takes a record that a certain one needs
     for stall in sorted(stalls, key=lambda s: (bool(s.doubt), s.ended)):
         candidates = left[stall.cause, stall.sender, stall.receiver]

@@ -45,7 +45,8 @@ def test_written_after_the_ack_is_chance() -> None:
 def test_what_nodelay_cork_or_msg_more_governs_is_not_nagles() -> None:
     assert judged(on_the_wire(), log(TCP_NODELAY=1)) == []
     assert judged(on_the_wire(), log(TCP_CORK=1)) == []
-    assert judged(on_the_wire(), log(more=True)) == []
+    assert [stall.cause for stall in judged(on_the_wire(), log(more=True, TCP_NODELAY=1))] == ["delayed_ack"]
+    assert judged(on_the_wire(), log(more=True, TCP_CORK=1)) == []
     assert judged(on_the_wire(), log(TCP_NODELAY=0, TCP_CORK=0)) != []
 
 

@@ -34,12 +34,14 @@ static const char *const ack_releases[NT_ACK_RELEASES] = {
 static const char *const ack_reasons[NT_ACK_REASONS] = {
 	[NT_ACK_REASON_PINGPONG] = "pingpong",
 	[NT_ACK_REASON_QUICK_EXHAUSTED] = "quick_exhausted",
+	[NT_ACK_REASON_LEFT_UNREAD] = "left_unread",
 	[NT_ACK_REASON_QUICKACK_OFF] = "quickack_off",
 	[NT_ACK_REASON_DELACK_MAX] = "delack_max",
 };
 
 static const char *const causes[NT_CAUSES] = {
 	[NT_CAUSE_NAGLE_DELAYED_ACK] = "nagle_delayed_ack",
+	[NT_CAUSE_DELAYED_ACK] = "delayed_ack",
 	[NT_CAUSE_CORK_CEILING] = "cork_ceiling",
 };
 

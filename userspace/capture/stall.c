@@ -175,7 +175,8 @@ static void take_back(struct nt_stall *stall)
 	stall->is_stall = false;
 	r->cause = NT_CAUSE_INVALID;
 	r->evidence = NT_EVIDENCE_INVALID;
-	r->pattern = r->sender.present ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
+	r->pattern = r->sender.present && r->hold.reason == NT_HOLD_NAGLE ? NT_PATTERN_ACK_CLOCKED
+									  : NT_PATTERN_INVALID;
 }
 
 /* Do we need the process that has this end's socket? Follows owner_of() and end_matches(). */

@@ -84,10 +84,12 @@ static const struct nt_end *end_to_set(const struct fix *fix, const struct nt_st
 {
 	const struct nt_record *r = &stall->record;
 
-	if (r->cause != NT_CAUSE_NAGLE_DELAYED_ACK)
+	if (r->cause == NT_CAUSE_CORK_CEILING)
 		return NULL;
 	if (sets_nodelay(fix))
-		return stall->side == NT_SIDE_SENDER ? &r->sender : NULL;
+		return stall->side == NT_SIDE_SENDER && r->cause == NT_CAUSE_NAGLE_DELAYED_ACK
+			       ? &r->sender
+			       : NULL;
 	if (stall->side == NT_SIDE_RECEIVER)
 		return &r->receiver;
 	/* the kernel side marks only the sender's end as asked for */

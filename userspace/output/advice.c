@@ -104,6 +104,13 @@ static void describe_delay(const struct nt_stall *stall, const char *receiver, c
 		snprintf(out, size, "%s has used up its quick ACKs and delays that one %s)",
 			 receiver, until);
 		break;
+	case NT_ACK_REASON_LEFT_UNREAD:
+		snprintf(
+			out, size,
+			"%s read a part and left the rest, so that its read sent no ACK, and delays "
+			"that one %s)",
+			receiver, until);
+		break;
 	case NT_ACK_REASON_DELACK_MAX:
 		snprintf(out, size, "%s delays that ACK %s, as its socket or route limits it)",
 			 receiver, until);
@@ -115,10 +122,19 @@ static void describe_delay(const struct nt_stall *stall, const char *receiver, c
 	}
 }
 
+/* Says what holds the bytes until the ACK. */
+static const char *held_by(const struct nt_stall *stall)
+{
+	return stall->record.cause == NT_CAUSE_DELAYED_ACK
+		       ? "MSG_MORE of the last write holds it back until what is in flight is "
+			 "acknowledged"
+		       : "Nagle holds the small segment until what is in flight is acknowledged";
+}
+
 static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 {
 	const struct nt_process *receiver = &stall->receiver;
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], delay[200];
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], delay[256];
 
 	if (stall->record.cause == NT_CAUSE_CORK_CEILING) {
 		snprintf(out, size,
@@ -127,24 +143,24 @@ static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 		return;
 	}
 	if (!stall->record.receiver.present) {
-		snprintf(out, size,
-			 "Nagle holds the small segment until what is in flight is "
-			 "acknowledged; the peer delayed that ACK");
+		snprintf(out, size, "%s; the peer delayed that ACK", held_by(stall));
 		return;
 	}
 	nt_format_process(receiver, name, sizeof(name));
 	describe_delay(stall, receiver->tgid ? name : "the receiver", delay, sizeof(delay));
 	if (stall->record.sender.present)
-		snprintf(out, size,
-			 "Nagle holds the small segment until what is in flight is "
-			 "acknowledged; %s",
-			 delay);
+		snprintf(out, size, "%s; %s", held_by(stall), delay);
 	else
-		snprintf(out, size, "the peer waited for this ACK, or wrote just then; %s", delay);
+		snprintf(out, size,
+			 "the peer waited for this ACK, most often with a small segment that Nagle "
+			 "holds, or it wrote just then, as a relay may; %s",
+			 delay);
 }
 
 static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern)
 {
+	if (stall->record.cause == NT_CAUSE_DELAYED_ACK)
+		return "write the last part without MSG_MORE; TCP_NODELAY does not help";
 	switch (pattern) {
 	case NT_PATTERN_CORK_CEILING:
 		return stall->record.hold.reason == NT_HOLD_MSG_MORE
@@ -160,8 +176,11 @@ static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern
 	}
 }
 
-static const char *receiver_fix(unsigned int pattern)
+static const char *receiver_fix(const struct nt_stall *stall, unsigned int pattern)
 {
+	if (stall->record.cause == NT_CAUSE_DELAYED_ACK && stall->record.sender.present)
+		return "set TCP_QUICKACK before each read, or `ip route change … quickack 1` towards "
+		       "the peer; better at the sender: the last part without MSG_MORE";
 	if (pattern == NT_PATTERN_LOCKED_SOCKET)
 		return "keep the calls on this socket short; best is at the sender: write both parts at "
 		       "once, or TCP_NODELAY there";
@@ -183,5 +202,5 @@ void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt
 		snprintf(advice->evidence, sizeof(advice->evidence), "seen");
 	snprintf(advice->fix, sizeof(advice->fix), "%s",
 		 stall->side == NT_SIDE_SENDER ? sender_fix(stall, pattern)
-					       : receiver_fix(pattern));
+					       : receiver_fix(stall, pattern));
 }

@@ -514,6 +514,8 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 		return write_late_ack(out, stall);
 	o = nt_json_new(stall->is_stall ? "stall" : "hold");
 	nt_json_string(o, "cause", nt_cause_word(r->cause));
+	if (r->cause == NT_CAUSE_DELAYED_ACK)
+		nt_json_string(o, "reason", nt_hold_reason_word(r->hold.reason));
 	nt_json_time(o, r->time_ns);
 	nt_json_string(o, "side", side_word(stall->side));
 	nt_json_string(o, "evidence", nt_evidence_word(r->evidence));

@@ -138,7 +138,8 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	if (writer->wide) {
 		fprintf(out, "%-12s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n", clock,
 			name, process->tgid, stall->side == NT_SIDE_SENDER ? "sender" : "receiver",
-			lasted, bytes, or_dash(nt_hold_reason_word(r->hold.reason)),
+			lasted, bytes,
+			or_dash(r->sender.present ? nt_hold_reason_word(r->hold.reason) : NULL),
 			or_dash(nt_release_word(r->hold.release)),
 			or_dash(nt_pattern_word(r->pattern)),
 			stall->contradicted ? "contradicted"

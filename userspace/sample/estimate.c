@@ -19,7 +19,7 @@ void nt_estimate_clear(struct nt_estimate *estimate)
 }
 
 /*
- * A prompt ACK may not explain this hold, as nt_nagle_evidence() in bpf/judge.h asks it: a round
+ * A prompt ACK may not explain this hold, as nt_late_evidence() in bpf/judge.h asks it: a round
  * trip is known, no loss is being recovered from, and less than two full segments are in flight,
  * for no receiver delays the ACK of these.
  */

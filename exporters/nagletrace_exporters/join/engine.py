@@ -34,8 +34,8 @@ KINDS = ("start", "streaming", "stall", "hold", "late_ack", "report")
 #: What is read of a line, besides its two ends.
 LINE = {"type": "VARCHAR", "time": "TIMESTAMP", "host": "VARCHAR", "boot_id": "VARCHAR", "ack_key": "VARCHAR",
         "late_acks": "VARCHAR", "holds": "VARCHAR", "ack_id": "VARCHAR", "number": "BIGINT", "cause": "VARCHAR",
-        "side": "VARCHAR", "evidence": "VARCHAR", "pattern": "VARCHAR", "duration_us": "BIGINT", "excess_us": "BIGINT",
-        "min_rtt_us": "BIGINT", "contradicted": "BOOLEAN", "unseen": "BIGINT", "dropped": "JSON"}
+        "reason": "VARCHAR", "side": "VARCHAR", "evidence": "VARCHAR", "pattern": "VARCHAR", "duration_us": "BIGINT",
+        "excess_us": "BIGINT", "min_rtt_us": "BIGINT", "contradicted": "BOOLEAN", "unseen": "BIGINT", "dropped": "JSON"}
 #: And with the whole lines.
 WHOLE_LINE = {"family": "INTEGER", "ack_after_hold_us": "BIGINT"}
 #: What is read of an end.
@@ -90,6 +90,7 @@ COLUMNS = {
     "late_acks": ("VARCHAR", "late_acks"),
     "side": ("VARCHAR", "side"),
     "cause": ("VARCHAR", "cause"),
+    "reason": ("VARCHAR", "reason"),
     "evidence": ("VARCHAR", "evidence"),
     "pattern": ("VARCHAR", "pattern"),
     "duration_us": ("BIGINT", "coalesce(duration_us, 0)"),
@@ -208,9 +209,11 @@ def with_host(end: str, host: str) -> str:
 def whole_lines() -> str:
     """SQL that writes each answer as a line of JSON, in order of time and with the tracer's own order of keys."""
     seen, dismissed = "a.other_line IS NOT NULL", "a.evidence = 'contradicted'"
-    rtt = "coalesce(s.rtt_us, 0)"
+    rtt, cause = "coalesce(s.rtt_us, 0)", "coalesce(s.cause, 'nagle_delayed_ack')"
     members = [
-        member("cause", f"CASE WHEN {seen} THEN 'nagle_delayed_ack' WHEN NOT {dismissed} THEN s.cause END"),
+        # the sender knows what waited, and may have called it no stall; the receiver does not know
+        member("cause", f"CASE WHEN {seen} THEN {cause} WHEN NOT {dismissed} THEN s.cause END"),
+        member("reason", f"CASE WHEN NOT {dismissed} AND s.cause = 'delayed_ack' THEN s.reason END"),
         member("time", "strftime(make_timestamp(s.time_us), '%Y-%m-%dT%H:%M:%S.%fZ')"),
         member("side", f"CASE WHEN {seen} THEN 'sender' ELSE s.side END"),
         member("evidence", f"CASE WHEN {seen} THEN 'seen' WHEN NOT {dismissed} THEN s.evidence END"),
@@ -397,7 +400,7 @@ class Engine:
         [row] = self.database.execute(
             "SELECT count(*), count(*) FILTER (kind IS NULL), count(DISTINCT ack_key), "
             "count(*) FILTER (ack_id <> 0), "
-            "count(*) FILTER (ack_id = 0 AND kind = 'stall' AND cause = 'nagle_delayed_ack'), "
+            "count(*) FILTER (ack_id = 0 AND kind = 'stall' AND cause <> 'cork_ceiling'), "
             "count(*) FILTER (kind = 'start' AND late_acks IS NULL) FROM lines").fetchall()
         return Counts(*row)
 

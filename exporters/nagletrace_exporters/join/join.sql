@@ -64,7 +64,7 @@ SELECT line, kind, time_us, origin, ack_id, pending_us, by_timer, who FROM (
 
 -- step: near_ones
 -- Both ends of one ACK, as far as the clocks may be apart. The pending ACK ends half a round trip before the hold; in the
--- hold it was pending for the rest at most (in_hold_us). By the rules of one host (bpf/judge.h, nt_nagle_evidence()) bytes
+-- hold it was pending for the rest at most (in_hold_us). By the rules of one host (bpf/judge.h, nt_late_evidence()) bytes
 -- that were written while the ACK was on its way waited for that way, and an ACK that was sent for another reason than the
 -- timer is late only from 30 ms on: else the pair is no stall.
 CREATE TEMP VIEW near_ones AS

@@ -20,6 +20,7 @@ SHOWN = 20
 REASONS = {
     "pingpong": "its socket is in interactive mode",
     "quick_exhausted": "its credit of quick ACKs is used up",
+    "left_unread": "it read a part and left the rest, and only a read of all sends the ACK",
     "quickack_off": "it has switched TCP_QUICKACK off",
     "delack_max": "its socket or route sets the delay",
 }
@@ -94,7 +95,9 @@ def lines_of(group: Group) -> Iterator[str]:
         yield from labelled("why", "the sender's cork held the bytes until the probe timer sent them")
     elif last["pending_us"] is not None:
         why = delay(group)
-        yield from labelled("why", "Nagle holds the bytes until what is sent is acknowledged; "
+        waited = "the sender waited for this ACK, mostly with bytes that Nagle holds, or wrote just then" \
+            if last["cause"] == "delayed_ack" else "Nagle holds the bytes until what is sent is acknowledged"
+        yield from labelled("why", f"{waited}; "
                             f"{group.process('receiver')} delays that ACK by "
                             f"{milliseconds(last['pending_us'])}{f' ({why})' if why else ''}")
     if last["calls"]:

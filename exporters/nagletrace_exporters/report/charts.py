@@ -93,7 +93,7 @@ def time_line(points: list[Point], first_us: int, last_us: int) -> TimeLine | No
                             max(1, max(point.duration_us for point in points)))
     span = max(1, last_us - first_us)
     spots = [Spot(round(100 * (point.time_us - first_us) / span, 3), height_of(max(1, point.duration_us), levels),
-                  point.cause != "nagle_delayed_ack", point.evidence == "seen") for point in points]
+                  point.cause == "cork_ceiling", point.evidence == "seen") for point in points]
     shown = levels if len(levels) <= 8 else [level for level in levels if str(level)[0] == "1"]
     shown = shown[::-(-len(shown) // 8)]
     middle = first_us + span // 2

@@ -306,8 +306,9 @@ def describe(ladder: Ladder) -> str:
 def caption_of(stall: Stall) -> str:
     peer = f", peer {stall.peer.name()}" if stall.peer else ""
     rtt = f", smallest round trip {milliseconds_short(stall.min_rtt_us)}" if stall.min_rtt_us else ""
+    cause = f"{stall.cause} ({stall.reason})" if stall.reason else stall.cause
     return (f"{stall.process.name()}, {stall.socket.local} → {stall.socket.remote}{peer}. It ended at "
-            f"{clock(stall.time_us, True)} UTC; excess {milliseconds(stall.excess_us)}{rtt}; cause {stall.cause}; "
+            f"{clock(stall.time_us, True)} UTC; excess {milliseconds(stall.excess_us)}{rtt}; cause {cause}; "
             f"evidence {stall.evidence}.")
 
 
