@@ -53,7 +53,8 @@ def test_a_mixture_under_load(seed: int, record_property: Callable[[str, object]
                              f"skipped {run.closing['dropped']['recursion']}")
     if run.wrong(skipped):
         pytest.fail(run.wrong(skipped), pytrace=False)
-    assert IN_GUEST or not made.false, made.wrong()
+    # a write that went by unseen may change why the bytes are held, but nobody waits for an ACK that was not late
+    assert IN_GUEST or all(record["evidence"] == "seen" for record in made.false), run.wrong()
     assert len(run.result["rounds"]) >= ROUNDS
     assert made.matched >= ROUNDS // 10, "hardly anything stalled: nothing was shown"
     # how much is in doubt in a guest is a matter of how long the machine lets it stand still
