@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -57,13 +58,17 @@ def connected(address: tuple[str, int]) -> socket.socket:
 
 
 def assert_told(took_us: list[float], tracer: Tracer) -> list[Record]:
-    """Each round that was slow is a stall as long, but for what the machine hid; no other is."""
+    """Each round that was slow is a stall as long, but for what the machine hid, and for one in which it stood still.
+
+    The application's clock runs on while it is not scheduled: single rounds last longer than their stall.
+    """
     felt, told = [us for us in took_us if us >= STALLED_US], tracer.stalls()
     assert len(felt) >= ROUNDS - 2, f"it does not stall: {took_us}"
     durations = [stall["duration_us"] for stall in told]
-    fitting = nearest(felt, durations, unseen(tracer))
+    fitting = nearest(felt, durations, unseen(tracer) + 1)
     assert len(fitting) == len(told), (felt, durations)
-    assert IN_GUEST or all(abs(f - d) < 10_000 for f, d in zip(fitting, durations)), (fitting, durations)
+    longer = [f - d for f, d in zip(fitting, durations)]
+    assert min(longer) > -1_000 and (IN_GUEST or statistics.median(longer) < 5_000), (fitting, durations)
     return told
 
 
