@@ -155,6 +155,25 @@ def test_the_report_names_both_processes_and_the_clocks(tmp_path: Path) -> None:
     assert "db1 is 500.0 ms ahead of web1 (10 ACKs)" in text
 
 
+@pytest.mark.parametrize("ends,reason,said", [
+    ("both", "msg_more", "MSG_MORE of the last write holds the bytes"),
+    ("receiver", "unknown", "the sender waited for this ACK, mostly with bytes that Nagle holds"),
+    ("receiver", "of a later version", "the sender waited for this ACK")])
+def test_what_waited_without_nagle_keeps_its_reason(ends: str, reason: str, said: str, tmp_path: Path) -> None:
+    web, db = Host("web1"), Host("db1")
+    if ends == "both":
+        db.delays(-150, 1)
+        web.sends(0, 1, cause="delayed_ack", reason=reason)
+        files = [web.lines(SECOND), db.lines(SECOND)]
+    else:
+        db.delays(-150, 1, "stall", reason=reason)
+        files = [db.lines(SECOND)]
+    assert said in " ".join(Joined(tmp_path, *files).done.stdout.split())
+    if reason in SCHEMA["$defs"]["socket_record"]["properties"]["reason"]["enum"]:
+        [record] = Joined(tmp_path, *files, options=JSON).records
+        assert (record["cause"], record["reason"]) == ("delayed_ack", reason)
+
+
 @pytest.mark.parametrize("ahead_us", [500_000, pytest.param(-1_900_000, marks=pytest.mark.slow)])
 def test_clocks_that_are_apart_join_within_the_window(ahead_us: int, tmp_path: Path) -> None:
     web, db = both_hosts(ahead_us=ahead_us)

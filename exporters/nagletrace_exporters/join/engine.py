@@ -181,7 +181,7 @@ EXAMPLES = """
 CREATE TEMP TABLE examples AS SELECT * FROM lines WHERE time_us IN ({times}) AND line IN ({lines})
 """
 SHOWN = """
-SELECT g.evidence AS verdict, g.durations, s.kind, s.side, s.cause, s.pattern, s.host, o.host AS other_host,
+SELECT g.evidence AS verdict, g.durations, s.kind, s.side, s.cause, s.reason, s.pattern, s.host, o.host AS other_host,
        s.sender, s.sender_netns, s.sender_comm, s.sender_pid, s.held, s.in_flight, s.mss, s.calls,
        coalesce(o.receiver, s.receiver) AS receiver, coalesce(o.receiver_comm, s.receiver_comm) AS receiver_comm,
        coalesce(o.receiver_pid, s.receiver_pid) AS receiver_pid,

@@ -24,6 +24,12 @@ REASONS = {
     "quickack_off": "it has switched TCP_QUICKACK off",
     "delack_max": "its socket or route sets the delay",
 }
+#: What waited for it, by the reason of the cause delayed_ack.
+WAITED = {
+    "nagle": "Nagle holds the bytes until what is sent is acknowledged",
+    "msg_more": "MSG_MORE of the last write holds the bytes until what is sent is acknowledged",
+    "unknown": "the sender waited for this ACK, mostly with bytes that Nagle holds, or wrote just then",
+}
 EVIDENCE = {
     "seen": "seen at both ends",
     "inferred": "inferred: the other end's host was not recorded then, or its records are not complete",
@@ -95,9 +101,7 @@ def lines_of(group: Group) -> Iterator[str]:
         yield from labelled("why", "the sender's cork held the bytes until the probe timer sent them")
     elif last["pending_us"] is not None:
         why = delay(group)
-        waited = "the sender waited for this ACK, mostly with bytes that Nagle holds, or wrote just then" \
-            if last["cause"] == "delayed_ack" else "Nagle holds the bytes until what is sent is acknowledged"
-        yield from labelled("why", f"{waited}; "
+        yield from labelled("why", f"{WAITED.get(last['reason'] or 'nagle', WAITED['unknown'])}; "
                             f"{group.process('receiver')} delays that ACK by "
                             f"{milliseconds(last['pending_us'])}{f' ({why})' if why else ''}")
     if last["calls"]:
