@@ -74,9 +74,15 @@ static __always_inline bool socket_may_hold(struct sock *sk, const bool trusted)
 	return READ(trusted, sk, sk_write_queue.qlen) || buckets[bucket_index(sk, trusted)].holds;
 }
 
+/* May a writer wait for room in the send buffer? sk_stream_is_writeable() */
+static __always_inline bool socket_lacks_room(struct sock *sk, const bool trusted)
+{
+	return 3 * READ(trusted, sk, sk_wmem_queued) > 2 * READ(trusted, sk, sk_sndbuf);
+}
+
 /*
- * Asks the same, and whether this segment may be an ACK that a timer of this host sent, or the
- * answer to one.
+ * Asks the same, and whether this segment may be an ACK that a timer of this host sent, or one that
+ * makes room, or the answer to one.
  */
 static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *skb,
 					       const bool trusted)
@@ -85,7 +91,8 @@ static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *
 
 	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
 	       (b->late_jiffies && bucket_awaits_answer(b)) ||
-	       (late_ack_may_come() && READ(trusted, skb, len) <= TCP_HEADER_MOST);
+	       (READ(trusted, skb, len) <= TCP_HEADER_MOST &&
+		(late_ack_may_come() || socket_lacks_room(sk, trusted)));
 }
 
 #endif /* NT_BUCKET_H */

@@ -186,7 +186,7 @@ static __always_inline void end_take_owner(struct nt_end *end, const struct sock
 }
 
 /* Takes the process of what may be a thread; false: it is something else. */
-static __always_inline bool end_take_thread(struct nt_end *end, const struct task_struct *thread)
+static __always_inline bool take_thread(struct writer *w, const struct task_struct *thread)
 {
 	const struct task_struct *leader = BPF_CORE_READ(thread, group_leader);
 	u32 tgid = BPF_CORE_READ(leader, tgid);
@@ -195,9 +195,9 @@ static __always_inline bool end_take_thread(struct nt_end *end, const struct tas
 	if (!tgid || BPF_CORE_READ(leader, pid) != tgid || BPF_CORE_READ(thread, tgid) != tgid ||
 	    BPF_CORE_READ(leader, group_leader) != leader)
 		return false;
-	end->tgid = tgid;
-	end->tid = BPF_CORE_READ(thread, pid);
-	BPF_CORE_READ_STR_INTO(&end->comm, thread, group_leader, comm);
+	w->tgid = tgid;
+	w->tid = BPF_CORE_READ(thread, pid);
+	BPF_CORE_READ_STR_INTO(&w->comm, thread, group_leader, comm);
 	return true;
 }
 
@@ -213,27 +213,45 @@ first_waiter(const struct wait_queue_head *queue)
 }
 
 /*
- * Names the process that waits for data of this socket: it may be gone when user space looks for
- * it. The entry's private is the thread in a read (woken_wake_function()), what poll() keeps
- * (pollwake()), or NULL for epoll, which has a queue of its own (ep_poll_callback()).
+ * Names the process that waits for this socket: it may be gone when user space looks for it. The
+ * entry's private is the thread in a read (woken_wake_function()), what poll() keeps (pollwake()),
+ * or NULL for epoll, which has a queue of its own (ep_poll_callback()). Returns what it polls for;
+ * 0: it does not poll, or nobody waits.
  */
-static __always_inline void end_take_waiter(struct nt_end *end, const struct sock *sk)
+static __always_inline u32 read_waiter(struct writer *w, const struct sock *sk)
 {
 	const struct socket_wq *queue = BPF_CORE_READ(sk, sk_wq);
 	const struct wait_queue_entry *entry = queue ? first_waiter(&queue->wait) : NULL;
 	const void *private = BPF_CORE_READ(entry, private);
 	const struct eppoll_entry *watch;
+	const struct poll_table_entry *polls;
 	const struct eventpoll *epoll;
+	u32 events = 0;
 
-	if (entry && !private && bpf_core_field_exists(((struct eppoll_entry *)0)->base)) {
+	if (!entry)
+		return 0;
+	if (!private && bpf_core_field_exists(((struct eppoll_entry *)0)->base)) {
 		watch = (void *)entry - bpf_core_field_offset(struct eppoll_entry, wait);
+		events = BPF_CORE_READ(watch, base, event.events);
 		epoll = BPF_CORE_READ(watch, base, ep);
 		entry = epoll ? first_waiter(&epoll->wq) : NULL;
 		private = BPF_CORE_READ(entry, private);
 	}
-	if (private && !end_take_thread(end, private))
-		end_take_thread(end,
-				BPF_CORE_READ((const struct poll_wqueues *)private, polling_task));
+	if (!private || take_thread(w, private))
+		return events;
+	polls = (void *)entry - bpf_core_field_offset(struct poll_table_entry, wait);
+	take_thread(w, BPF_CORE_READ((const struct poll_wqueues *)private, polling_task));
+	return events ?: BPF_CORE_READ(polls, key);
+}
+
+static __always_inline void end_take_waiter(struct nt_end *end, const struct sock *sk)
+{
+	struct writer waiter = {};
+
+	read_waiter(&waiter, sk);
+	end->tgid = waiter.tgid;
+	end->tid = waiter.tid;
+	__builtin_memcpy(end->comm, waiter.comm, NT_COMM_LEN);
 }
 
 /* Does the socket count in the totals? */

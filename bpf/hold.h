@@ -5,6 +5,7 @@
  *
  * A hold whose reason makes no stall (the windows, pacing, the device) is mostly a bulk transfer's,
  * where every ACK releases some bytes and leaves others. It is one hold as long as there is a tail.
+ * A small congestion window can make a stall: the receiver may delay the ACK of what is in flight.
  * While that tail is large, a look at it follows only LARGE_TAIL_NS after the last one; where no
  * hook shows attempts, segments cause one look in a jiffy, and the others take no look into a map
  * (bucket.h).
@@ -230,7 +231,7 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	r->sender.cgroup_id = h->writer.cgroup_id;
 	r->sender.target = h->writer.target;
 	__builtin_memcpy(r->sender.comm, h->writer.comm, NT_COMM_LEN);
-	if (!h->writer.tgid)
+	if (!h->writer.tgid || f->reason == NT_HOLD_SNDBUF)
 		end_take_owner(&r->sender, t->sk);
 	if (f->release == NT_RELEASE_ACK && h->ack_seen) {
 		r->numbers.ack = h->ack;
@@ -243,10 +244,15 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	ring_submit(r);
 }
 
-/* Does the next ACK that moves the window release these bytes? */
+static __always_inline bool hold_may_stall(const struct hold *h)
+{
+	return nt_may_stall(h->held.reason, h->held.lone);
+}
+
+/* Does the next ACK that moves the window release these bytes? No ACK opens a cork. */
 static __always_inline bool waits_for_ack(const struct hold *h)
 {
-	return h->held.reason == NT_HOLD_NAGLE || h->held.reason == NT_HOLD_MSG_MORE;
+	return h->held.reason != NT_HOLD_CORK && hold_may_stall(h);
 }
 
 /* Finds the late ACK that released the hold, if the receiver sent it while the bytes were held. */
@@ -328,7 +334,7 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 	if (nt_config.timeline)
 		event_hold_end(h, t->sk, release, released_ns);
 	/* most holds of a bulk transfer are over here */
-	if (!nt_may_stall(h->held.reason) && !nt_config.all_holds) {
+	if (!hold_may_stall(h) && !nt_config.all_holds) {
 		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, released_ns),
 			   release);
 		hold_delete(t->sk);
@@ -354,6 +360,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 {
 	h->held.mss = s->mss;
 	h->held.reason = reason;
+	h->held.lone = nt_lone(s->snd_nxt - s->snd_una, s->mss);
 	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
 	h->total_retrans = TCP(t, total_retrans);
 	h->rcv_nxt = TCP(t, rcv_nxt);
@@ -376,7 +383,9 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	if (h->held.reason == NT_HOLD_PACING && h->held.seq == s->snd_nxt &&
 	    s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
 		since = s->wstamp_ns;
-	count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, since), NT_RELEASE_INVALID);
+	if (h->held.reason != NT_HOLD_SNDBUF) /* nobody waited for that */
+		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, since),
+			   NT_RELEASE_INVALID);
 	hold_begin(h, t, s, reason, since, trusted);
 }
 
@@ -385,10 +394,18 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
  * function, so that the verifier follows its branches once, and not wherever a program notes a
  * hold.
  */
-__noinline int hold_note_size(u32 hash, u32 reason, u32 len, u32 mss)
+__noinline int hold_note_size(u32 hash, u32 reason, u32 lone, u32 large)
 {
-	bucket_note_tail(hash, !nt_may_stall(reason) && len >= mss);
+	bucket_note_tail(hash, !nt_may_stall(reason, lone) && large);
 	return 0;
+}
+
+/* Is the hold another one than before? Loss makes the congestion window so small. */
+static __always_inline bool hold_changes(const struct hold *h, const struct nt_tcp_state *s,
+					 enum nt_hold_reason reason)
+{
+	return h->held.reason != reason || (reason == NT_HOLD_CWND && !h->held.lone &&
+					    nt_lone(s->snd_nxt - s->snd_una, s->mss));
 }
 
 /* An attempt has left a tail behind for this reason: the hold begins, goes on, or changes. */
@@ -396,7 +413,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 					      const struct nt_tcp_state *s,
 					      enum nt_hold_reason reason, const bool trusted)
 {
-	bool begins = !h || h->held.reason != reason;
+	bool begins = !h || hold_changes(h, s, reason);
 
 	if (!h) {
 		h = hold_new(t, trusted);
@@ -404,7 +421,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 			return NULL;
 		h->stack.id = NT_NO_STACK;
 		hold_begin(h, t, s, reason, s->clock_ns, trusted);
-	} else if (h->held.reason != reason) {
+	} else if (begins) {
 		hold_switch(h, t, s, reason, trusted);
 	}
 	if (h->held.seq != s->snd_nxt) { /* these are other bytes */
@@ -417,10 +434,11 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	h->held.wnd = s->snd_wnd;
 	h->held.end_seq = s->write_seq;
 	h->looked_ns = s->clock_ns;
-	hold_note_size(SK(t, __sk_common.skc_hash), reason, s->write_seq - s->snd_nxt, s->mss);
+	hold_note_size(SK(t, __sk_common.skc_hash), reason, h->held.lone,
+		       s->write_seq - s->snd_nxt >= s->mss);
 	barrier();
 	h->sk = (u64)t->sk;
-	if (begins)
+	if (begins && reason != NT_HOLD_SNDBUF) /* that one ends just now */
 		event_hold_begin(t->sk, reason, s->snd_nxt, s->write_seq - s->snd_nxt,
 				 s->snd_nxt - s->snd_una);
 	return h;
@@ -448,6 +466,118 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool
 	h->ack_ns = now;
 	h->silent_bytes = h->flight_bytes;
 	h->flight_bytes = h->held.seq - ack;
+}
+
+/*
+ * An ACK has come late to a sender with a full buffer that has sent all it has, and makes room:
+ * that ends a hold of bytes that were not written yet. If a writer sleeps, it has waited:
+ * sk_stream_wait_memory(). Else somebody may poll for room, and the next write tells whether that
+ * was awaited: room_was_awaited(). Returns false if nobody waits. s: room for the socket's state.
+ */
+static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_state *s,
+					  const struct segment *seg, const bool trusted)
+{
+	const u64 nospace = 1 << 2; /* SOCK_NOSPACE, include/linux/net.h */
+	const u32 pollout = 4;      /* EPOLLOUT */
+	bool asleep = PROBED(t->sk, sk_write_pending);
+	u64 now = bpf_ktime_get_ns();
+	struct hold *h;
+	u32 polled;
+
+	if (!asleep && !(PROBED(t->sk, sk_socket, flags) & nospace))
+		return false;
+	if (!socket_wanted(t->sk, trusted))
+		return false;
+	tcp_read_state(s, t, trusted);
+	h = hold_note(NULL, t, s, NT_HOLD_SNDBUF, trusted);
+	if (!h)
+		return true;
+	polled = read_waiter(&h->writer, t->sk);
+	if (!asleep && !(polled & pollout)) {
+		hold_delete(t->sk);
+		return false;
+	}
+	h->recovered |= tcp_recovering(t);
+	hold_note_ack(h, seg->ack, seg->seq, true, now);
+	if (asleep)
+		hold_release(h, t, NT_RELEASE_ACK, now);
+	return true;
+}
+
+/* Nobody goes on later than this after the ACK for which he waited. */
+#define GO_ON_NS 10000000ULL
+
+/*
+ * The socket has sent more since an ACK made room: did that wait for the room? A reply brings more
+ * to send, too, and the FIN needs no room.
+ */
+static __always_inline bool room_was_awaited(const struct hold *h, const struct tcp *t,
+					     const struct nt_tcp_state *s, const bool trusted)
+{
+	return duration_ns(h->ack_ns, s->clock_ns) < GO_ON_NS && TCP(t, rcv_nxt) == h->rcv_nxt &&
+	       !nt_closing(s->tcp_state);
+}
+
+/*
+ * Has close() just waited for the ACK of its FIN? If it lingers, it goes on as soon as that ACK
+ * comes: __tcp_close() then destroys the socket, which it has locked. A FIN is no write, so that
+ * nothing pushes it: tcp_send_fin(). ended_ns: when something was acknowledged last.
+ */
+static __always_inline bool close_has_waited(const struct tcp *t, u64 ended_ns, const bool trusted)
+{
+	const u64 done = 1 << 1, linger = 1 << 4; /* enum sock_flags, include/net/sock.h */
+	const u32 exiting = 0x4;                  /* PF_EXITING, include/linux/sched.h */
+	u64 flags = SK(t, __sk_common.skc_flags);
+	struct task_struct *task = (void *)bpf_get_current_task();
+	u32 sent = TCP(t, write_seq);
+
+	return flags & linger && !(flags & done) && SK(t, sk_lock.owned) &&
+	       !(BPF_CORE_READ(task, flags) & exiting) && TCP(t, pushed_seq) != sent &&
+	       TCP(t, snd_una) == sent && PROBED(t->tp, rack.end_seq) == sent &&
+	       duration_ns(ended_ns, bpf_ktime_get_ns()) < GO_ON_NS;
+}
+
+/*
+ * The socket goes; judges the wait of a close() that lingered. With SACK the socket knows when it
+ * sent what was acknowledged last.
+ */
+static __always_inline void close_waited(void *ctx, const struct tcp *t, const bool trusted)
+{
+	struct nt_tuple tuple;
+	struct hold *h;
+	u64 ended_ns;
+	u32 level;
+
+	if (!SK(t, sk_lingertime) || !bpf_core_field_exists(t->tp->rack.mstamp) ||
+	    !bpf_core_field_exists(t->tp->delivered_mstamp))
+		return;
+	ended_ns = PROBED(t->tp, delivered_mstamp) * 1000;
+	if (!close_has_waited(t, ended_ns, trusted))
+		return;
+	read_tuple(&tuple, t->sk);
+	if (!tuple_wanted(&tuple))
+		return;
+	h = scratch_take(&level);
+	if (!h) {
+		count_dropped(NT_DROPPED_HOLD_MAP);
+		return;
+	}
+	*h = no_hold;
+	h->sk = socket_number(t->sk);
+	h->begin_ns = PROBED(t->tp, rack.mstamp) * 1000;
+	h->ack_ns = ended_ns;
+	/* a queue on the way shows in the smoothed round trip */
+	h->silent_ns = duration_ns(h->begin_ns + PROBED(t->tp, srtt_us) / 8 * 1000ULL, ended_ns);
+	h->held.reason = NT_HOLD_LINGER;
+	h->held.mss = TCP(t, mss_cache);
+	h->total_retrans = TCP(t, total_retrans);
+	h->ack = TCP(t, snd_una);
+	h->ack_seq = TCP(t, rcv_nxt);
+	h->ack_seen = h->ack_pure = true;
+	h->stack.id = NT_NO_STACK;
+	hold_note_writer(h, ctx);
+	hold_judge(level, NT_RELEASE_ACK, ended_ns);
+	scratch_give(level);
 }
 
 /* Returns when the socket sent data last, for the first time or again, to a jiffy. */
@@ -557,7 +687,8 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 	u32 rcv_nxt = TCP(t, rcv_nxt);
 	u64 sent_ns;
 
-	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
+	if (h->held.reason == NT_HOLD_SNDBUF ||
+	    (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack)))
 		return h->ack_ns;
 	sent_ns = acknowledged_hold_ended_ns(h, t, s, trusted);
 	if (sent_ns) {

@@ -48,6 +48,15 @@ static inline __u64 nt_late_limit_ns(const struct nt_stall_facts *f)
 	return f->delack_limit_ns < NT_INFER_NS ? f->delack_limit_ns : NT_INFER_NS;
 }
 
+/*
+ * Is so little in flight that the receiver may delay its ACK? It acknowledges two full segments at
+ * once: __tcp_ack_snd_check().
+ */
+static inline bool nt_lone(__u32 in_flight_bytes, __u32 mss)
+{
+	return in_flight_bytes < 2 * mss;
+}
+
 /* Did the hold wait for a late ACK? */
 static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 {
@@ -67,15 +76,24 @@ static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 	 * the wait while ACKs of earlier bytes keep coming; and no receiver delays the ACK of two
 	 * full segments */
 	if (!f->min_rtt_ns || f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
-	    f->silent_ns < nt_late_limit_ns(f) || f->silent_bytes >= 2 * f->mss)
+	    f->silent_ns < nt_late_limit_ns(f) || !nt_lone(f->silent_bytes, f->mss))
 		return NT_EVIDENCE_INVALID;
 	return NT_EVIDENCE_INFERRED;
 }
 
-/* Can a hold for this reason become a stall? */
-static inline bool nt_may_stall(__u8 reason)
+/* Can a hold for this reason become a stall? One for the congestion window can, if it is lone. */
+static inline bool nt_may_stall(__u8 reason, bool lone)
 {
-	return reason == NT_HOLD_NAGLE || reason == NT_HOLD_CORK || reason == NT_HOLD_MSG_MORE;
+	switch (reason) {
+	case NT_HOLD_NAGLE:
+	case NT_HOLD_CORK:
+	case NT_HOLD_MSG_MORE:
+	case NT_HOLD_SNDBUF:
+	case NT_HOLD_LINGER:
+		return true;
+	default:
+		return reason == NT_HOLD_CWND && lone;
+	}
 }
 
 /* Returns the cause and sets *evidence; NT_CAUSE_INVALID: the hold was no stall. */
@@ -97,16 +115,31 @@ static inline enum nt_cause nt_stall_cause(const struct nt_stall_facts *f,
 		 * went unseen would else pass for it */
 		if (f->reason == NT_HOLD_CORK || !f->silent_bytes)
 			return NT_CAUSE_INVALID;
-		*evidence = nt_late_evidence(f);
-		return *evidence ? NT_CAUSE_DELAYED_ACK : NT_CAUSE_INVALID;
+		break;
+	case NT_HOLD_CWND:
+		/* loss makes the congestion window small, and explains the wait */
+		if (f->recovering || !nt_lone(f->in_flight_bytes, f->mss))
+			return NT_CAUSE_INVALID;
+		break;
+	case NT_HOLD_SNDBUF:
+	case NT_HOLD_LINGER:
+		break;
 	default:
 		return NT_CAUSE_INVALID;
 	}
+	*evidence = nt_late_evidence(f);
+	return *evidence ? NT_CAUSE_DELAYED_ACK : NT_CAUSE_INVALID;
 }
 
 /* Returns the pattern, also of a hold that is no stall; INVALID: no pattern fits. */
 static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, enum nt_cause cause)
 {
+	if (cause == NT_CAUSE_DELAYED_ACK && f->reason == NT_HOLD_SNDBUF)
+		return NT_PATTERN_FULL_BUFFER;
+	if (cause == NT_CAUSE_DELAYED_ACK && f->reason == NT_HOLD_CWND)
+		return NT_PATTERN_SMALL_CWND;
+	if (cause == NT_CAUSE_DELAYED_ACK && f->reason == NT_HOLD_LINGER)
+		return NT_PATTERN_LINGERING_CLOSE;
 	switch (cause) {
 	case NT_CAUSE_CORK_CEILING:
 		return NT_PATTERN_CORK_CEILING;

@@ -13,6 +13,9 @@
 #include "socket.h"
 #include "totals.h"
 
+/* Where no program saw the receiver, an ACK may be a late one after so long a silence. */
+#define LATE_NS 20000000ULL
+
 /* An ACK that was pending for less makes no stall, unless the timer sent it. */
 #define LATE_ACK_NS 1000000ULL
 

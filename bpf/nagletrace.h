@@ -16,7 +16,7 @@
 #define NT_STACK_CHUNK      512 /* a stack may end before so many bytes do */
 
 /* The unsent tail is not on the wire for one of these reasons, in the order in which tcp_write_xmit
- * tests them. */
+ * tests them; or, from SNDBUF on, something else waits for an ACK. */
 enum nt_hold_reason {
 	NT_HOLD_INVALID = 0,
 	NT_HOLD_NAGLE = 1,
@@ -29,7 +29,10 @@ enum nt_hold_reason {
 	NT_HOLD_PACING = 8,
 	NT_HOLD_TSQ = 9, /* the queue below TCP takes no more */
 	NT_HOLD_UNKNOWN = 10,
-	NT_HOLD_REASONS = 11,
+	NT_HOLD_SNDBUF = 11,    /* a writer, for room in the send buffer */
+	NT_HOLD_HANDSHAKE = 12, /* the peer's accept(), for the last ACK of the handshake */
+	NT_HOLD_LINGER = 13,    /* close(), for the ACK of the FIN */
+	NT_HOLD_REASONS = 14,
 };
 
 /* One of these released the held bytes. */
@@ -95,7 +98,11 @@ enum nt_pattern {
 	NT_PATTERN_AUTOCORK = 6,
 	NT_PATTERN_PEER_HOLDS = 7,
 	NT_PATTERN_LOCKED_SOCKET = 8,
-	NT_PATTERNS = 9,
+	NT_PATTERN_FULL_BUFFER = 9,
+	NT_PATTERN_SMALL_CWND = 10,
+	NT_PATTERN_SERVER_FIRST = 11,
+	NT_PATTERN_LINGERING_CLOSE = 12,
+	NT_PATTERNS = 13,
 };
 
 enum nt_record_kind {
@@ -215,7 +222,7 @@ struct nt_ack_part {
 	__u32 limit_us;     /* the kernel delays an ACK of this socket for so long at most */
 	__u8 release;       /* enum nt_ack_release */
 	__u8 reason;        /* enum nt_ack_reason */
-	__u8 freed_nothing; /* it came to its sender on this host, which had nothing unsent */
+	__u8 freed_nothing; /* it came to its sender on this host, where nothing waited */
 	__u8 reserved[5];
 };
 

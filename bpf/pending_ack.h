@@ -221,6 +221,9 @@ static __always_inline enum nt_ack_reason pending_ack_reason(const struct pendin
 {
 	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
 		return NT_ACK_REASON_DELACK_MAX;
+	/* only a program that asked for it delays the handshake's ACK, which carries no bytes */
+	if (p->at.rcv_wup == PROBED(t->tp, rcv_nxt))
+		return NT_ACK_REASON_QUICKACK_OFF;
 	if (p->pingpong < pingpong_thresh(t))
 		return partly_read(p, t) ? NT_ACK_REASON_LEFT_UNREAD
 					 : NT_ACK_REASON_QUICK_EXHAUSTED;
@@ -559,20 +562,24 @@ static __always_inline u64 latest_answer_ns(const struct tcp *t, u64 rtt_ns)
 	return most_ns + nt_config.tick_ns;
 }
 
+/* A server takes no longer to accept a connection and to greet. */
+#define ACCEPT_NS 40000000ULL
+
 /*
- * Data has come to a receiver whose timer sent the last ACK. Did that ACK release it? It did if all
- * of these hold:
+ * Data has come to a receiver whose timer sent the last ACK. Did that ACK release it? It did if it
+ * comes one round trip after the ACK, and all of these hold:
  * - one small segment had come before and nothing since, for Nagle lets only one out;
- * - this one comes one round trip after the ACK;
  * - the socket was in interactive mode: else the application's read would have sent the ACK;
  * - our window had room for the segment: else the window held the peer.
+ * Or the ACK completed the handshake, and the server speaks first: it waited in accept().
  */
 static __always_inline void pending_ack_data_came(const struct tcp *t, const struct sk_buff *skb,
 						  u32 seq, u32 len, u64 now)
 {
 	u32 snd_nxt = PROBED(t->tp, snd_nxt);
 	struct late_ack *la = late_ack_find(seq, snd_nxt);
-	u64 rtt_ns, since_ns;
+	enum nt_hold_reason reason = NT_HOLD_UNKNOWN;
+	u64 rtt_ns, since_ns, accepting_ns = 0;
 	u32 mss;
 
 	if (!la || la->consumed || la->part.release != NT_ACK_TIMER || la->end.sk != (u64)t->sk)
@@ -581,14 +588,18 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 	mss = peer_mss(t);
 	rtt_ns = la->end.min_rtt_us * 1000ULL;
 	since_ns = duration_ns(la->part.end_ns, now);
-	if (!la->end.pingpong || !la->lone || !rtt_ns || len >= mss || la->part.bytes >= mss ||
-	    len > la->room)
+	if (!la->part.bytes) {
+		reason = NT_HOLD_HANDSHAKE;
+		accepting_ns = ACCEPT_NS;
+	} else if (!la->end.pingpong || !la->lone || len >= mss || la->part.bytes >= mss ||
+		   len > la->room) {
 		return;
-	if (since_ns > latest_answer_ns(t, rtt_ns) ||
+	}
+	if (!rtt_ns || since_ns > latest_answer_ns(t, rtt_ns) + accepting_ns ||
 	    !sent_after_ack(t, skb, &la->part, since_ns, rtt_ns))
 		return;
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
-		report_peer_holds(la, t->sk, seq, snd_nxt, now);
+		report_peer_waited(la, t->sk, reason, seq, snd_nxt, now);
 }
 
 #endif /* NT_PENDING_ACK_H */

@@ -48,11 +48,12 @@ static __always_inline void count_stall(enum nt_cause cause)
 
 /*
  * Reports a stall that only the receiver's end shows: its timer sent the ACK, and a round trip
- * later the peer went on. The sender is on another host, or is not traced: what waited there nobody
- * here knows.
+ * later the peer went on. reason: HANDSHAKE, or UNKNOWN, where the sender is on another host, or is
+ * not traced: what waited there nobody here knows.
  */
-static __always_inline void report_peer_holds(const struct late_ack *la, const struct sock *sk,
-					      u32 ack, u32 seq, u64 now)
+static __always_inline void report_peer_waited(const struct late_ack *la, const struct sock *sk,
+					       enum nt_hold_reason reason, u32 ack, u32 seq,
+					       u64 now)
 {
 	struct nt_record *r;
 
@@ -61,9 +62,14 @@ static __always_inline void report_peer_holds(const struct late_ack *la, const s
 	if (!r)
 		return;
 	r->cause = NT_CAUSE_DELAYED_ACK;
-	r->hold.reason = NT_HOLD_UNKNOWN;
+	r->hold.reason = reason;
 	r->evidence = NT_EVIDENCE_INFERRED;
 	r->pattern = NT_PATTERN_PEER_HOLDS;
+	/* what accept() waits for is no guess */
+	if (reason == NT_HOLD_HANDSHAKE) {
+		r->evidence = NT_EVIDENCE_SEEN;
+		r->pattern = NT_PATTERN_SERVER_FIRST;
+	}
 	r->time_ns = now;
 	r->receiver = la->end;
 	r->ack = la->part;

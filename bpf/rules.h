@@ -14,7 +14,7 @@
 static __always_inline bool gone_out(const struct hold *h, const struct nt_tcp_state *s)
 {
 	return nt_after(s->snd_nxt, h->held.seq) &&
-	       (nt_may_stall(h->held.reason) || s->snd_nxt == s->write_seq);
+	       (hold_may_stall(h) || s->snd_nxt == s->write_seq);
 }
 
 static __always_inline bool tail_is_large(const struct tcp *t, const bool trusted)
@@ -22,12 +22,17 @@ static __always_inline bool tail_is_large(const struct tcp *t, const bool truste
 	return TCP(t, write_seq) - TCP(t, snd_nxt) >= TCP(t, mss_cache);
 }
 
-/* Did a program look just now at this hold, which has a large tail and cannot become a stall? */
+/*
+ * Did a program look just now at this hold, which has a large tail and cannot become a stall? A
+ * small congestion window may make it one any time.
+ */
 static __always_inline bool large_tail_goes_on(const struct hold *h, const struct tcp *t,
 					       const bool trusted)
 {
-	return h && !nt_may_stall(h->held.reason) && tail_is_large(t, trusted) &&
-	       duration_ns(h->looked_ns, tcp_clock(t, trusted)) < LARGE_TAIL_NS;
+	return h && !hold_may_stall(h) && tail_is_large(t, trusted) &&
+	       duration_ns(h->looked_ns, tcp_clock(t, trusted)) < LARGE_TAIL_NS &&
+	       !(TCP(t, packets_out) >= TCP(t, snd_cwnd) &&
+		 nt_lone(TCP(t, snd_nxt) - TCP(t, snd_una), TCP(t, mss_cache)));
 }
 
 /* What released a corked tail, with no timer seen? Sets *released_ns if the timer did. */
@@ -52,6 +57,10 @@ static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 {
 	u64 released_ns = s->clock_ns;
 
+	if (h->held.reason == NT_HOLD_SNDBUF && !room_was_awaited(h, t, s, trusted)) {
+		hold_delete(t->sk);
+		return;
+	}
 	if (release == NT_RELEASE_ACK)
 		released_ns = hold_ack_released(h, t, s, trusted);
 	else if (release == NT_RELEASE_TIMER && !h->held.timer_seen)
@@ -157,10 +166,13 @@ static __always_inline bool look_for_tail(const struct tcp *t, struct nt_tcp_sta
 	return tail;
 }
 
-/* Does Nagle or a cork hold the bytes, with nothing since that could have released them? */
+/* Does Nagle, a cork or a small congestion window hold the bytes, with nothing since that could
+ * have released them? */
 static __always_inline bool holds_on(const struct hold *h, const struct nt_tcp_state *s)
 {
-	return h && (h->held.reason == NT_HOLD_NAGLE || h->held.reason == NT_HOLD_CORK) &&
+	return h &&
+	       (h->held.reason == NT_HOLD_NAGLE || h->held.reason == NT_HOLD_CORK ||
+		(h->held.reason == NT_HOLD_CWND && h->held.lone)) &&
 	       no_ack_since(h, s);
 }
 
@@ -291,9 +303,13 @@ static __always_inline bool ack_will_release(const struct hold *h, const struct 
 {
 	if (h->held.reason == NT_HOLD_MSG_MORE && s->nonagle & NT_NAGLE_OFF)
 		return true;
+	/* with nothing in flight there is room, and Nagle has nothing to wait for */
+	if (h->held.reason == NT_HOLD_CWND && h->held.lone)
+		return ack == s->snd_nxt && !(s->nonagle & NT_NAGLE_CORK) &&
+		       !nt_beyond_window(s, ack);
 	if (h->held.reason != NT_HOLD_NAGLE && h->held.reason != NT_HOLD_MSG_MORE)
 		return false;
-	return !nt_after(h->held.sml, ack) && !nt_after(s->head_end_seq, ack + s->snd_wnd);
+	return !nt_after(h->held.sml, ack) && !nt_beyond_window(s, ack);
 }
 
 /*
@@ -340,8 +356,8 @@ static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32
 	/* if the socket was corked since the last attempt, the bytes stay; if they have grown
 	 * to a segment, something else holds them. The attempt that finds so may go unseen, and
 	 * then this ACK must not pass for what released them. */
-	if (waits_for_ack(h) &&
-	    (READ_BITS(trusted, t->tp, nonagle) & NT_NAGLE_CORK || tail_is_large(t, trusted)))
+	if (waits_for_ack(h) && (READ_BITS(trusted, t->tp, nonagle) & NT_NAGLE_CORK ||
+				 (h->held.reason != NT_HOLD_CWND && tail_is_large(t, trusted))))
 		pure = false;
 	h->recovered |= tcp_recovering(t);
 	hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
@@ -357,6 +373,10 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 	enum nt_hold_reason reason;
 
 	reason = forgotten(nt_verdict_from_state(s, last_was_write(h, s), now));
+	/* loss shrinks the congestion window without an attempt */
+	if (reason == NT_HOLD_CWND && h && h->held.reason == NT_HOLD_NAGLE &&
+	    h->held.end_seq == s->write_seq)
+		reason = NT_HOLD_NAGLE;
 	if (!reason || (!h && !socket_wanted(t->sk, trusted)))
 		return;
 	h = hold_note(h, t, s, reason, trusted);
@@ -442,24 +462,29 @@ static __always_inline void segment_may_answer(const struct tcp *t, const struct
 }
 
 /*
- * An ACK has come to a sender that has nothing unsent. Where a timer of this host sent it, it set
- * nothing free: the sender's program writes what comes next only after this ACK. One that comes in
- * the jiffy of its data is not late.
+ * An ACK has come to a sender that has nothing unsent. If it is late, it makes room for a writer;
+ * or it sets nothing free, where a timer of this host sent it: the sender's program writes what
+ * comes next only after this ACK. One that comes in the jiffy of its data is not late.
  */
-static __always_inline void late_ack_frees_nothing(const struct tcp *t, const struct sk_buff *skb,
-						   const bool trusted)
+static __always_inline void ack_meets_no_tail(const struct tcp *t, const struct sk_buff *skb,
+					      struct nt_tcp_state *s, struct segment *seg,
+					      const bool trusted)
 {
 	struct late_ack *la;
-	struct segment seg;
 
 	if (TCP(t, lsndtime) == (u32)bpf_jiffies64() || has_tail(t, trusted))
 		return;
-	read_segment(&seg, skb);
-	if (!nt_after(seg.ack, TCP(t, snd_una)) || !segment_is_taken(t, skb, &seg, trusted))
+	read_segment(seg, skb);
+	if (!nt_after(seg->ack, TCP(t, snd_una)) || !segment_is_taken(t, skb, seg, trusted))
 		return;
-	la = late_ack_find(seg.ack, seg.seq);
-	if (la)
+	la = late_ack_find(seg->ack, seg->seq);
+	if (seg->end_seq == seg->seq && (la || silent_for(t, LATE_NS, trusted)) &&
+	    hold_for_room(t, s, seg, trusted)) {
+		if (la)
+			la->consumed = true;
+	} else if (la) {
 		la->part.freed_nothing = true;
+	}
 }
 
 /*
@@ -488,7 +513,7 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 	else
 		tail = look_for_tail(t, &s, &h, trusted);
 	if (!tail) {
-		late_ack_frees_nothing(t, skb, trusted);
+		ack_meets_no_tail(t, skb, &s, &seg, trusted);
 		return;
 	}
 	read_segment(&seg, skb);
@@ -569,7 +594,7 @@ static __always_inline void write_timer_starts(const struct tcp *t, const bool t
 	if (bucket_knows_large(t->sk, trusted))
 		return;
 	h = hold_find(t, trusted);
-	if (!h || !nt_may_stall(h->held.reason) || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
+	if (!h || !hold_may_stall(h) || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
 		return;
 	tcp_read_sent(&s, t, false);
 	if (gone_out(h, &s))
@@ -587,6 +612,8 @@ static __always_inline void socket_closed(const struct tcp *t, const bool truste
 		tcp_read_state(&s, t, trusted);
 		if (gone_out(h, &s))
 			hold_sent_unseen(h, t, &s, trusted);
+		else if (h->held.reason == NT_HOLD_SNDBUF)
+			hold_delete(t->sk);
 		else
 			hold_release(h, t, NT_RELEASE_RESET, bpf_ktime_get_ns());
 	}

@@ -44,7 +44,7 @@ static __always_inline void tell_held(struct seq_file *seq, const struct tcp *t,
 		told.untouched_ns = told.time_ns - s.clock_ns;
 	/* nobody saw the attempt, so the last one counts as the last write's */
 	told.reason = nt_verdict_from_state(&s, true, told.time_ns);
-	if (!told.reason || (!nt_config.all_holds && !nt_may_stall(told.reason)))
+	if (!told.reason || (!nt_config.all_holds && !nt_may_stall(told.reason, false)))
 		return;
 	read_end(&told.end, t);
 	told.end.tgid = tgid;

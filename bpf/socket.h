@@ -107,6 +107,15 @@ static __always_inline u64 socket_number(struct sock *sk)
 	return number;
 }
 
+/* Has the socket sent no data for so long, and has no ACK come? It asks this to a jiffy. */
+static __always_inline bool silent_for(const struct tcp *t, u64 ns, const bool trusted)
+{
+	u32 now = (u32)bpf_jiffies64();
+
+	return (now - TCP(t, rcv_tstamp)) * nt_config.tick_ns >= ns &&
+	       (now - TCP(t, lsndtime)) * nt_config.tick_ns >= ns;
+}
+
 /* Returns when TCP last tried to send, or a segment last came: tcp_mstamp_refresh(). */
 static __always_inline u64 tcp_clock(const struct tcp *t, const bool trusted)
 {

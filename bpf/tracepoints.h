@@ -78,8 +78,10 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 	u64 key = (u64)sk;
 
 	learn_timers(sk);
-	if (t.tp)
+	if (t.tp) {
+		close_waited(ctx, &t, true);
 		socket_closed(&t, true);
+	}
 	if (nt_config.target != NT_TARGET_ALL)
 		bpf_map_delete_elem(&owned, &key);
 	return 0;

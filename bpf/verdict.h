@@ -79,12 +79,12 @@ static inline __u32 nt_packets_in_flight(const struct nt_tcp_state *s)
 	return s->packets_out - (s->sacked_out + s->lost_out) + s->retrans_out;
 }
 
-/* Does tcp_snd_wnd_test() fail? */
-static inline bool nt_beyond_window(const struct nt_tcp_state *s)
+/* Does tcp_snd_wnd_test() fail once so much is acknowledged? */
+static inline bool nt_beyond_window(const struct nt_tcp_state *s, __u32 una)
 {
 	__u32 end_seq = s->head_len > s->mss ? s->head_seq + s->mss : s->head_end_seq;
 
-	return nt_after(end_seq, s->snd_una + s->snd_wnd);
+	return nt_after(end_seq, una + s->snd_wnd);
 }
 
 /* Mirrors tcp_nagle_test(); INVALID: it sends the segment. */
@@ -116,7 +116,7 @@ static inline enum nt_hold_reason nt_verdict(const struct nt_tcp_state *s)
 	/* tcp_cwnd_test(): a loss probe may exceed the window by one */
 	if (s->push_one != NT_PUSH_LOSS_PROBE && nt_packets_in_flight(s) >= s->snd_cwnd)
 		return NT_HOLD_CWND;
-	if (nt_beyond_window(s))
+	if (nt_beyond_window(s, s->snd_una))
 		return NT_HOLD_RWND;
 	reason = nt_nagle_verdict(s);
 	if (reason)

@@ -102,6 +102,7 @@ struct sock_common {
 	u16 skc_num;
 	unsigned short skc_family;
 	unsigned char skc_state;
+	unsigned long skc_flags;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -176,6 +177,10 @@ struct sock {
 	unsigned long sk_tsq_flags;
 	struct sk_buff_head sk_write_queue;
 	u32 sk_pacing_status;
+	int sk_wmem_queued;
+	int sk_sndbuf;
+	int sk_write_pending;        /* writers asleep for room */
+	unsigned long sk_lingertime; /* jiffies */
 	struct dst_entry *sk_dst_cache;
 	u16 sk_protocol;
 	u16 sk_type;
@@ -229,6 +234,12 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+/* The segment that was acknowledged last, with SACK. */
+struct tcp_rack {
+	u64 mstamp; /* us: when it was sent */
+	u32 end_seq;
+};
+
 struct tcp_options_received {
 	u32 ts_recent;
 	u16 tstamp_ok : 1;
@@ -270,6 +281,8 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	struct tcp_options_received rx_opt;
 	u32 tsoffset;
+	struct tcp_rack rack;
+	u64 delivered_mstamp; /* us: when something was acknowledged last */
 };
 
 /* From 6.7 a route can ask for timestamps in microseconds. */
@@ -319,6 +332,7 @@ struct file {
 };
 
 struct socket {
+	unsigned long flags;
 	struct file *file;
 	struct sock *sk;
 };
@@ -336,6 +350,11 @@ struct socket_wq {
 	struct wait_queue_head wait;
 };
 
+struct poll_table_entry {
+	u32 key; /* what it polls for */
+	struct wait_queue_entry wait;
+};
+
 struct poll_wqueues {
 	struct task_struct *polling_task;
 };
@@ -345,8 +364,13 @@ struct eppoll_entry {
 	struct wait_queue_entry wait;
 };
 
+struct epoll_event {
+	u32 events;
+};
+
 struct epitem {
 	struct eventpoll *ep;
+	struct epoll_event event;
 };
 
 struct eventpoll {

@@ -157,6 +157,7 @@ def test_the_report_names_both_processes_and_the_clocks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ends,reason,said", [
     ("both", "msg_more", "MSG_MORE of the last write holds the bytes"),
+    ("both", "sndbuf", "the send buffer is full"),
     ("receiver", "unknown", "the sender waited for this ACK, mostly with bytes that Nagle holds"),
     ("receiver", "of a later version", "the sender waited for this ACK")])
 def test_what_waited_without_nagle_keeps_its_reason(ends: str, reason: str, said: str, tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ static const word reason_words[NT_HOLD_REASONS] = {
 	[NT_HOLD_PACING] = "pacing",
 	[NT_HOLD_TSQ] = "tsq",
 	[NT_HOLD_UNKNOWN] = "unknown",
+	[NT_HOLD_SNDBUF] = "sndbuf",
+	[NT_HOLD_HANDSHAKE] = "handshake",
+	[NT_HOLD_LINGER] = "linger",
 };
 
 static const word release_words[NT_RELEASES] = {
@@ -67,6 +70,10 @@ static const word pattern_words[NT_PATTERNS] = {
 	[NT_PATTERN_AUTOCORK] = "autocork",
 	[NT_PATTERN_PEER_HOLDS] = "peer_holds",
 	[NT_PATTERN_LOCKED_SOCKET] = "locked_socket",
+	[NT_PATTERN_FULL_BUFFER] = "full_buffer",
+	[NT_PATTERN_SMALL_CWND] = "small_cwnd",
+	[NT_PATTERN_SERVER_FIRST] = "server_first",
+	[NT_PATTERN_LINGERING_CLOSE] = "lingering_close",
 };
 
 static const word side_words[] = {"sender", "receiver"};

@@ -29,6 +29,8 @@ def note_record(record: dict[str, Any]) -> None:
     for key in ("side", "evidence", "cause", "pattern"):
         if key in record:
             MET[key].add(record[key])
+    if "reason" in record:
+        MET["reason"].add(record["reason"])
     hold = record["sender"].get("hold")
     if hold:
         MET["reason"].add(hold["reason"])

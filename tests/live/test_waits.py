@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import statistics
+import struct
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from ends import own_end
 from harness import IN_GUEST, STALLED_US, Record, Tracer, nearest, unseen
+from spaces import Namespace, inside_network
 
-pytestmark = [pytest.mark.guest, pytest.mark.quick]
+pytestmark = pytest.mark.guest
 
 ROUNDS = 12
 #: After so many exchanges both ends are in interactive mode.
@@ -29,6 +34,12 @@ def take(connection: socket.socket, size: int) -> bool:
             return False
         size -= came
     return True
+
+
+def took_us(wait: Callable[[], object]) -> float:
+    began = time.monotonic()
+    wait()
+    return (time.monotonic() - began) * 1e6
 
 
 @contextlib.contextmanager
@@ -57,13 +68,13 @@ def connected(address: tuple[str, int]) -> socket.socket:
     return connection
 
 
-def assert_told(took_us: list[float], tracer: Tracer) -> list[Record]:
+def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     """Each round that was slow is a stall as long, but for what the machine hid, and for one in which it stood still.
 
     The application's clock runs on while it is not scheduled: single rounds last longer than their stall.
     """
-    felt, told = [us for us in took_us if us >= STALLED_US], tracer.stalls()
-    assert len(felt) >= ROUNDS - 2, f"it does not stall: {took_us}"
+    felt, told = [us for us in took if us >= STALLED_US], tracer.stalls()
+    assert len(felt) >= len(took) - 2, f"it does not stall: {took}"
     durations = [stall["duration_us"] for stall in told]
     fitting = nearest(felt, durations, unseen(tracer) + 1)
     assert len(fitting) == len(told), (felt, durations)
@@ -72,6 +83,7 @@ def assert_told(took_us: list[float], tracer: Tracer) -> list[Record]:
     return told
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("nodelay", [1, 0], ids=["nodelay", "nagle"])
 @pytest.mark.parametrize("side", ["sender", "receiver"])
 def test_a_last_part_with_msg_more_waits_for_the_late_ack(side: str, nodelay: int) -> None:
@@ -96,6 +108,7 @@ def test_a_last_part_with_msg_more_waits_for_the_late_ack(side: str, nodelay: in
     assert all("without MSG_MORE" in connection["fix"] for connection in tracer.closing()["connections"])
 
 
+@pytest.mark.quick
 def test_an_ack_is_late_because_the_receiver_left_bytes_unread() -> None:
     """A read of all that came sends the ACK; this one leaves some, and the answer goes another way."""
     answers = os.pipe()
@@ -130,3 +143,385 @@ def test_an_ack_is_late_because_the_receiver_left_bytes_unread() -> None:
     reasons = [stall["receiver"]["pending_ack"]["reason"] for stall in told if stall["evidence"] == "seen"]
     # the first ACK is late since the server had answered before
     assert reasons.count("left_unread") >= len(reasons) - 2, reasons
+
+
+class Pair:
+    """Two network namespaces, joined by a veth. On the clients' route a connection begins with one segment."""
+
+    ADDRESSES = {4: ("10.77.0.1", "10.77.0.2"), 6: ("fd77::1", "fd77::2")}
+
+    def __enter__(self) -> Pair:
+        self.spaces = Namespace().__enter__(), Namespace().__enter__()
+        self.client, self.server = (str(space.holder.pid) for space in self.spaces)
+        self.ip(self.client, "link", "add", "pair", "type", "veth", "peer", "name", "pair", "netns", self.server)
+        for end, number in ((self.client, 0), (self.server, 1)):
+            self.ip(end, "addr", "add", f"{self.ADDRESSES[4][number]}/24", "dev", "pair")
+            self.ip(end, "addr", "add", f"{self.ADDRESSES[6][number]}/64", "dev", "pair", "nodad")
+            self.ip(end, "link", "set", "pair", "mtu", "9000", "up")
+        self.ip(self.client, "route", "replace", "10.77.0.0/24", "dev", "pair", "initcwnd", "1")
+        self.ip(self.client, "-6", "route", "add", "fd77::/64", "dev", "pair", "initcwnd", "1", "metric", "1")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for space in self.spaces:
+            space.__exit__()
+
+    @staticmethod
+    def ip(end: str, *command: str) -> None:
+        subprocess.run(["nsenter", "-t", end, "-n", "ip", *command], check=True)
+
+    @staticmethod
+    def inside(end: str) -> contextlib.AbstractContextManager[None]:
+        return inside_network(Path(f"/proc/{end}/ns/net"))
+
+    def socket(self, family: int) -> socket.socket:
+        with self.inside(self.client):
+            return socket.socket(socket.AF_INET6 if family == 6 else socket.AF_INET)
+
+    @contextlib.contextmanager
+    def listening(self, family: int, serve: Callable[[socket.socket], None]) -> Iterator[tuple[int, tuple[str, int]]]:
+        """A process that serves, and its address."""
+        with self.inside(self.server), socket.create_server(
+                (self.ADDRESSES[family][1], 0), family=socket.AF_INET6 if family == 6 else socket.AF_INET) as listener:
+            address = listener.getsockname()[:2]
+            child = os.fork()
+            if not child:
+                with contextlib.suppress(OSError):
+                    serve(listener)
+                os._exit(0)
+        try:
+            yield child, address
+        finally:
+            os.waitpid(child, 0)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with Pair() as made:
+        yield made
+
+
+class Wait:
+    """Somebody waits for a late ACK, and no segment that Nagle holds: plays the client, and then the server."""
+
+    reason, pattern, remedy = "", "", ""
+    rounds = ROUNDS
+
+    def connected(self, pair: Pair, family: int, address: tuple[str, int]) -> socket.socket:
+        client = pair.socket(family)
+        self.before(client)
+        client.connect(address)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return client
+
+    def before(self, client: socket.socket) -> None:
+        """Sets what must be set before connect()."""
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        raise NotImplementedError
+
+    def serve(self, listener: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class Requests(Wait):
+    """Requests on one connection, each answered once all of it has come; both ends are in interactive mode."""
+
+    size, pause = 0, 0.0
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        with connect() as client:
+            for _ in range(WARM):
+                client.send(b"x")
+                client.recv(1)
+            took = []
+            for _ in range(self.rounds):
+                time.sleep(self.pause)
+                took.append(took_us(lambda: (self.send(client), take(client, 1))))
+            return took
+
+    def send(self, client: socket.socket) -> None:
+        raise NotImplementedError
+
+    def serve(self, listener: socket.socket) -> None:
+        with listener.accept()[0] as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for size in (*[1] * WARM, *[self.size] * self.rounds):
+                take(connection, size)
+                connection.send(b"x")
+            take(connection, 1)
+
+
+class FullBuffer(Requests):
+    """The send buffer has no room for the message, and the writer sleeps until an ACK makes some."""
+
+    reason, pattern, remedy = "sndbuf", "full_buffer", "SO_SNDBUF"
+    size = 16_000  # the first half of it fills the buffer
+
+    def before(self, client: socket.socket) -> None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+    def send(self, client: socket.socket) -> None:
+        client.sendall(bytes(self.size // 2))
+        client.sendall(bytes(self.size // 2))
+
+
+class FullBufferOfAPoller(FullBuffer):
+    """The same of a writer that must not sleep: it polls until there is room."""
+
+    def send(self, client: socket.socket) -> None:
+        poll = select.poll()
+        poll.register(client, select.POLLOUT)
+        for left in [self.size // 2] * 2:
+            while left:
+                poll.poll()
+                left -= client.send(bytes(left), socket.MSG_DONTWAIT)
+
+
+class SmallWindow(Requests):
+    """After a rest the congestion window is one segment, and a message has two."""
+
+    reason, pattern, remedy = "cwnd", "small_cwnd", "initcwnd"
+    size, pause, rounds = 150, 0.4, 6
+
+    def before(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+
+    def send(self, client: socket.socket) -> None:
+        client.send(bytes(100))
+        client.send(bytes(50))
+
+
+class Connections(Wait):
+    """A connection each round, of which the server closes its end later."""
+
+    rounds = 5
+
+    def serve(self, listener: socket.socket) -> None:
+        connections = []
+        for _ in range(self.rounds):
+            connections.append(listener.accept()[0])
+            self.answer(connections[-1])
+        listener.close()
+        for connection in connections:
+            take(connection, 1 << 20)
+        time.sleep(0.1)  # it does not close its end with the ACK of the last FIN
+
+    def answer(self, connection: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class LingeringClose(Connections):
+    """close() waits for the ACK of its FIN, as SO_LINGER asks for."""
+
+    reason, pattern, remedy = "linger", "lingering_close", "SO_LINGER"
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        took = []
+        for _ in range(self.rounds):
+            client = connect()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+            client.send(b"x")
+            client.recv(1)
+            took.append(took_us(client.close))
+        return took
+
+    def answer(self, connection: socket.socket) -> None:
+        connection.recv(1)
+        connection.send(b"x")
+
+
+class DeferredHandshake(Connections):
+    """The server speaks first, and accept() waits for the ACK that the client has delayed."""
+
+    reason, pattern, remedy = "handshake", "server_first", "before connect()"
+
+    def before(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        took = []
+        for _ in range(self.rounds):
+            began = time.monotonic()
+            with connect() as client:
+                client.recv(9)
+                took.append((time.monotonic() - began) * 1e6)
+        return took
+
+    def answer(self, connection: socket.socket) -> None:
+        connection.send(b"220 hello")
+
+
+class DeferredAccept(DeferredHandshake):
+    def before(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5)
+
+
+WAITS = [FullBuffer, FullBufferOfAPoller, SmallWindow, LingeringClose, DeferredHandshake, DeferredAccept]
+
+
+def played(wait: Wait, pair: Pair, family: int, only: str = "") -> tuple[list[float], Tracer, int]:
+    """What the client felt, who traced it, and the process asked for, or else the client."""
+    with pair.listening(family, wait.serve) as (server, address):
+        arguments = {"client": ("--netns", pair.client), "server": ("-p", str(server))}.get(only, ())
+        with Tracer("-P", str(address[1]), *arguments) as tracer:
+            took = wait.play(lambda: wait.connected(pair, family, address))
+            tracer.stop()
+    return took, tracer, server if only == "server" else os.getpid()
+
+
+@pytest.mark.parametrize("only, family, kind", [
+    *[pytest.param("", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}") for kind in WAITS],
+    *[pytest.param("", 6, kind, id=f"{kind.__name__}-ipv6") for kind in WAITS],
+    *[pytest.param("client", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}-client") for kind in WAITS],
+    *[pytest.param("server", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}-server")
+      for kind in (FullBuffer, SmallWindow, LingeringClose)],
+])
+def test_who_waits_for_a_late_ack_is_told(pair: Pair, only: str, family: int, kind: type[Wait]) -> None:
+    wait = kind()
+    took, tracer, process = played(wait, pair, family, only)
+    told = assert_told(took, tracer)
+    for stall in told:
+        assert (stall["cause"], stall["reason"], stall["pattern"]) == ("delayed_ack", wait.reason, wait.pattern), stall
+        assert own_end(stall)["pid"] == process, stall
+    inferred = sum(stall["evidence"] == "inferred" for stall in told)
+    if only == "client" and wait.reason != "handshake":
+        assert inferred == len(told)
+    else:
+        assert inferred <= unseen(tracer), "of what the machine hid, one end is left"
+    assert all(wait.remedy in connection["fix"] for connection in tracer.closing()["connections"])
+
+
+class CloseOfNobody(LingeringClose):
+    """A process ends with a socket that lingers: no close() waits."""
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        for _ in range(self.rounds):
+            child = os.fork()
+            if not child:
+                client = connect()
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+                client.send(b"x")
+                client.recv(1)
+                os._exit(0)
+            os.waitpid(child, 0)
+        time.sleep(0.1)
+        return []
+
+
+class CloseAfterItsFin(LingeringClose):
+    """close() comes when the FIN is acknowledged already."""
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        for _ in range(self.rounds):
+            with connect() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+                client.send(b"x")
+                client.recv(1)
+                client.shutdown(socket.SHUT_WR)
+                time.sleep(0.06)
+        return []
+
+
+class CloseAfterTheReply(LingeringClose):
+    """close() comes with the reply, long after the FIN and its ACK."""
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        for _ in range(self.rounds):
+            with connect() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+                client.send(b"x")
+                client.recv(1)
+                client.shutdown(socket.SHUT_WR)
+                client.recv(1)
+        return []
+
+    def answer(self, connection: socket.socket) -> None:
+        super().answer(connection)
+        take(connection, 1)
+        time.sleep(0.1)
+        connection.send(b"x")
+
+
+class CloseAfterReset(LingeringClose):
+    """The server resets the connection after its late ACK: there is no FIN to wait for."""
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        for _ in range(self.rounds):
+            with connect() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+                client.send(b"x")
+                client.recv(1)
+                client.send(b"x")
+                with contextlib.suppress(ConnectionResetError):
+                    client.recv(1)
+        return []
+
+    def answer(self, connection: socket.socket) -> None:
+        super().answer(connection)
+        connection.recv(1)
+        time.sleep(0.06)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+
+class ClientFirst(DeferredHandshake):
+    """The ACK of the handshake is delayed, and the server waits for its request anyway."""
+
+    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
+        for _ in range(self.rounds):
+            with connect() as client:
+                time.sleep(0.25)
+                client.send(b"x")
+                client.recv(9)
+        return []
+
+    def answer(self, connection: socket.socket) -> None:
+        connection.recv(1)
+        connection.send(b"220 hello")
+
+
+class LateGreeting(DeferredHandshake):
+    """The server speaks first, of its own accord and long after the handshake."""
+
+    def answer(self, connection: socket.socket) -> None:
+        time.sleep(0.08)
+        connection.send(b"220 hello")
+
+
+class FullBufferOfNobody(FullBuffer):
+    """The message fills the buffer and waits for nothing; the next one comes with the reply, just after the late ACK.
+
+    The client polls for room too, as those do who always ask for both.
+    """
+
+    size = 8_000
+
+    def send(self, client: socket.socket) -> None:
+        client.send(bytes(self.size))
+        poll = select.poll()
+        poll.register(client, select.POLLIN | select.POLLOUT)
+        while not any(events & select.POLLIN for _, events in poll.poll()):
+            poll.modify(client, select.POLLIN)
+
+    def serve(self, listener: socket.socket) -> None:
+        with listener.accept()[0] as connection:
+            for size in (*[1] * WARM, *[self.size] * self.rounds):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+                take(connection, size)
+                time.sleep(0.045 if size > 1 else 0)
+                connection.send(b"x")
+            take(connection, 1)
+
+
+HARMLESS = [CloseOfNobody, CloseAfterItsFin, CloseAfterTheReply, CloseAfterReset,
+            ClientFirst, LateGreeting, FullBufferOfNobody]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", HARMLESS, ids=[kind.__name__ for kind in HARMLESS])
+def test_a_late_ack_that_nobody_waits_for_is_not_told(pair: Pair, kind: type[Wait]) -> None:
+    wait = kind()
+    _, tracer, _ = played(wait, pair, 4)
+    assert tracer.closing()["totals"]["delayed_acks"]["timer"] >= wait.rounds - 2, "no ACK was late"
+    assert not tracer.stalls()

@@ -28,6 +28,10 @@ NOT_HERE = {
 }
 
 
+#: A string of C.
+LITERAL = r'(?:"[^"\n]*"\s*)+'
+
+
 def words(kind: str) -> set[str]:
     """Of an enum of the header; its first value is invalid."""
     prefix = ENUMS[kind]
@@ -39,9 +43,15 @@ def words(kind: str) -> set[str]:
 
 def advice() -> set[str]:
     """The sentences that userspace/output/advice.c may give."""
-    [source] = (ROOT / "userspace").rglob("advice.c")
-    functions = re.findall(r"^static const char \*(?:sender|receiver)_fix\(.*?^}", source.read_text(), re.M | re.S)
-    literals = [text for function in functions for text in re.findall(r'(?:"[^"\n]*"\s*)+', function)]
+    source = (ROOT / "userspace" / "output" / "advice.c").read_text()
+    for name, text in re.findall(r'^#define (\w+) (".*")$', source, re.M):
+        source = re.sub(rf"\b{name} (?=\")", f"{text} ", source)
+    literals = []
+    for function in re.findall(r"^static const char \*(?:sender|receiver)_fix\(.*?^}", source, re.M | re.S):
+        literals += re.findall(LITERAL, function)
+    [table] = re.findall(r"^static const struct waited \{.*?^}", source, re.M | re.S)
+    for row in re.findall(r"\[NT_HOLD_\w+\] = \{(.*?)\}", table, re.S):
+        literals += re.findall(LITERAL, row)[1:]  # the first says why
     return {"".join(re.findall(r'"([^"\n]*)"', text)) for text in literals}
 
 

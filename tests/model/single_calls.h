@@ -88,8 +88,10 @@ static u64 lookups_of_segments(u32 n)
 	struct sk_buff *queue = queue_end(e);
 	u64 before;
 
+	e->tp.snd_nxt += 10 * 1448;
+	e->tp.write_seq = e->tp.snd_nxt + 64 * 1448;
+	e->tp.rcv_tstamp = world_jiffies();
 	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 64 * 1448, 0));
-	e->tp.write_seq += 64 * 1448;
 	e->tp.inet_conn.icsk_ack.pingpong = 1;
 	e->tp.snd_cwnd = e->tp.packets_out = 10;
 	hook_send_length(e, 64 * 1448);

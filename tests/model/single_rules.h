@@ -15,6 +15,7 @@ static struct endpoint *endpoint_with_tail(u32 in_flight, u32 tail)
 	e->tp.data_segs_out = 10;
 	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + in_flight;
 	e->tp.write_seq = e->tp.pushed_seq = e->tp.snd_nxt + tail;
+	e->tp.rcv_tstamp = world_jiffies();
 	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, tail, 0));
 	tcp_mstamp_refresh(e);
 	return e;
@@ -789,6 +790,69 @@ static void late_ack_frees_nothing_where_nothing_is_unsent(void)
 	assert_false(freed_nothing(0, 100, 0, 0, 0));
 	assert_false(freed_nothing(0, 100, 1, last + 1, 0));
 	assert_false(freed_nothing(0, 100, 1, 0, 1));
+}
+
+enum room {
+	WRITER_SLEEPS,
+	WRITER_POLLS,
+	NOBODY_ASKED,
+	POLLER_GOES_ON_LATE,
+	REPLY_CAME,
+	ACK_WITH_DATA,
+	ROOM_WITHOUT_LATE_ACK, /* after a short silence */
+	FIN_GOES,
+	POLLS_FOR_DATA,
+	ROOMS,
+};
+
+/* Is a late ACK told that made room in a full send buffer? */
+static bool room_is_told(enum room room)
+{
+	struct endpoint *e = endpoint_with_tail(100, 0);
+	struct nt_ack_numbers key = {.ack = e->tp.snd_nxt, .seq = e->tp.rcv_nxt};
+	struct socket socket = {.flags = room == NOBODY_ASKED ? 0 : 1 << 2}; /* SOCK_NOSPACE */
+	struct epitem item = {.event.events = room == POLLS_FOR_DATA ? 1 : 1 | 4}; /* EPOLLIN, EPOLLOUT */
+	struct eppoll_entry watch = {.base = &item};
+	struct socket_wq queue = {.wait.head.next = &watch.wait.entry};
+	u64 silent_ns = room == ROOM_WITHOUT_LATE_ACK ? 10 * MS : 40 * MS;
+	struct late_ack *la;
+	bool told_so;
+
+	packets_free(e);
+	sock_of(e)->sk_socket = &socket;
+	sock_of(e)->sk_wq = room == WRITER_SLEEPS ? NULL : &queue;
+	sock_of(e)->sk_write_pending = room == WRITER_SLEEPS;
+	sock_of(e)->sk_wmem_queued = 4096;
+	sock_of(e)->sk_sndbuf = 4608;
+	e->tp.lsndtime = world_jiffies();
+	world_delay(silent_ns);
+	if (room != ROOM_WITHOUT_LATE_ACK) {
+		la = late_ack_new(&key);
+		la->part.release = NT_ACK_TIMER;
+		la->part.begin_ns = world.now_ns - silent_ns;
+		la->part.end_ns = world.now_ns;
+	}
+	segment_comes(e, room == ACK_WITH_DATA, key.ack, tcp_stamp(e));
+	e->tp.snd_una = key.ack;
+	e->tp.rcv_nxt += room == REPLY_CAME;
+	world_delay(room == WRITER_SLEEPS || room == POLLER_GOES_ON_LATE ? GO_ON_NS : GO_ON_NS - 1);
+	e->tp.snd_nxt = e->tp.write_seq = e->tp.snd_nxt + 50;
+	sock_of(e)->__sk_common.skc_state = room == FIN_GOES ? NT_TCP_FIN_WAIT1 : TCP_ESTABLISHED;
+	attempt_fails(e);
+	told_so = n_told && told[0].cause == NT_CAUSE_DELAYED_ACK && told[0].hold.reason == NT_HOLD_SNDBUF &&
+		  told[0].hold.end_ns - told[0].hold.begin_ns == silent_ns;
+	assert_int_equal(n_told, told_so);
+	bpf_map_delete_elem(&late_acks, &key);
+	sock_of(e)->sk_socket = NULL;
+	sock_of(e)->sk_wq = NULL;
+	endpoint_leaves(e);
+	return told_so;
+}
+
+static void late_ack_makes_room_for_who_waits(void)
+{
+	for (enum room room = 0; room < ROOMS; room++)
+		assert_int_equal(room_is_told(room), room <= WRITER_POLLS);
 }
 
 /* ---- whose a hold is ---- */

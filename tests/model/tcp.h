@@ -735,6 +735,7 @@ static bool tcp_ack(struct endpoint *e, const struct wire *w)
 		return false;
 	if ((s32)(w->ack - e->tp.snd_una) < 0)
 		return true;
+	e->tp.rcv_tstamp = world_jiffies();
 	if (moved || w->window > e->tp.snd_wnd || (s32)(w->seq - e->window_seq) > 0) {
 		e->tp.snd_wnd = w->window;
 		e->window_seq = w->seq;

@@ -29,6 +29,17 @@ static bool stallable(u8 reason)
 	return reason == NT_HOLD_NAGLE || reason == NT_HOLD_CORK || reason == NT_HOLD_MSG_MORE;
 }
 
+/* A congestion window of about one segment waits for an ACK that the receiver may delay. */
+static bool lone(u8 reason, u32 in_flight, u32 mss)
+{
+	return reason == NT_HOLD_CWND && in_flight < 2 * mss;
+}
+
+static bool may_stall(const struct true_hold *h)
+{
+	return stallable(h->reason) || lone(h->reason, h->in_flight, h->mss);
+}
+
 static bool truth_visible(const struct endpoint *e)
 {
 	return !truth.netns || e->tp.inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum == truth.netns;
@@ -60,6 +71,7 @@ static void truth_begin(struct endpoint *e, u8 reason, u64 since_ns)
 	h->mss = e->tp.mss_cache;
 	h->segments_before = e->tp.data_segs_out;
 	h->retransmitted = e->tp.total_retrans;
+	h->recovered = false;
 }
 
 #define WORD(release) (1U << NT_RELEASE_##release)
@@ -151,7 +163,12 @@ static bool has_to_be_felt(const struct endpoint *e, const struct true_hold *h)
 /* Says whether the next ACK that moves the window releases the bytes. */
 static bool waits_for(const struct true_hold *h)
 {
-	return h->reason == NT_HOLD_NAGLE || h->reason == NT_HOLD_MSG_MORE;
+	return h->reason != NT_HOLD_CORK && may_stall(h);
+}
+
+static bool tcp_recovers(const struct endpoint *e)
+{
+	return e->tp.retrans_out || e->tp.lost_out || e->tp.sacked_out || e->tp.inet_conn.icsk_ca_state >= 3;
 }
 
 static void judge(struct endpoint *e, enum caller caller)
@@ -176,10 +193,14 @@ static void judge(struct endpoint *e, enum caller caller)
 	h->in_doubt = caller == CALLER_ACK && e->came &&
 		      (e->came->late_deferred || was_nagle_stall(e, e->came, h->since_ns));
 	h->nearly = caller == CALLER_ACK && e->came && was_nearly_late(e, e->came);
-	if (caller != CALLER_ACK || !e->came || !was_nagle_stall(e, e->came, h->begin_ns))
+	if (caller != CALLER_ACK || !e->came || !was_nagle_stall(e, e->came, h->begin_ns) ||
+	    (h->reason == NT_HOLD_CWND &&
+	     (h->recovered || tcp_recovers(e) || e->tp.total_retrans != h->retransmitted)))
 		return;
 	h->cause = h->reason == NT_HOLD_NAGLE ? NT_CAUSE_NAGLE_DELAYED_ACK : NT_CAUSE_DELAYED_ACK;
-	if (e->came->locked)
+	if (h->reason == NT_HOLD_CWND)
+		h->pattern = NT_PATTERN_SMALL_CWND;
+	else if (e->came->locked)
 		h->pattern = NT_PATTERN_LOCKED_SOCKET;
 	else if ((h->reason == NT_HOLD_NAGLE && e->tp.nonagle & NT_NAGLE_OFF) ||
 		 h->segments_before <= FIRST_PACKETS)
@@ -237,7 +258,7 @@ static void truth_end(struct endpoint *e, enum caller caller)
 	truth.clean += h->clean;
 	truth.felt_clean += h->felt_clean;
 	h->active = h->told = h->shown = false;
-	if (stallable(h->reason))
+	if (may_stall(h))
 		truth_keep(e, h);
 }
 
@@ -247,14 +268,14 @@ static void truth_hold_for(struct endpoint *e, u8 reason, u64 since_ns)
 	struct true_hold *h = &e->hold;
 
 	if (!h->active || h->seq != e->tp.snd_nxt ||
-	    (!stallable(h->reason) && h->reason != NT_HOLD_AUTOCORK))
+	    (!may_stall(h) && h->reason != NT_HOLD_AUTOCORK))
 		h->since_ns = since_ns;
 	if (!h->active || h->seq != e->tp.snd_nxt)
 		h->probe_announced = false;
 	if (!h->active)
 		h->any_writes = false;
-	if (h->active && h->reason != reason) {
-		h->any_writes |= !stallable(h->reason);
+	if (h->active && (h->reason != reason || (!may_stall(h) && lone(reason, e->tp.snd_nxt - e->tp.snd_una, e->tp.mss_cache)))) {
+		h->any_writes |= !may_stall(h);
 		truth_count(e, h, since_ns);
 		h->active = false;
 	}
@@ -277,7 +298,7 @@ static void truth_attempt(struct endpoint *e, enum caller caller, enum nt_hold_r
 
 	TRACE(e, "attempt by %d, left for %d; hold %d for %d from %u", caller, why, h->active, h->reason,
 	      h->seq);
-	if (h->active && (s32)(e->tp.snd_nxt - h->seq) > 0 && (stallable(h->reason) || !tail))
+	if (h->active && (s32)(e->tp.snd_nxt - h->seq) > 0 && (may_stall(h) || !tail))
 		truth_end(e, caller);
 	if (!tail || !why)
 		return;
@@ -316,6 +337,8 @@ static void truth_autocorked(struct endpoint *e, bool more)
 						       : NT_HOLD_NAGLE;
 	else if (h->active && small && h->reason == NT_HOLD_CORK)
 		reason = NT_HOLD_CORK;
+	else if (h->active && h->reason == NT_HOLD_CWND && may_stall(h))
+		reason = NT_HOLD_CWND;
 	/* the tail has outgrown the window, or loss has shrunk the congestion window */
 	if (stallable(reason) && (s32)(e->tp.write_seq - tcp_wnd_end(e)) > 0)
 		reason = NT_HOLD_RWND;
@@ -342,7 +365,7 @@ static void truth_closed(struct endpoint *e)
 		h->cause = h->pattern = 0;
 		h->clean = h->told = h->shown = h->nearly = h->in_doubt = h->felt = h->felt_clean = false;
 		truth_count(e, h, h->end_ns);
-		if (stallable(h->reason))
+		if (may_stall(h))
 			truth_keep(e, h);
 	}
 	h->active = false;
@@ -449,6 +472,7 @@ static void truth_segment_came(struct endpoint *e, const struct wire *w)
 	TRACE(e, "segment %u to %u ack %u window %u, lateness %d", w->seq, w->end_seq, w->ack,
 	      w->window, w->lateness);
 	e->came = w;
+	e->hold.recovered |= (s32)(w->ack - e->tp.snd_una) > 0 && tcp_recovers(e);
 	e->una_before = e->tp.snd_una;
 }
 

@@ -62,6 +62,8 @@ static void nagle_is_no_fact_from_the_receivers_end_alone(void **state)
 
 	(void)state;
 	stall.side = NT_SIDE_RECEIVER;
+	stall.record.cause = NT_CAUSE_DELAYED_ACK;
+	stall.record.hold.reason = NT_HOLD_UNKNOWN;
 	stall.record.evidence = NT_EVIDENCE_INFERRED;
 	stall.record.sender.present = false;
 	nt_advice_for(&stall, NT_PATTERN_PEER_HOLDS, &advice);
@@ -84,12 +86,48 @@ static void what_limits_the_delay_and_who_asked_for_it_is_said(void **state)
 		" delays that ACK until its timer fires (36.0 ms, as its socket or route limits it)");
 }
 
+/* Each end's remedy says what helps, and the sender's that TCP_NODELAY does not. */
+static void who_waits_without_nagle_gets_a_remedy_of_its_own(void **state)
+{
+	static const unsigned int reasons[] = {NT_HOLD_MSG_MORE, NT_HOLD_CWND, NT_HOLD_SNDBUF,
+					       NT_HOLD_LINGER};
+	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
+	struct nt_advice advice;
+
+	(void)state;
+	stall.record.cause = NT_CAUSE_DELAYED_ACK;
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+		stall.record.hold.reason = reasons[i];
+		stall.side = NT_SIDE_SENDER;
+		nt_advice_for(&stall, NT_PATTERN_WRITE_WRITE_READ, &advice);
+		assert_null(strstr(advice.why, "Nagle"));
+		assert_non_null(strstr(advice.fix, "TCP_NODELAY does not help"));
+		stall.side = NT_SIDE_RECEIVER;
+		nt_advice_for(&stall, NT_PATTERN_WRITE_WRITE_READ, &advice);
+		assert_non_null(strstr(advice.fix, "TCP_QUICKACK"));
+		assert_null(strstr(advice.fix, "NODELAY"));
+	}
+	stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_QUICKACK_OFF);
+	stall.record.cause = NT_CAUSE_DELAYED_ACK;
+	stall.record.hold.reason = NT_HOLD_HANDSHAKE;
+	stall.record.sender.present = false;
+	stall.side = NT_SIDE_RECEIVER;
+	nt_advice_for(&stall, NT_PATTERN_SERVER_FIRST, &advice);
+	assert_string_equal(
+		advice.why,
+		"the peer's accept() waits for the last ACK of the handshake; server[7] "
+		"asked for that and delays the ACK until its timer fires (36.0 ms)");
+	assert_string_equal(advice.evidence, "seen");
+	assert_non_null(strstr(advice.fix, "TCP_DEFER_ACCEPT"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_timer_is_blamed_only_where_it_fired),
 		cmocka_unit_test(nagle_is_no_fact_from_the_receivers_end_alone),
 		cmocka_unit_test(what_limits_the_delay_and_who_asked_for_it_is_said),
+		cmocka_unit_test(who_waits_without_nagle_gets_a_remedy_of_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,12 +77,32 @@ static void no_other_reason_is_ever_called_nagle(void **state)
 	(void)state;
 	for (unsigned int reason = NT_HOLD_CORK; reason < NT_HOLD_REASONS; reason++) {
 		f.reason = reason;
-		if (reason == NT_HOLD_MSG_MORE)
+		if (reason == NT_HOLD_MSG_MORE || reason == NT_HOLD_CWND ||
+		    reason == NT_HOLD_SNDBUF || reason == NT_HOLD_LINGER)
 			expect(&f, NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 		else
 			expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
-		assert_int_equal(nt_may_stall(reason), reason <= NT_HOLD_MSG_MORE);
+		assert_int_equal(nt_may_stall(reason, false), reason <= NT_HOLD_MSG_MORE ||
+								      reason == NT_HOLD_SNDBUF ||
+								      reason == NT_HOLD_LINGER);
 	}
+}
+
+static void a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	assert_true(nt_may_stall(NT_HOLD_CWND, true));
+	assert_false(nt_may_stall(NT_HOLD_RWND, true));
+	f.reason = NT_HOLD_CWND;
+	f.in_flight_bytes = 2 * f.mss - 1;
+	expect(&f, NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	f.in_flight_bytes++;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.in_flight_bytes = 1;
+	f.recovering = true;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 static void from_one_end_it_takes_30_ms_beyond_the_round_trip(void **state)
@@ -256,6 +276,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_ack_that_carried_data_is_no_stall),
 	cmocka_unit_test(only_an_ack_releases_into_a_stall),
 	cmocka_unit_test(no_other_reason_is_ever_called_nagle),
+	cmocka_unit_test(a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost),
 	cmocka_unit_test(from_one_end_it_takes_30_ms_beyond_the_round_trip),
 	cmocka_unit_test(from_one_end_a_smaller_limit_in_force_counts),
 	cmocka_unit_test(from_one_end_nothing_is_late_before_a_round_trip_was_measured),

@@ -16,6 +16,9 @@ static const char *const hold_reasons[NT_HOLD_REASONS] = {
 	[NT_HOLD_PACING] = "pacing",
 	[NT_HOLD_TSQ] = "tsq",
 	[NT_HOLD_UNKNOWN] = "unknown",
+	[NT_HOLD_SNDBUF] = "sndbuf",
+	[NT_HOLD_HANDSHAKE] = "handshake",
+	[NT_HOLD_LINGER] = "linger",
 };
 
 static const char *const releases[NT_RELEASES] = {
@@ -59,6 +62,10 @@ static const char *const patterns[NT_PATTERNS] = {
 	[NT_PATTERN_AUTOCORK] = "autocork",
 	[NT_PATTERN_PEER_HOLDS] = "peer_holds",
 	[NT_PATTERN_LOCKED_SOCKET] = "locked_socket",
+	[NT_PATTERN_FULL_BUFFER] = "full_buffer",
+	[NT_PATTERN_SMALL_CWND] = "small_cwnd",
+	[NT_PATTERN_SERVER_FIRST] = "server_first",
+	[NT_PATTERN_LINGERING_CLOSE] = "lingering_close",
 };
 
 static const char *const dropped_ways[NT_DROPPED_WAYS] = {

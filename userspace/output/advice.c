@@ -71,6 +71,23 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 			 "call on the socket when its ACK was due",
 			 hold->in_flight_bytes, hold->bytes);
 		break;
+	case NT_PATTERN_FULL_BUFFER:
+		snprintf(out, size,
+			 "%u B in flight fill the send buffer, and a write waits for room",
+			 hold->in_flight_bytes);
+		break;
+	case NT_PATTERN_SMALL_CWND:
+		snprintf(out, size, "%u B in flight fill the congestion window, %u B held",
+			 hold->in_flight_bytes, hold->bytes);
+		break;
+	case NT_PATTERN_SERVER_FIRST:
+		snprintf(
+			out, size,
+			"connect(), and the server speaks first, as soon as the handshake is over");
+		break;
+	case NT_PATTERN_LINGERING_CLOSE:
+		snprintf(out, size, "close() with SO_LINGER, and the peer does not close");
+		break;
 	case NT_PATTERN_PEER_HOLDS:
 		snprintf(out, size,
 			 "%u B came in, their ACK was delayed, and more came one round trip "
@@ -97,7 +114,10 @@ static void describe_delay(const struct nt_stall *stall, const char *receiver, c
 		 pending);
 	switch (stall->record.ack.reason) {
 	case NT_ACK_REASON_QUICKACK_OFF:
-		snprintf(out, size, "%s switched TCP_QUICKACK off and delays that ACK %s)",
+		snprintf(out, size,
+			 stall->record.hold.reason == NT_HOLD_HANDSHAKE
+				 ? "%s asked for that and delays the ACK %s)"
+				 : "%s switched TCP_QUICKACK off and delays that ACK %s)",
 			 receiver, until);
 		break;
 	case NT_ACK_REASON_QUICK_EXHAUSTED:
@@ -122,13 +142,55 @@ static void describe_delay(const struct nt_stall *stall, const char *receiver, c
 	}
 }
 
-/* Says what holds the bytes until the ACK. */
-static const char *held_by(const struct nt_stall *stall)
+#define QUICKACK \
+	"set TCP_QUICKACK before each read, or `ip route change … quickack 1` towards the peer"
+
+/* What waits for a late ACK, by the reason, and what to do about it at either end. */
+static const struct waited {
+	const char *why;
+	const char *sender_fix;
+	const char *receiver_fix;
+} waited_for[NT_HOLD_REASONS] = {
+	[NT_HOLD_NAGLE] = {"Nagle holds the small segment until what is in flight is acknowledged",
+			   NULL, NULL},
+	[NT_HOLD_MSG_MORE] = {"MSG_MORE of the last write holds it back until what is in flight is "
+			      "acknowledged",
+			      "write the last part without MSG_MORE; TCP_NODELAY does not help",
+			      QUICKACK "; better at the sender: the last part without MSG_MORE"},
+	[NT_HOLD_CWND] =
+		{"the congestion window lets nothing more out until what is in flight is "
+		 "acknowledged",
+		 "raise initcwnd of the route, set net.ipv4.tcp_slow_start_after_idle to 0, "
+		 "or write fewer and larger parts; TCP_NODELAY does not help",
+		 QUICKACK "; better at the sender: a larger initcwnd"},
+	[NT_HOLD_SNDBUF] = {"the send buffer is full until what is in flight is acknowledged",
+			    "leave SO_SNDBUF to the kernel, or make it larger than a message; "
+			    "TCP_NODELAY does not help",
+			    QUICKACK "; better at the sender: no small SO_SNDBUF"},
+	[NT_HOLD_LINGER] =
+		{"close() lingers until its FIN is acknowledged",
+		 "shutdown(SHUT_WR) and read to the end, instead of SO_LINGER; "
+		 "TCP_NODELAY does not help",
+		 "close() as soon as a read returns 0, or set TCP_QUICKACK; at the sender: no "
+		 "SO_LINGER"},
+	[NT_HOLD_HANDSHAKE] =
+		{"the peer's accept() waits for the last ACK of the handshake", NULL,
+		 "set neither TCP_DEFER_ACCEPT nor TCP_QUICKACK 0 before connect() where "
+		 "the server speaks first"},
+	[NT_HOLD_UNKNOWN] = {"the peer waited for this ACK, most often with a small segment that "
+			     "Nagle holds, or it wrote just then, as a relay may",
+			     NULL, NULL},
+};
+
+/* Returns what waited for a late ACK; one without remedies is Nagle's, or may be. */
+static const struct waited *waited(const struct nt_stall *stall)
 {
-	return stall->record.cause == NT_CAUSE_DELAYED_ACK
-		       ? "MSG_MORE of the last write holds it back until what is in flight is "
-			 "acknowledged"
-		       : "Nagle holds the small segment until what is in flight is acknowledged";
+	unsigned int reason = stall->record.hold.reason;
+
+	if (stall->record.cause == NT_CAUSE_NAGLE_DELAYED_ACK || reason >= NT_HOLD_REASONS ||
+	    !waited_for[reason].why)
+		reason = NT_HOLD_NAGLE;
+	return &waited_for[reason];
 }
 
 static void describe_why(const struct nt_stall *stall, char *out, size_t size)
@@ -143,24 +205,18 @@ static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 		return;
 	}
 	if (!stall->record.receiver.present) {
-		snprintf(out, size, "%s; the peer delayed that ACK", held_by(stall));
+		snprintf(out, size, "%s; the peer delayed that ACK", waited(stall)->why);
 		return;
 	}
 	nt_format_process(receiver, name, sizeof(name));
 	describe_delay(stall, receiver->tgid ? name : "the receiver", delay, sizeof(delay));
-	if (stall->record.sender.present)
-		snprintf(out, size, "%s; %s", held_by(stall), delay);
-	else
-		snprintf(out, size,
-			 "the peer waited for this ACK, most often with a small segment that Nagle "
-			 "holds, or it wrote just then, as a relay may; %s",
-			 delay);
+	snprintf(out, size, "%s; %s", waited(stall)->why, delay);
 }
 
 static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern)
 {
-	if (stall->record.cause == NT_CAUSE_DELAYED_ACK)
-		return "write the last part without MSG_MORE; TCP_NODELAY does not help";
+	if (stall->record.cause == NT_CAUSE_DELAYED_ACK && waited(stall)->sender_fix)
+		return waited(stall)->sender_fix;
 	switch (pattern) {
 	case NT_PATTERN_CORK_CEILING:
 		return stall->record.hold.reason == NT_HOLD_MSG_MORE
@@ -178,16 +234,14 @@ static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern
 
 static const char *receiver_fix(const struct nt_stall *stall, unsigned int pattern)
 {
-	if (stall->record.cause == NT_CAUSE_DELAYED_ACK && stall->record.sender.present)
-		return "set TCP_QUICKACK before each read, or `ip route change … quickack 1` towards "
-		       "the peer; better at the sender: the last part without MSG_MORE";
+	if (stall->record.cause == NT_CAUSE_DELAYED_ACK && waited(stall)->receiver_fix)
+		return waited(stall)->receiver_fix;
 	if (pattern == NT_PATTERN_LOCKED_SOCKET)
 		return "keep the calls on this socket short; best is at the sender: write both parts at "
 		       "once, or TCP_NODELAY there";
 	if (pattern == NT_PATTERN_CORK_CEILING)
 		return "the sender has to clear TCP_CORK, or write the last part without MSG_MORE";
-	return "set TCP_QUICKACK before each read, or `ip route change … quickack 1` towards the peer; "
-	       "better at the sender: one write, or TCP_NODELAY there";
+	return QUICKACK "; better at the sender: one write, or TCP_NODELAY there";
 }
 
 void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt_advice *advice)

@@ -56,6 +56,10 @@ static void add_hold(struct ladder *l, const struct nt_top_stall *stall)
 	struct step *step = add(l, 0, 0);
 
 	step->holds = true;
+	if (!stall->bytes) {
+		snprintf(step->left, sizeof(step->left), "waits: %s", stall->reason);
+		return;
+	}
 	snprintf(step->left, sizeof(step->left), "%" PRIu64 " B held: %s", stall->bytes,
 		 !strcmp(stall->reason, "nagle")      ? "Nagle"
 		 : !strcmp(stall->reason, "cork")     ? "TCP_CORK"

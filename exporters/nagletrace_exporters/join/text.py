@@ -28,6 +28,10 @@ REASONS = {
 WAITED = {
     "nagle": "Nagle holds the bytes until what is sent is acknowledged",
     "msg_more": "MSG_MORE of the last write holds the bytes until what is sent is acknowledged",
+    "cwnd": "the congestion window lets nothing more out until what is sent is acknowledged",
+    "sndbuf": "the send buffer is full until what is sent is acknowledged",
+    "linger": "close() lingers until its FIN is acknowledged",
+    "handshake": "accept() waits for the last ACK of the handshake",
     "unknown": "the sender waited for this ACK, mostly with bytes that Nagle holds, or wrote just then",
 }
 EVIDENCE = {

@@ -108,7 +108,7 @@ def other(end: str) -> str:
 def hold_lines(stall: Stall) -> tuple[str, ...]:
     if stall.hold is None:
         return ()
-    return (f"hold: {stall.hold.bytes} B", f"for {milliseconds(stall.duration_us)}",
+    return (f"hold: {stall.hold.bytes} B" if stall.hold.bytes else "wait", f"for {milliseconds(stall.duration_us)}",
             f"by {stall.hold.reason}, until {stall.hold.release}")
 
 
@@ -145,7 +145,8 @@ def held(ladder: Ladder, way: int) -> None:
     stall = ladder.stall
     ladder.spans.append(Span(SENDER, "hold", 0, stall.duration_us, MEASURED, hold_lines(stall)))
     size = stall.hold.bytes if stall.hold else 0
-    ladder.arrows.append(Arrow(SENDER, "held", stall.duration_us, stall.duration_us + way, f"held {size} B",
+    ladder.arrows.append(Arrow(SENDER, "held", stall.duration_us, stall.duration_us + way,
+                               f"held {size} B" if size else "what came next",
                                MEASURED, INFERRED))
 
 
