@@ -282,7 +282,7 @@ class SmallWindow(Requests):
     """After a rest the congestion window is one segment, and a message has two."""
 
     reason, pattern, remedy = "cwnd", "small_cwnd", "initcwnd"
-    size, pause, rounds = 150, 0.4, 6
+    size, pause, rounds = 150, 0.3, 5
 
     def before(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
@@ -371,9 +371,10 @@ def played(wait: Wait, pair: Pair, family: int, only: str = "") -> tuple[list[fl
 
 
 @pytest.mark.parametrize("only, family, kind", [
-    *[pytest.param("", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}") for kind in WAITS],
+    *[pytest.param("", 4, kind, id=f"{kind.__name__}") for kind in WAITS],
     *[pytest.param("", 6, kind, id=f"{kind.__name__}-ipv6") for kind in WAITS],
-    *[pytest.param("client", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}-client") for kind in WAITS],
+    *[pytest.param("client", 4, kind, marks=[] if kind is DeferredAccept else pytest.mark.quick,
+                   id=f"{kind.__name__}-client") for kind in WAITS],
     *[pytest.param("server", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}-server")
       for kind in (FullBuffer, SmallWindow, LingeringClose)],
 ])
@@ -518,8 +519,8 @@ HARMLESS = [CloseOfNobody, CloseAfterItsFin, CloseAfterTheReply, CloseAfterReset
             ClientFirst, LateGreeting, FullBufferOfNobody]
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("kind", HARMLESS, ids=[kind.__name__ for kind in HARMLESS])
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[] if kind is ClientFirst else pytest.mark.quick,
+                                               id=kind.__name__) for kind in HARMLESS])
 def test_a_late_ack_that_nobody_waits_for_is_not_told(pair: Pair, kind: type[Wait]) -> None:
     wait = kind()
     _, tracer, _ = played(wait, pair, 4)

@@ -43,14 +43,14 @@ def words(kind: str) -> set[str]:
 
 def advice() -> set[str]:
     """The sentences that userspace/output/advice.c may give."""
-    source = (ROOT / "userspace" / "output" / "advice.c").read_text()
-    for name, text in re.findall(r'^#define (\w+) (".*")$', source, re.M):
+    source = (ROOT / "userspace" / "output" / "advice.c").read_text().replace("\\\n", "")
+    for name, text in re.findall(r'^#define (\w+)\s+(".*")$', source, re.M):
         source = re.sub(rf"\b{name} (?=\")", f"{text} ", source)
     literals = []
     for function in re.findall(r"^static const char \*(?:sender|receiver)_fix\(.*?^}", source, re.M | re.S):
         literals += re.findall(LITERAL, function)
-    [table] = re.findall(r"^static const struct waited \{.*?^}", source, re.M | re.S)
-    for row in re.findall(r"\[NT_HOLD_\w+\] = \{(.*?)\}", table, re.S):
+    [table] = re.findall(r"^} waited_for\[.*?^}", source, re.M | re.S)
+    for row in re.findall(r"\[NT_HOLD_\w+\] =\s*\{(.*?)\}", table, re.S):
         literals += re.findall(LITERAL, row)[1:]  # the first says why
     return {"".join(re.findall(r'"([^"\n]*)"', text)) for text in literals}
 
