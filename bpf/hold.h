@@ -504,7 +504,7 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 	return true;
 }
 
-/* Nobody goes on later than this after the ACK for which he waited. */
+/* Whoever waits for an ACK goes on within this time of it. */
 #define GO_ON_NS 10000000ULL
 
 /*
@@ -687,8 +687,7 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 	u32 rcv_nxt = TCP(t, rcv_nxt);
 	u64 sent_ns;
 
-	if (h->held.reason == NT_HOLD_SNDBUF ||
-	    (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack)))
+	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
 		return h->ack_ns;
 	sent_ns = acknowledged_hold_ended_ns(h, t, s, trusted);
 	if (sent_ns) {

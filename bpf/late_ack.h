@@ -14,7 +14,7 @@
 #include "totals.h"
 
 /* Where no program saw the receiver, an ACK may be a late one after so long a silence. */
-#define LATE_NS 20000000ULL
+#define SILENCE_NS 20000000ULL
 
 /* An ACK that was pending for less makes no stall, unless the timer sent it. */
 #define LATE_ACK_NS 1000000ULL

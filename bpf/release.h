@@ -116,8 +116,6 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 						    const struct nt_tcp_state *s)
 {
-	if (held->reason == NT_HOLD_SNDBUF) /* the hold begins as its ACK comes */
-		return NT_RELEASE_ACK;
 	if (held->timer_seen)
 		return held->timer_seen;
 	if (nt_released_by_probe(held, s))
@@ -137,8 +135,6 @@ static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 static inline enum nt_release nt_release_from_attempt(const struct nt_held *held,
 						      const struct nt_tcp_state *s)
 {
-	if (held->reason == NT_HOLD_SNDBUF)
-		return NT_RELEASE_ACK;
 	if (s->push_one == NT_PUSH_LOSS_PROBE || nt_released_by_probe(held, s))
 		return NT_RELEASE_LOSS_PROBE;
 	if (held->reason == NT_HOLD_NAGLE && nt_released_by_ack(held, s))

@@ -50,21 +50,28 @@ static __always_inline enum nt_release cork_released(const struct hold *h, const
 	return NT_RELEASE_TIMER;
 }
 
-/* The last attempt sent the held bytes, for this reason; the socket keeps that attempt's time. */
+/*
+ * The last attempt sent the held bytes, for this reason; the socket keeps that attempt's time. What
+ * a writer waited for ended when an ACK made room.
+ */
 static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 				      const struct nt_tcp_state *s, enum nt_release release,
 				      const bool trusted)
 {
 	u64 released_ns = s->clock_ns;
 
-	if (h->held.reason == NT_HOLD_SNDBUF && !room_was_awaited(h, t, s, trusted)) {
-		hold_delete(t->sk);
-		return;
-	}
-	if (release == NT_RELEASE_ACK)
+	if (h->held.reason == NT_HOLD_SNDBUF) {
+		if (!room_was_awaited(h, t, s, trusted)) {
+			hold_delete(t->sk);
+			return;
+		}
+		release = NT_RELEASE_ACK;
+		released_ns = h->ack_ns;
+	} else if (release == NT_RELEASE_ACK) {
 		released_ns = hold_ack_released(h, t, s, trusted);
-	else if (release == NT_RELEASE_TIMER && !h->held.timer_seen)
+	} else if (release == NT_RELEASE_TIMER && !h->held.timer_seen) {
 		release = cork_released(h, t, &released_ns);
+	}
 	hold_release(h, t, release, released_ns);
 }
 
@@ -478,7 +485,7 @@ static __always_inline void ack_meets_no_tail(const struct tcp *t, const struct 
 	if (!nt_after(seg->ack, TCP(t, snd_una)) || !segment_is_taken(t, skb, seg, trusted))
 		return;
 	la = late_ack_find(seg->ack, seg->seq);
-	if (seg->end_seq == seg->seq && (la || silent_for(t, LATE_NS, trusted)) &&
+	if (seg->end_seq == seg->seq && (la || silent_for(t, SILENCE_NS, trusted)) &&
 	    hold_for_room(t, s, seg, trusted)) {
 		if (la)
 			la->consumed = true;

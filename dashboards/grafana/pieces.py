@@ -181,8 +181,9 @@ def by_evidence(span: int) -> timeseries.Panel:
 
 
 def holds() -> timeseries.Panel:
-    return lines("Holds per second by reason", "Times that an unsent tail waited. Only those of nagle, cork and "
-                 "msg_more can be stalls.", "cps", query(rate("nagletrace_holds_total", "reason"), "{{reason}}"))
+    return lines("Holds per second by reason", "Times that an unsent tail waited. Only those of nagle, cork, "
+                 "msg_more, cwnd, sndbuf and linger can be stalls.", "cps",
+                 query(rate("nagletrace_holds_total", "reason"), "{{reason}}"))
 
 
 def delayed_acks() -> timeseries.Panel:

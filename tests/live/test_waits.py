@@ -77,7 +77,7 @@ def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     assert len(felt) >= len(took) - 2, f"it does not stall: {took}"
     durations = [stall["duration_us"] for stall in told]
     fitting = nearest(felt, durations, unseen(tracer) + 1)
-    assert len(fitting) == len(told), (felt, durations)
+    assert len(fitting) == len(told), (took, durations)
     longer = [f - d for f, d in zip(fitting, durations)]
     assert min(longer) > -1_000 and (IN_GUEST or statistics.median(longer) < 5_000), (fitting, durations)
     return told
@@ -317,14 +317,14 @@ class LingeringClose(Connections):
     reason, pattern, remedy = "linger", "lingering_close", "SO_LINGER"
 
     def play(self, connect: Callable[[], socket.socket]) -> list[float]:
-        took = []
-        for _ in range(self.rounds):
-            client = connect()
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
-            client.send(b"x")
-            client.recv(1)
-            took.append(took_us(client.close))
-        return took
+        return [took_us(self.exchanged(connect()).close) for _ in range(self.rounds)]
+
+    @staticmethod
+    def exchanged(client: socket.socket) -> socket.socket:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+        client.send(b"x")
+        client.recv(1)
+        return client
 
     def answer(self, connection: socket.socket) -> None:
         connection.recv(1)
@@ -400,11 +400,8 @@ class CloseOfNobody(LingeringClose):
         for _ in range(self.rounds):
             child = os.fork()
             if not child:
-                client = connect()
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
-                client.send(b"x")
-                client.recv(1)
-                os._exit(0)
+                with self.exchanged(connect()):
+                    os._exit(0)
             os.waitpid(child, 0)
         time.sleep(0.1)
         return []
@@ -415,27 +412,21 @@ class CloseAfterItsFin(LingeringClose):
 
     def play(self, connect: Callable[[], socket.socket]) -> list[float]:
         for _ in range(self.rounds):
-            with connect() as client:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
-                client.send(b"x")
-                client.recv(1)
-                client.shutdown(socket.SHUT_WR)
-                time.sleep(0.06)
+            with self.exchanged(connect()) as client:
+                self.wait(client)
         return []
 
+    def wait(self, client: socket.socket) -> None:
+        client.shutdown(socket.SHUT_WR)
+        time.sleep(0.06)
 
-class CloseAfterTheReply(LingeringClose):
+
+class CloseAfterTheReply(CloseAfterItsFin):
     """close() comes with the reply, long after the FIN and its ACK."""
 
-    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
-        for _ in range(self.rounds):
-            with connect() as client:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
-                client.send(b"x")
-                client.recv(1)
-                client.shutdown(socket.SHUT_WR)
-                client.recv(1)
-        return []
+    def wait(self, client: socket.socket) -> None:
+        client.shutdown(socket.SHUT_WR)
+        client.recv(1)
 
     def answer(self, connection: socket.socket) -> None:
         super().answer(connection)
@@ -444,19 +435,13 @@ class CloseAfterTheReply(LingeringClose):
         connection.send(b"x")
 
 
-class CloseAfterReset(LingeringClose):
+class CloseAfterReset(CloseAfterItsFin):
     """The server resets the connection after its late ACK: there is no FIN to wait for."""
 
-    def play(self, connect: Callable[[], socket.socket]) -> list[float]:
-        for _ in range(self.rounds):
-            with connect() as client:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
-                client.send(b"x")
-                client.recv(1)
-                client.send(b"x")
-                with contextlib.suppress(ConnectionResetError):
-                    client.recv(1)
-        return []
+    def wait(self, client: socket.socket) -> None:
+        client.send(b"x")
+        with contextlib.suppress(ConnectionResetError):
+            client.recv(1)
 
     def answer(self, connection: socket.socket) -> None:
         super().answer(connection)

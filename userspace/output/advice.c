@@ -182,12 +182,12 @@ static const struct waited {
 			     NULL, NULL},
 };
 
-/* Returns what waited for a late ACK; one without remedies is Nagle's, or may be. */
+/* Returns what waited for a late ACK. What has no remedy of its own is Nagle's, or may be. */
 static const struct waited *waited(const struct nt_stall *stall)
 {
 	unsigned int reason = stall->record.hold.reason;
 
-	if (stall->record.cause == NT_CAUSE_NAGLE_DELAYED_ACK || reason >= NT_HOLD_REASONS ||
+	if (stall->record.cause != NT_CAUSE_DELAYED_ACK || reason >= NT_HOLD_REASONS ||
 	    !waited_for[reason].why)
 		reason = NT_HOLD_NAGLE;
 	return &waited_for[reason];
@@ -215,7 +215,7 @@ static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 
 static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern)
 {
-	if (stall->record.cause == NT_CAUSE_DELAYED_ACK && waited(stall)->sender_fix)
+	if (waited(stall)->sender_fix)
 		return waited(stall)->sender_fix;
 	switch (pattern) {
 	case NT_PATTERN_CORK_CEILING:
@@ -234,7 +234,7 @@ static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern
 
 static const char *receiver_fix(const struct nt_stall *stall, unsigned int pattern)
 {
-	if (stall->record.cause == NT_CAUSE_DELAYED_ACK && waited(stall)->receiver_fix)
+	if (waited(stall)->receiver_fix)
 		return waited(stall)->receiver_fix;
 	if (pattern == NT_PATTERN_LOCKED_SOCKET)
 		return "keep the calls on this socket short; best is at the sender: write both parts at "
