@@ -30,7 +30,7 @@ GROUP_SECONDS = 300
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--hooks", default="auto", help="which hooks the tracer takes: auto, function, kprobe, tracepoint")
-    parser.addoption("--fuzz-seconds", type=int, default=3, metavar="S", help="how long each target is fuzzed (3)")
+    parser.addoption("--fuzz-seconds", type=int, default=2, metavar="S", help="how long each target is fuzzed (2)")
     parser.addoption("--fuzz-keep", action="store_true", help="put new inputs into the corpus")
 
 

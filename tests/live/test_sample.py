@@ -230,8 +230,7 @@ while True:
 """
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("pace", ["0.025", "0.030"])
+@pytest.mark.parametrize("pace", [pytest.param("0.025", marks=pytest.mark.quick), "0.030"])
 def test_a_hold_that_the_peer_s_data_ends_is_no_stall(pace: str) -> None:
     with Lab("idle", *OWN, *MANY) as lab:
         command = [*inside(lab), sys.executable, "-c", RHYTHM, pace]

@@ -138,14 +138,14 @@ IN_EVERY_GUEST = {
 #: `make test` plays these, over veth where that is not said: each hold reason, release and way to stall.
 QUICK = {
     "echo", "echo-64k", "write-write-read", "write-write-read --nodelay", "write-write-read --coalesce",
-    "header-body --interval 20ms", "header-body --interval 20ms --quickack", "header-body --interval 20ms --writev",
+    "header-body --interval 20ms", "header-body --interval 20ms --quickack",
     "header-body --interval 20ms --quickack-route", "length-data --size 100", "length-data --size 1448",
     "length-data --size 1000 --parts 5", "reply-tail", "reply-tail --reply-sizes 200,300", "cork-forgotten",
-    "cork-forgotten --msg-more", "chunks --rounds 4 --parts 100", "chunks --rounds 4 --parts 100 --cork",
+    "chunks --rounds 4 --parts 100", "chunks --rounds 4 --parts 100 --cork",
     "chunks --rounds 4 --parts 100 --nodelay --msg-more",
     "bulk", "slow-reader", "small-window", "long-rtt --cc cubic", "loss --cc cubic", "paced --cc cubic",
     "rate-limited --cc cubic", "autocork", "one-way", "zero-window-probe",
-    "late-connect", "threads", "fork-worker", "pass-fd", "nonblocking", "msg-more", "sendfile", "zerocopy", "io-uring",
+    "late-connect", "fork-worker", "nonblocking", "msg-more", "sendfile", "zerocopy", "io-uring",
     "ktls", "fast-open", "mptcp", "v4-mapped", "uncork", "nodelay-while-held --quickack-off", "close-while-held",
     "reset-while-held", "killed-while-held", "changing",
 }

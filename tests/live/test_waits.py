@@ -83,9 +83,10 @@ def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     return told
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("nodelay", [1, 0], ids=["nodelay", "nagle"])
-@pytest.mark.parametrize("side", ["sender", "receiver"])
+@pytest.mark.parametrize("side,nodelay", [
+    pytest.param("sender", 1, id="sender-nodelay", marks=pytest.mark.quick),
+    pytest.param("sender", 0, id="sender-nagle"), pytest.param("receiver", 1, id="receiver-nodelay"),
+    pytest.param("receiver", 0, id="receiver-nagle", marks=pytest.mark.quick)])
 def test_a_last_part_with_msg_more_waits_for_the_late_ack(side: str, nodelay: int) -> None:
     """By mistake it has the flag: the next ACK frees it, and Nagle has no part in that."""
     took = []

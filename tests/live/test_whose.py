@@ -238,8 +238,8 @@ def asks_and_ends(address: tuple[str, int], way: str) -> None:
     os._exit(0)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("way", ["recv", "poll", "epoll", "sleep"])
+@pytest.mark.parametrize("way", ["recv", pytest.param("poll", marks=pytest.mark.quick),
+                                 pytest.param("epoll", marks=pytest.mark.quick), "sleep"])
 def test_a_receiver_that_ends_at_once_has_its_name_or_counts(way: str) -> None:
     children = set()
     with socket.create_server(("127.0.0.1", 0)) as listener:
