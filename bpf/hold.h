@@ -276,7 +276,7 @@ static __always_inline struct late_ack *hold_join(const struct hold *h, u64 rele
  */
 static __always_inline bool hold_may_meet(const struct hold *h, const struct nt_stall_facts *f)
 {
-	return late_acks_wanted && f->reason == NT_HOLD_NAGLE && f->release == NT_RELEASE_ACK &&
+	return late_acks_wanted && waits_for_ack(h) && f->release == NT_RELEASE_ACK &&
 	       h->ack_seen && f->late_release == NT_ACK_INVALID && nt_excess_ns(f) >= LATE_ACK_NS;
 }
 
@@ -576,6 +576,8 @@ static __always_inline void close_waited(void *ctx, const struct tcp *t, const b
 	h->ack_seen = h->ack_pure = true;
 	h->stack.id = NT_NO_STACK;
 	hold_note_writer(h, ctx);
+	if (nt_config.timeline)
+		event_hold_end(h, t->sk, NT_RELEASE_ACK, ended_ns);
 	hold_judge(level, NT_RELEASE_ACK, ended_ns);
 	scratch_give(level);
 }

@@ -21,9 +21,9 @@ CREATE TABLE IF NOT EXISTS nagletrace.incoming (line String) ENGINE = Null;
 CREATE TABLE IF NOT EXISTS nagletrace.understood (
     time DateTime64(6, 'UTC'),
     said Tuple(
-        type String, time String, host String, boot_id String, number Int64, ack_id String, cause String, side String,
-        evidence String, pattern String, duration_us Int64, excess_us Int64, min_rtt_us Int64, family UInt8,
-        contradicted Bool, ack_after_hold_us Nullable(Int64),
+        type String, time String, host String, boot_id String, number Int64, ack_id String, cause String,
+        reason String, side String, evidence String, pattern String, duration_us Int64, excess_us Int64,
+        min_rtt_us Int64, family UInt8, contradicted Bool, ack_after_hold_us Nullable(Int64),
         sender Tuple(address String, netns UInt64, pid UInt32, tid UInt32, comm String, cgroup String,
             container_id String, pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
             hold Tuple(reason String, release String, bytes Int64, in_flight_bytes Int64, writes Int64, mss Int64),
@@ -43,9 +43,9 @@ SELECT said, if(its_time BETWEEN now64() - INTERVAL 30 DAY AND now64() + INTERVA
 FROM (
     SELECT parseDateTime64BestEffortOrZero(said.time, 6, 'UTC') AS its_time,
            JSONExtract(line, 'Tuple(
-           type String, time String, host String, boot_id String, number Int64, ack_id String, cause String, side String,
-           evidence String, pattern String, duration_us Int64, excess_us Int64, min_rtt_us Int64, family UInt8,
-           contradicted Bool, ack_after_hold_us Nullable(Int64),
+           type String, time String, host String, boot_id String, number Int64, ack_id String, cause String,
+           reason String, side String, evidence String, pattern String, duration_us Int64, excess_us Int64,
+           min_rtt_us Int64, family UInt8, contradicted Bool, ack_after_hold_us Nullable(Int64),
            sender Tuple(address String, netns UInt64, pid UInt32, tid UInt32, comm String, cgroup String,
                container_id String, pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
                hold Tuple(reason String, release String, bytes Int64, in_flight_bytes Int64, writes Int64, mss Int64),
@@ -70,6 +70,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.records (
     time DateTime64(6, 'UTC') CODEC(T64, ZSTD),
     number Int64 CODEC(T64, ZSTD),
     cause LowCardinality(String),
+    reason LowCardinality(String),
     side LowCardinality(String),
     evidence LowCardinality(String),
     pattern LowCardinality(String),
@@ -103,9 +104,9 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.keep_records TO nagletrace.rec
 SELECT toStartOfHour(time) AS hour,
        if(match(said.ack_id, '^[0-9a-f]{16}$'), reinterpretAsUInt64(reverse(unhex(said.ack_id))), 0) AS ack_id,
        said.host AS host, said.boot_id AS boot_id, said.type AS kind, time, said.number AS number, said.cause AS cause,
-       said.side AS side, said.evidence AS evidence, said.pattern AS pattern, said.duration_us AS duration_us,
-       said.excess_us AS excess_us, said.min_rtt_us AS min_rtt_us, said.family AS family,
-       said.contradicted AS contradicted, said.ack_after_hold_us AS ack_after_hold_us, said.sender AS sender,
+       said.reason AS reason, said.side AS side, said.evidence AS evidence, said.pattern AS pattern,
+       said.duration_us AS duration_us, said.excess_us AS excess_us, said.min_rtt_us AS min_rtt_us,
+       said.family AS family, said.contradicted AS contradicted, said.ack_after_hold_us AS ack_after_hold_us, said.sender AS sender,
        said.receiver AS receiver
 FROM nagletrace.understood
 WHERE said.type IN ('stall', 'hold', 'late_ack') AND said.host != '' AND time != 0;
@@ -195,6 +196,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.joined (
     verdict LowCardinality(String),
     time DateTime64(6, 'UTC') CODEC(T64, ZSTD),
     cause LowCardinality(String),
+    reason LowCardinality(String),
     pattern LowCardinality(String),
     duration_us Int64 CODEC(T64, ZSTD),
     excess_us Int64 CODEC(T64, ZSTD),
@@ -265,13 +267,14 @@ FROM (
             SELECT ack_id, sender.netns != 0 AS by_sender,
                    tuple(sipHash64(host, boot_id) AS origin, toUnixTimestamp64Micro(time) AS us,
                          kind = if(by_sender, 'hold', 'stall') AS rank, hour, time, host, boot_id, kind, number, cause,
-                         pattern, duration_us, excess_us, min_rtt_us, family, ack_after_hold_us, sender, receiver) AS e
+                         reason, pattern, duration_us, excess_us, min_rtt_us, family, ack_after_hold_us, sender,
+                         receiver) AS e
             FROM nagletrace.records
             WHERE hour IN (SELECT arrayJoin([hour - INTERVAL 1 HOUR, hour, hour + INTERVAL 1 HOUR]) FROM nagletrace.due)
               AND ack_id != 0 AND (sender.netns != 0) != (receiver.netns != 0)
               AND (kind = 'stall' OR kind = 'late_ack' AND receiver.netns != 0
-                   OR kind = 'hold' AND sender.netns != 0 AND NOT contradicted AND sender.hold.reason = 'nagle'
-                      AND sender.hold.release = 'ack')
+                   OR kind = 'hold' AND sender.netns != 0 AND NOT contradicted AND sender.hold.release = 'ack'
+                      AND sender.hold.reason IN ('nagle', 'msg_more', 'cwnd', 'sndbuf', 'linger'))
         ) AS ends
         GROUP BY ack_id
     ) AS by_ack
@@ -295,9 +298,12 @@ SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS 
        multiIf(seen, if(side = 'sender', 'seen', 'told'), e.kind != 'stall', 'no stall',
                paired, 'contradicted', 'inferred') AS verdict,
        e.time AS time,
-       multiIf(verdict = 'seen', if(side = 'sender' AND e.cause != '', e.cause, 'nagle_delayed_ack'), verdict = 'contradicted', '', e.cause) AS cause,
+       multiIf(verdict IN ('contradicted', 'no stall'), '', e.kind = 'stall', e.cause,
+               e.sender.hold.reason = 'nagle', 'nagle_delayed_ack', 'delayed_ack') AS cause,
+       multiIf(cause != 'delayed_ack', '', e.kind = 'stall', e.reason, e.sender.hold.reason) AS reason,
        multiIf(verdict = 'contradicted', if(side = 'sender', 'ack_clocked', ''),
-               verdict != 'seen' OR e.kind = 'stall', e.pattern,
+               verdict != 'seen' OR e.kind = 'stall', e.pattern, e.sender.hold.reason = 'sndbuf', 'full_buffer',
+               e.sender.hold.reason = 'cwnd', 'small_cwnd', e.sender.hold.reason = 'linger', 'lingering_close',
                e.sender.hold.in_flight_bytes >= e.sender.hold.mss, 'reply_tail', 'write_write_read') AS pattern,
        e.duration_us AS duration_us,
        multiIf(verdict = 'seen', greatest(0, ack_could_wait_us), verdict = 'contradicted', 0, e.excess_us) AS excess_us,
@@ -319,7 +325,7 @@ UNION ALL
 -- stalls of which one host has both ends, or whose ACK has no name, are as they are
 SELECT hour, ack_id, host, boot_id, side,
        if(ack_id = 0, sipHash64(time, number), 1 + (sender.netns != 0)) AS place,
-       evidence, time, cause, pattern, duration_us, excess_us, min_rtt_us, family, ack_after_hold_us,
+       evidence, time, cause, reason, pattern, duration_us, excess_us, min_rtt_us, family, ack_after_hold_us,
        if(sender.netns != 0, host, '') AS sender_host, if(receiver.netns != 0, host, '') AS receiver_host, '',
        if(side = 'sender', receiver.address, sender.address), NULL,
        sender, receiver
@@ -327,7 +333,7 @@ FROM nagletrace.records
 WHERE hour IN (SELECT hour FROM nagletrace.due) AND kind = 'stall'
   AND (ack_id = 0 OR (sender.netns != 0) = (receiver.netns != 0))
 UNION ALL
-SELECT hour, 0, '', '', 'met', 0, 'met', hour, '', '', 0, 0, 0, 0, NULL, '', '', '', '', NULL, sender, receiver
+SELECT hour, 0, '', '', 'met', 0, 'met', hour, '', '', '', 0, 0, 0, 0, NULL, '', '', '', '', NULL, sender, receiver
 FROM nagletrace.due
 CROSS JOIN (SELECT any(sender) AS sender, any(receiver) AS receiver FROM nagletrace.records WHERE 0) AS nothing
 SETTINGS enable_named_columns_in_function_tuple = 1;
@@ -485,8 +491,8 @@ WHERE NOT arrayExists(gap -> dated.there_at BETWEEN gap.1 AND gap.2, g.list)
 -- Their rows again, a millisecond newer: what `meet` writes later counts more.
 CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.dismiss REFRESH EVERY 5 MINUTE DEPENDS ON nagletrace.meet
 APPEND TO nagletrace.joined AS
-SELECT j.* REPLACE ('contradicted' AS verdict, '' AS cause, if(j.side = 'sender', 'ack_clocked', '') AS pattern,
-                    0 AS excess_us, NULL AS ack_after_hold_us,
+SELECT j.* REPLACE ('contradicted' AS verdict, '' AS cause, '' AS reason,
+                    if(j.side = 'sender', 'ack_clocked', '') AS pattern, 0 AS excess_us, NULL AS ack_after_hold_us,
                     if(j.side = 'sender', j.sender_host, d.other) AS sender_host,
                     if(j.side = 'sender', d.other, j.receiver_host) AS receiver_host,
                     j.version + INTERVAL 1 MILLISECOND AS version)
@@ -506,8 +512,8 @@ FROM (
 -- ---- what to ask ----
 
 CREATE VIEW IF NOT EXISTS nagletrace.stalls AS
-SELECT verdict, time, cause, pattern, duration_us, excess_us, sender_host, receiver_host, sender, receiver, side,
-       far_address, min_rtt_us, family, ack_after_hold_us, ahead_us,
+SELECT verdict, time, cause, reason, pattern, duration_us, excess_us, sender_host, receiver_host, sender, receiver,
+       side, far_address, min_rtt_us, family, ack_after_hold_us, ahead_us,
        lower(leftPad(hex(joined.ack_id), 16, '0')) AS ack_id, host, boot_id, hour, version
 FROM nagletrace.joined FINAL
 WHERE verdict IN ('seen', 'inferred', 'contradicted');

@@ -35,6 +35,7 @@ from pieces import (
     query,
     rate,
     rows,
+    stalls_by,
     state,
     variable,
     words,
@@ -62,7 +63,7 @@ def overview() -> list[Row]:
             lines("Stalls per second by process", "Each a time that a connection lost because one end held a segment "
                   "and the other the ACK (nagle_delayed_ack; delayed_ack where it was not Nagle, or is not known), or "
                   "since a cork was not ended (cork_ceiling).", "cps",
-                  query(rate("nagletrace_stalls_total", "comm, cause", BY_PROCESS), "{{comm}} {{cause}}"),
+                  query(stalls_by("comm, cause"), "{{comm}} {{cause}}"),
                   stacked=True),
             lines("Lost time by process", "What a fix would save, as a share of the time that passed. Where the "
                   "fleet's stalls are in ClickHouse, lost-time.sql of dashboards/clickhouse/queries names both hosts, "
@@ -76,7 +77,7 @@ def overview() -> list[Row]:
                         quantile(0.5), quantile(0.9), quantile(0.99))),
             rows("Top offenders", "Who lost most time in the range shown. A click on the process leads to its "
                  "connections.",
-                 [("excess", "s", f"topk(20, sum by (cluster, instance, comm, cause) (increase("
+                 [("excess", "s", f"topk(20, sum by (cluster, instance, comm, cause, reason) (increase("
                    f"nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}[$__range])) > 0)")],
                  link=("comm", "Its connections",
                        link_to(CONNECTION, instance="instance", comm="comm"))),
@@ -263,9 +264,9 @@ def connection() -> list[Row]:
             words("From the dot to the write", "What to run next, with what is chosen above put in.", NEXT),
         ]),
         ("What kind of stall", [
-            lines("Stalls per second by cause and side", "sender: the process held a segment back (what it writes is "
-                  "to be mended). receiver: it delayed the ACK that the other end waited for.", "cps",
-                  query(rate("nagletrace_stalls_total", "cause, side", BY_PROCESS), "{{cause}}, {{side}}"),
+            lines("Stalls per second by cause, reason and side", "sender: the process held a segment back, or waited "
+                  "itself (the reason says for what). receiver: it delayed the ACK that the other end waited for.",
+                  "cps", query(stalls_by("cause, side"), "{{cause}}, {{side}}"),
                   stacked=True),
             by_evidence(12),
             lines("Lost time by host and cgroup", "cgroup: where the daemons run with --by-cgroup.", "percentunit",

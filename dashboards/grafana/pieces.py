@@ -45,6 +45,12 @@ def rate(metric: str, by: str = "", selector: str = SELECTOR) -> str:
     return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{{{selector}}}[$__rate_interval]))"
 
 
+def stalls_by(labels: str) -> str:
+    """Stalls a second; the cause has its reason beside it: of a label without a value Grafana shows the name."""
+    joined = '"cause", " ", "cause", "reason"'
+    return f"sum by ({labels}) (label_join(rate(nagletrace_stalls_total{{{BY_PROCESS}}}[$__rate_interval]), {joined}))"
+
+
 def by_cgroup(metric: str) -> str:
     """By host and cgroup; of a container's path, which no legend has room for, the id as container runtimes shorten
     it."""
@@ -120,7 +126,7 @@ def heat_map() -> heatmap.Panel:
 #: One column of a table: its name, its unit, its query. "" is the unit of the panel.
 Column = tuple[str, str, str]
 #: The labels of a row, in the order of their columns: who first, then where. The numbers come after them.
-LABELS = ("namespace", "pod", "container", "comm", "cause", "instance", "cluster", "job")
+LABELS = ("namespace", "pod", "container", "comm", "cause", "reason", "instance", "cluster", "job")
 
 
 def rows(title: str, description: str, columns: list[Column], span: int = 12,

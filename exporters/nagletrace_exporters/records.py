@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cache, lru_cache
 from sys import getsizeof
@@ -195,7 +195,7 @@ def decode(kind: Callable[..., T], record: Any, name: str = "the record") -> T:
     """Makes a value of that class from an object. Raises BadRecord if the object has another shape."""
     if not isinstance(record, dict):
         raise BadRecord(f"{name} is no object")
-    return kind(**{field: value(record, key) for field, key, value in plan_of(kind)})
+    return kind(**{attribute: value(record, key) for attribute, key, value in plan_of(kind)})
 
 
 def part(kind: Any, needed: bool = False) -> Read:
@@ -363,12 +363,19 @@ class TwoEnds:
     cause: Word
     sender: Annotated[End, part(End, needed=True)]
     receiver: Annotated[End, part(End, needed=True)]
+    #: what waited, where the cause alone does not say it
+    reason: MaybeWord = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.side not in ("sender", "receiver"):
             raise BadRecord("side is neither sender nor receiver")
         if self.own.netns is None:
             raise BadRecord("netns is missing")
+
+    @property
+    def why(self) -> str:
+        """The cause, and the reason where it has one."""
+        return f"{self.cause} ({self.reason})" if self.reason else self.cause
 
     @property
     def own(self) -> End:
@@ -405,8 +412,6 @@ class Stall(TwoEnds):
     pattern: Word
     #: us from the begin of the hold to the begin of the pending ACK; known only if the tracer saw both ends
     ack_after_hold_us: MaybeSigned = None
-    #: what waited, where the cause alone does not say it
-    reason: MaybeWord = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

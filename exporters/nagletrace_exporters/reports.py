@@ -22,7 +22,7 @@ def count_word(words: Counter[str], word: str, by: int = 1) -> None:
 
 
 def connection_key(of: Stall | Connection) -> tuple[Hashable, ...]:
-    return of.side, of.cause, of.process.pid, of.process.comm, of.socket.netns, of.socket.local, of.socket.remote
+    return of.side, of.why, of.process.pid, of.process.comm, of.socket.netns, of.socket.local, of.socket.remote
 
 
 class Reports:

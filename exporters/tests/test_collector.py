@@ -67,17 +67,17 @@ def scraped(tmp_path: Path, answer: Snapshot, **options: Any) -> Samples:
 
 #: In no container.
 NOWHERE = {"container_id": "", "pod_uid": ""}
-LABELS = {"cause": "nagle_delayed_ack", "side": "sender", "evidence": "seen", "comm": "java"}
+LABELS = {"cause": "nagle_delayed_ack", "reason": "", "side": "sender", "evidence": "seen", "comm": "java"}
 
 
 def test_the_fake_daemon_speaks_as_the_schema_says() -> None:
     schema = json.loads((ROOT / "userspace" / "output" / "nagletrace.schema.json").read_text())
-    apart = series(None, [1.0], cgroup="/a", container_id="a" * 64)
+    apart = series(None, [1.0], cause="delayed_ack", reason="linger", cgroup="/a", container_id="a" * 64)
     jsonschema.validate(snapshot(series("java", [40.1]), apart, stalled(40.0)), schema)
 
 
 def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
-    answer = snapshot(series("java", [40.2, 41.0, 205.0]))
+    answer = snapshot(series("java", [40.2, 41.0, 205.0]), series("java", [44.0], cause="delayed_ack", reason="sndbuf"))
     answer["totals"]["holds"]["cork"] = 7
     answer["totals"]["hold_us"]["cork"] = 1_400_000
     answer["totals"]["delayed_acks"]["timer"] = 3
@@ -88,6 +88,7 @@ def test_a_snapshot_becomes_the_metrics_of_the_contract(tmp_path: Path) -> None:
     assert of(samples, "nagletrace_stall_excess_seconds_total", **LABELS) == pytest.approx(0.25758)
     assert of(samples, "nagletrace_stall_seconds_count", **LABELS) == 3
     assert of(samples, "nagletrace_stall_seconds_sum", **LABELS) == pytest.approx(0.2862)
+    assert of(samples, "nagletrace_stalls_total", **LABELS | {"cause": "delayed_ack", "reason": "sndbuf"}) == 1
     assert of(samples, "nagletrace_holds_total", reason="cork") == 7
     assert of(samples, "nagletrace_hold_seconds_total", reason="cork") == pytest.approx(1.4)
     assert of(samples, "nagletrace_delayed_acks_total", release="timer") == 3

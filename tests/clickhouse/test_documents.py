@@ -60,7 +60,7 @@ def test_the_commands_lead_from_two_recordings_to_the_answers(shell: Path) -> No
         told[word] = run(command.replace("10.0.0.1:51234", duckdb.CLIENT), shell).splitlines()
     assert len(COMMANDS) >= 10 and told["refused"][1:] in (["0"], ["\\N"])
     assert re.search(r"^web1\tjava\t.*\tdb1\tnginx\t.*\t11\t11\t0.44\t40.3\t40.3$", "\n".join(told["lost-time"]), re.M)
-    assert told["last-hour"][1:] == ["nagle_delayed_ack\twrite_write_read\tpingpong\tseen\t11\t1\t0.44"]
+    assert told["last-hour"][1:] == ["nagle_delayed_ack\t\twrite_write_read\tpingpong\tseen\t11\t1\t0.44"]
     [contradicted] = told["contradicted"][1:]
     assert contradicted.split("\t")[:5] == ["web1", "java", "db1", duckdb.VIP, "1"]
     assert len(told["connection"]) == 1 + 12 and "NET_Send" in told["connection"][1]

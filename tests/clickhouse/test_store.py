@@ -115,8 +115,9 @@ def known(of: Row, keys: Row) -> tuple[Any, ...]:
 def row(of: Row, verdict: str, ack: str, time: str) -> tuple[Any, ...]:
     """What is compared of an answer."""
     sender, receiver = of["sender"], of["receiver"]
-    return (time, ack, verdict, of["side"], of.get("cause") or "", of.get("pattern") or "", of["duration_us"],
-            of.get("excess_us") or 0, of.get("min_rtt_us") or 0, of["family"], of.get("ack_after_hold_us"),
+    return (time, ack, verdict, of["side"], of.get("cause") or "", of.get("reason") or "", of.get("pattern") or "",
+            of["duration_us"], of.get("excess_us") or 0, of.get("min_rtt_us") or 0, of["family"],
+            of.get("ack_after_hold_us"),
             known(sender, END), known(sender.get("hold", {}), HOLD), len(sender.get("stack") or ""),
             known(receiver, END), known(receiver.get("pending_ack", {}), PENDING))
 

@@ -629,7 +629,7 @@ static void hold_meets_a_late_ack_from_a_millisecond_on(void)
 {
 	struct nt_stall_facts f = {.duration_ns = 3 * MS, .min_rtt_ns = 2 * MS, .reason = NT_HOLD_NAGLE,
 				   .release = NT_RELEASE_ACK};
-	struct hold h = {.ack_seen = true};
+	struct hold h = {.ack_seen = true, .held.reason = NT_HOLD_NAGLE};
 
 	assert_false(hold_may_meet(&h, &f));
 	late_acks_wanted = true;
@@ -643,9 +643,10 @@ static void hold_meets_a_late_ack_from_a_millisecond_on(void)
 	f.release = NT_RELEASE_PUSH;
 	assert_false(hold_may_meet(&h, &f));
 	f.release = NT_RELEASE_ACK;
-	f.reason = NT_HOLD_CORK;
+	h.held.reason = NT_HOLD_CORK;
 	assert_false(hold_may_meet(&h, &f));
-	f.reason = NT_HOLD_NAGLE;
+	h.held.reason = NT_HOLD_MSG_MORE;
+	assert_true(hold_may_meet(&h, &f));
 	h.ack_seen = false;
 	assert_false(hold_may_meet(&h, &f));
 	late_acks_wanted = false;

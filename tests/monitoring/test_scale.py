@@ -65,7 +65,7 @@ def test_five_thousand_names_keep_the_label_sets_bounded(stack: Stack) -> None:
     series = samples(stack, "nagletrace_stalls_total")
     assert MOST_SERIES <= len(kept["series"]) <= MOST_SERIES + 20, "and those of `other`"
     # a process may be called `other` itself
-    assert len(series) == len({tuple(s.get(label) for label in ("comm", "cause", "side", "evidence"))
+    assert len(series) == len({tuple(s.get(label) for label in ("comm", "cause", "reason", "side", "evidence"))
                                for s in kept["series"]})
     # none is dropped: what has no room of its own is counted as other
     assert sum(sample.value for sample in series) == kept["stalls"]

@@ -45,7 +45,7 @@ static void stalls_of_one_connection_are_summed(void **state)
 	nt_aggregate_clear(&a);
 }
 
-static void connections_sides_causes_and_processes_are_told_apart(void **state)
+static void connections_sides_causes_reasons_and_processes_are_told_apart(void **state)
 {
 	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, MS);
@@ -62,6 +62,12 @@ static void connections_sides_causes_and_processes_are_told_apart(void **state)
 	s.side = NT_SIDE_RECEIVER;
 	nt_aggregate_add(&a, &s);
 	assert_int_equal(nt_aggregate_count(&a), 5);
+	s.record.cause = NT_CAUSE_DELAYED_ACK;
+	s.record.hold.reason = NT_HOLD_SNDBUF;
+	nt_aggregate_add(&a, &s);
+	s.record.hold.reason = NT_HOLD_LINGER;
+	nt_aggregate_add(&a, &s);
+	assert_int_equal(nt_aggregate_count(&a), 7);
 	nt_aggregate_clear(&a);
 }
 
@@ -248,7 +254,7 @@ static void a_peer_that_is_gone_by_the_last_stall_keeps_its_name(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(stalls_of_one_connection_are_summed),
-	cmocka_unit_test(connections_sides_causes_and_processes_are_told_apart),
+	cmocka_unit_test(connections_sides_causes_reasons_and_processes_are_told_apart),
 	cmocka_unit_test(percentiles_are_exact_for_as_many_as_are_kept),
 	cmocka_unit_test(percentiles_of_many_are_near),
 	cmocka_unit_test(the_least_recently_stalled_goes_first_and_is_counted),

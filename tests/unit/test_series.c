@@ -67,11 +67,18 @@ static void label_sets_are_told_apart(void **state)
 	nt_series_add(&set, &s, 1);
 	s.record.cause = NT_CAUSE_CORK_CEILING;
 	nt_series_add(&set, &s, 1);
+	s.record.hold.reason = NT_HOLD_MSG_MORE; /* which this cause does not tell apart */
+	nt_series_add(&set, &s, 1);
 	s.record.evidence = NT_EVIDENCE_INFERRED;
 	nt_series_add(&set, &s, 1);
 	s.receiver.tgid = 0; /* its name is not known then */
 	nt_series_add(&set, &s, 1);
 	assert_int_equal(nt_series_count(&set), 5);
+	s.record.cause = NT_CAUSE_DELAYED_ACK;
+	nt_series_add(&set, &s, 1);
+	s.record.hold.reason = NT_HOLD_SNDBUF;
+	nt_series_add(&set, &s, 1);
+	assert_int_equal(nt_series_count(&set), 7);
 	nt_series_clear(&set);
 
 	nt_series_init(&set, 10, true);
@@ -121,9 +128,8 @@ static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
 	assert_int_equal(nt_series_count(&set), 100);
 	assert_int_equal(set.folded, 4900);
 	assert_int_equal(set.evicted, 0);
-	assert_int_equal(set.others[NT_CAUSE_NAGLE_DELAYED_ACK][0][NT_EVIDENCE_SEEN].stalls, 4900);
-	assert_string_equal(set.others[NT_CAUSE_NAGLE_DELAYED_ACK][0][NT_EVIDENCE_SEEN].key.comm,
-			    "other");
+	assert_int_equal(set.others[NT_HOLD_NAGLE][0][NT_EVIDENCE_SEEN].stalls, 4900);
+	assert_string_equal(set.others[NT_HOLD_NAGLE][0][NT_EVIDENCE_SEEN].key.comm, "other");
 	nt_series_clear(&set);
 }
 

@@ -48,6 +48,15 @@ static inline const struct nt_process *nt_stall_process(const struct nt_stall *s
 	return side == NT_SIDE_SENDER ? &stall->sender : &stall->receiver;
 }
 
+/*
+ * Returns what waited for the late ACK (enum nt_hold_reason), of the cause delayed_ack; 0 of the
+ * others, which say it themselves.
+ */
+static inline unsigned int nt_record_reason(const struct nt_record *record)
+{
+	return record->cause == NT_CAUSE_DELAYED_ACK ? record->hold.reason : 0;
+}
+
 /* Returns how long an ACK was pending. */
 static inline uint64_t nt_pending_ack_ns(const struct nt_ack_part *ack)
 {

@@ -59,7 +59,7 @@ static struct json_object *series_object(const struct nt_series *series, bool la
 {
 	struct json_object *o = json_object_new_object(), *buckets = json_object_new_array();
 
-	nt_json_string(o, "cause", nt_cause_word(series->key.cause));
+	nt_json_cause(o, series->key.cause, series->key.reason);
 	nt_json_string(o, "side", series->key.side == NT_SIDE_SENDER ? "sender" : "receiver");
 	nt_json_string(o, "evidence", nt_evidence_word(series->key.evidence));
 	if (series->key.comm[0])

@@ -158,8 +158,8 @@ static void on_stall(void *context, const struct nt_stall *stall)
 		return;
 	nt_aggregate_add(&phase->stalls, stall);
 	end = end_to_set(fix, stall);
-	if (stall->record.cause == NT_CAUSE_CORK_CEILING)
-		phase->corked++;
+	if (!end && nt_fix_is_beside(stall))
+		phase->beside[stall->record.hold.reason % NT_HOLD_REASONS]++;
 	else if (!end)
 		phase->other_end++;
 	else if (phase == &fix->result.during)

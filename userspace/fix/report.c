@@ -8,6 +8,7 @@
 
 #include "output/json.h"
 #include "base/text.h"
+#include "base/words.h"
 
 #define TOP_SOCKETS 10 /* shown without --wide */
 #define TEXT_LEN    600
@@ -57,6 +58,15 @@ static uint64_t span_ns(const struct nt_fix_phase *phase)
 	return phase->end_ns - phase->begin_ns;
 }
 
+static uint64_t all_beside(const struct nt_fix_phase *phase)
+{
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < NT_HOLD_REASONS; i++)
+		all += phase->beside[i];
+	return all;
+}
+
 /* Compares each connection with itself, where the option was on until the end. */
 static struct nt_fix_comparison compare(const struct nt_fix_result *result)
 {
@@ -64,7 +74,7 @@ static struct nt_fix_comparison compare(const struct nt_fix_result *result)
 	struct nt_fix_comparison c = {
 		.before = {.span_ns = span_ns(before), .writes = before->counts.totals.writes},
 		.during = {.span_ns = span_ns(during), .writes = during->counts.totals.writes},
-		.all_before = before->stalls.stalls - before->other_end - before->corked,
+		.all_before = before->stalls.stalls - before->other_end - all_beside(before),
 		.again_ns = result->again_ns,
 	};
 
@@ -157,6 +167,25 @@ left(FILE *out, const struct nt_fix_result *result, const char *format, ...)
 	nt_text_labelled(out, "left", text, nt_text_width(result->writer));
 }
 
+bool nt_fix_is_beside(const struct nt_stall *stall)
+{
+	return stall->side == NT_SIDE_SENDER && stall->record.cause != NT_CAUSE_NAGLE_DELAYED_ACK;
+}
+
+/* Prints how many stalls something other than Nagle made, for this reason, and their remedy. */
+static void print_beside(FILE *out, const struct nt_fix_result *result,
+			 const struct nt_fix_phase *phase, unsigned int reason)
+{
+	struct nt_advice advice = {};
+
+	for (struct nt_connection *c = phase->stalls.connections; c; c = c->hh.next)
+		if (nt_fix_is_beside(&c->last) && c->last.record.hold.reason == reason)
+			nt_advice_for(&c->last, nt_connection_pattern(c), &advice);
+	left(out, result, "%" PRIu64 " stall%s by %s, which %s does not end%s%s",
+	     phase->beside[reason], plural(phase->beside[reason]), nt_hold_reason_word(reason),
+	     nt_fix_option_name(result->sockets), advice.fix[0] ? ": " : "", advice.fix);
+}
+
 /* Prints after a phase what the option leaves as it is, and why. */
 static void print_left(FILE *out, const struct nt_fix_result *result,
 		       const struct nt_fix_phase *phase)
@@ -168,7 +197,7 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 
 	if (phase->other_end && sockets->option == TCP_NODELAY)
 		left(out, result,
-		     "%" PRIu64 " stall%s where the process receives: the peer holds the segment, "
+		     "%" PRIu64 " stall%s where the process receives: the peer waits for the ACK, "
 		     "and its program takes the remedy; here, --quickack is what may help",
 		     phase->other_end, plural(phase->other_end));
 	else if (phase->other_end)
@@ -176,10 +205,9 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 		     "%" PRIu64 " stall%s where the process sends, and another one delays the ACK"
 		     ": --nodelay is what may help",
 		     phase->other_end, plural(phase->other_end));
-	if (phase->corked)
-		left(out, result,
-		     "%" PRIu64 " stall%s by TCP_CORK or MSG_MORE, which %s does not end",
-		     phase->corked, plural(phase->corked), option);
+	for (unsigned int reason = 1; reason < NT_HOLD_REASONS; reason++)
+		if (phase->beside[reason])
+			print_beside(out, result, phase, reason);
 	if (had_it)
 		left(out, result, "%zu connection%s with %s set already", had_it, plural(had_it),
 		     option);
@@ -441,7 +469,7 @@ static struct json_object *json_phase(const struct nt_fix_phase *phase)
 		nt_json_number(o, "p99_us", nt_aggregate_percentile(&phase->stalls, 99) / 1000);
 	}
 	nt_json_number(o, "other_end_stalls", phase->other_end);
-	nt_json_number(o, "corked_stalls", phase->corked);
+	nt_json_number(o, "beside_stalls", all_beside(phase));
 	nt_json_number(o, "not_yet_set_stalls", phase->not_yet);
 	nt_json_number(o, "never_set_stalls", phase->never);
 	nt_json_number(o, "dropped_records", nt_counts_dropped(&phase->counts));

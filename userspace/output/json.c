@@ -102,6 +102,13 @@ void nt_json_process(struct json_object *o, const struct nt_process *process, ui
 	nt_json_container(o, &process->container);
 }
 
+void nt_json_cause(struct json_object *o, unsigned int cause, unsigned int reason)
+{
+	nt_json_string(o, "cause", nt_cause_word(cause));
+	if (reason)
+		nt_json_string(o, "reason", nt_hold_reason_word(reason));
+}
+
 void nt_json_container(struct json_object *o, const struct nt_container *container)
 {
 	if (container->id[0])
@@ -399,7 +406,7 @@ struct json_object *nt_json_connection(const struct nt_connection *c, struct nt_
 
 	nt_advice_for(&c->last, pattern, &advice);
 	nt_json_string(o, "side", side_word(c->key.side));
-	nt_json_string(o, "cause", nt_cause_word(c->key.cause));
+	nt_json_cause(o, c->key.cause, c->key.reason);
 	add_family(o, &nt_stall_end(&c->last, c->last.side)->tuple);
 	add_stack(sender, &c->last, stacks);
 	json_object_object_add(o, "sender", sender);
@@ -513,9 +520,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	if (nt_is_late_ack(stall))
 		return write_late_ack(out, stall);
 	o = nt_json_new(stall->is_stall ? "stall" : "hold");
-	nt_json_string(o, "cause", nt_cause_word(r->cause));
-	if (r->cause == NT_CAUSE_DELAYED_ACK)
-		nt_json_string(o, "reason", nt_hold_reason_word(r->hold.reason));
+	nt_json_cause(o, r->cause, nt_record_reason(r));
 	nt_json_time(o, r->time_ns);
 	nt_json_string(o, "side", side_word(stall->side));
 	nt_json_string(o, "evidence", nt_evidence_word(r->evidence));

@@ -37,6 +37,9 @@ void nt_json_time_now(struct json_object *o);
 /* Adds pid, tid (0: left out), comm, cgroup and container; nothing where the process is unknown. */
 void nt_json_process(struct json_object *o, const struct nt_process *process, uint32_t tid);
 
+/* Adds `cause` (enum nt_cause), and `reason` where the cause has one (nt_record_reason()). */
+void nt_json_cause(struct json_object *o, unsigned int cause, unsigned int reason);
+
 /* Adds container_id and pod_uid, as far as they are known. */
 void nt_json_container(struct json_object *o, const struct nt_container *container);
 

@@ -77,8 +77,12 @@ static void describe(const struct nt_line *line, bool brief, char *text, size_t 
 			 e->in_flight_bytes);
 		break;
 	case NT_LINE_HOLD_END:
-		snprintf(text, size, "releases %u B: %s, %s", line->bytes,
-			 or_unknown(nt_release_word(e->release)), lasted);
+		if (line->bytes)
+			snprintf(text, size, "releases %u B: %s, %s", line->bytes,
+				 or_unknown(nt_release_word(e->release)), lasted);
+		else
+			snprintf(text, size, "has waited for the ACK: %s, %s",
+				 or_unknown(nt_hold_reason_word(e->reason)), lasted);
 		break;
 	case NT_LINE_ACK_DELAYED:
 		snprintf(text, size, "delays the ACK");

@@ -40,6 +40,7 @@ static struct nt_connection_key key_of(const struct nt_stall *stall)
 	key.tgid = nt_stall_process(stall, stall->side)->tgid;
 	key.side = stall->side;
 	key.cause = stall->record.cause;
+	key.reason = nt_record_reason(&stall->record);
 	return key;
 }
 

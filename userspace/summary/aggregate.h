@@ -17,6 +17,7 @@ struct nt_connection_key {
 	pid_t tgid;
 	__u32 side;
 	__u32 cause;
+	__u32 reason; /* nt_record_reason() */
 };
 
 struct nt_connection {

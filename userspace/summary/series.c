@@ -53,19 +53,34 @@ static struct nt_series_key key_of(const struct nt_series_set *set, const struct
 		}
 	}
 	key.cause = stall->record.cause;
+	key.reason = nt_record_reason(&stall->record);
 	key.side = stall->side;
 	key.evidence = stall->record.evidence;
 	return key;
 }
 
+/* Returns what waited (enum nt_hold_reason), which tells causes and reasons apart. */
+static unsigned int waited(unsigned int cause, unsigned int reason)
+{
+	switch (cause) {
+	case NT_CAUSE_DELAYED_ACK:
+		return reason % NT_HOLD_REASONS;
+	case NT_CAUSE_CORK_CEILING:
+		return NT_HOLD_CORK;
+	default:
+		return NT_HOLD_NAGLE;
+	}
+}
+
 static struct nt_series *other(struct nt_series_set *set, const struct nt_series_key *key)
 {
 	struct nt_series *series =
-		&set->others[key->cause % NT_CAUSES][key->side == NT_SIDE_RECEIVER]
+		&set->others[waited(key->cause, key->reason)][key->side == NT_SIDE_RECEIVER]
 			    [key->evidence % NT_EVIDENCES];
 
 	strcpy(series->key.comm, OTHER);
 	series->key.cause = key->cause;
+	series->key.reason = key->reason;
 	series->key.side = key->side;
 	series->key.evidence = key->evidence;
 	set->folded++;

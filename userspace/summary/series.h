@@ -28,6 +28,7 @@ struct nt_series_key {
 	char cgroup[NT_CGROUP_LEN];    /* padded with NUL; "" unless by_cgroup is set */
 	struct nt_container container; /* likewise */
 	__u32 cause;                   /* enum nt_cause */
+	__u32 reason;                  /* nt_record_reason() */
 	__u32 side;                    /* enum nt_side */
 	__u32 evidence;                /* enum nt_evidence */
 };
@@ -58,7 +59,8 @@ struct nt_series_set {
 	struct nt_shares shares;
 	size_t most;
 	bool by_cgroup;
-	struct nt_series others[NT_CAUSES][2][NT_EVIDENCES]; /* by cause, side, evidence */
+	/* by what waited (enum nt_hold_reason), side, evidence */
+	struct nt_series others[NT_HOLD_REASONS][2][NT_EVIDENCES];
 	uint64_t folded;  /* stalls that the series in others have counted */
 	uint64_t evicted; /* label sets that have made room */
 };

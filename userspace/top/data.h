@@ -30,7 +30,7 @@ struct nt_top_key {
 	bool sender; /* our end is the sender */
 	char local[NT_TOP_NAME];
 	char remote[NT_TOP_NAME];
-	char cause[NT_TOP_WORD];
+	char cause[NT_TOP_WORD], reason[NT_TOP_WORD]; /* "": it has no reason */
 };
 
 /* A stall, as its record describes it. Durations are in us. */

@@ -94,6 +94,7 @@ static bool key_of(struct json_object *o, struct nt_top_key *key)
 	text_of(self, "address", key->local, sizeof(key->local));
 	text_of(peer, "address", key->remote, sizeof(key->remote));
 	text_of(o, "cause", key->cause, sizeof(key->cause));
+	text_of(o, "reason", key->reason, sizeof(key->reason));
 	return key->local[0] && key->remote[0];
 }
 

@@ -85,6 +85,7 @@ static void key_of(const struct nt_connection *c, struct nt_top_key *key)
 	nt_format_address(tuple, true, key->local, sizeof(key->local));
 	nt_format_address(tuple, false, key->remote, sizeof(key->remote));
 	take_word(key->cause, nt_cause_word(c->key.cause));
+	take_word(key->reason, nt_hold_reason_word(c->key.reason));
 }
 
 static void take_stall(struct nt_top_stall *last, const struct nt_stall *stall)

@@ -39,8 +39,8 @@ BY_CGROUP = ("cgroup", "container_id", "pod_uid")
 #: The exporter takes so many label sets from a daemon, which is the daemon's own default. Each needs 20 KB while a
 #: scrape is made.
 MAX_SERIES = 1000
-#: Besides these, the daemon has one of `other` for each cause, side and evidence.
-OTHERS = 16
+#: Besides these, the daemon has one of `other` for each cause, reason, side and evidence.
+OTHERS = 32
 #: A snapshot has at most so many bytes and values besides its series, and for each series. A series takes about 700
 #: bytes and the path of a cgroup.
 SNAPSHOT_BYTES, SERIES_BYTES = 64 << 10, 3 << 9
@@ -174,7 +174,7 @@ class NagletraceCollector(Collector):
     def _stalls(self, snapshot: Answer) -> Iterator[Metric]:
         # The labels are all those by which the daemon tells series apart. Otherwise a series that made room would be
         # missing from a sum, and the counter would go down.
-        labels = ["cause", "side", "evidence", "comm", *(BY_CGROUP if snapshot["by_cgroup"] is True else ())]
+        labels = ["cause", "reason", "side", "evidence", "comm", *(BY_CGROUP if snapshot["by_cgroup"] is True else ())]
         bounds = [bound / 1e6 for bound in numbers_of(snapshot, "bounds_us")]
         if not 0 < len(bounds) <= MAX_BOUNDS or sorted(set(bounds)) != bounds:
             raise BadRecord(f"bounds_us are not up to {MAX_BOUNDS} bounds that grow")

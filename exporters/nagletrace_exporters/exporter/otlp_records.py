@@ -148,5 +148,6 @@ def sentence(record: Json, kind: str, side: str, own_end: Json, far_end: Json) -
         return f"late ACK after {needed_number(pending, 'duration_us') / 1000:.1f} ms: {ends}"
     if kind == "hold":
         return f"hold of {needed_number(record, 'duration_us') / 1000:.1f} ms: {ends}"
+    reason = f" ({needed_word(record, 'reason')})" if "reason" in record else ""
     return (f"stall of {needed_number(record, 'duration_us') / 1000:.1f} ms "
-            f"({needed_word(record, 'cause')}, {needed_word(record, 'evidence')}): {ends}")
+            f"({needed_word(record, 'cause')}{reason}, {needed_word(record, 'evidence')}): {ends}")

@@ -89,15 +89,21 @@ COLUMNS = {
     "ack_key": ("VARCHAR", "ack_key"),
     "late_acks": ("VARCHAR", "late_acks"),
     "side": ("VARCHAR", "side"),
-    "cause": ("VARCHAR", "cause"),
-    "reason": ("VARCHAR", "reason"),
+    # of a hold, what it is where the other host has a late ACK
+    "cause": ("VARCHAR", "CASE WHEN type <> 'hold' THEN cause WHEN sender.hold.reason = 'nagle' "
+              "THEN 'nagle_delayed_ack' ELSE 'delayed_ack' END"),
+    "reason": ("VARCHAR", "CASE WHEN type <> 'hold' THEN reason WHEN sender.hold.reason <> 'nagle' "
+               "THEN sender.hold.reason END"),
     "evidence": ("VARCHAR", "evidence"),
-    "pattern": ("VARCHAR", "pattern"),
+    "pattern": ("VARCHAR", """CASE WHEN type <> 'hold' THEN pattern
+        WHEN sender.hold.reason = 'sndbuf' THEN 'full_buffer' WHEN sender.hold.reason = 'cwnd' THEN 'small_cwnd'
+        WHEN sender.hold.reason = 'linger' THEN 'lingering_close'
+        WHEN sender.hold.in_flight_bytes >= sender.hold.mss THEN 'reply_tail' ELSE 'write_write_read' END"""),
     "duration_us": ("BIGINT", "coalesce(duration_us, 0)"),
     "excess_us": ("BIGINT", "excess_us"),
     "rtt_us": ("BIGINT", "min_rtt_us"),
-    "of_hold": ("TINYINT", "CASE WHEN type = 'hold' AND contradicted IS NULL AND sender.hold.reason = 'nagle' "
-                "AND sender.hold.release = 'ack' THEN 1 ELSE 0 END"),
+    "of_hold": ("TINYINT", "CASE WHEN type = 'hold' AND contradicted IS NULL AND sender.hold.reason IN "
+                "('nagle', 'msg_more', 'cwnd', 'sndbuf', 'linger') AND sender.hold.release = 'ack' THEN 1 ELSE 0 END"),
     "sender": ("VARCHAR", "sender.address"),
     "sender_netns": ("BIGINT", "sender.netns"),
     "sender_comm": ("VARCHAR", "sender.comm"),
@@ -116,7 +122,7 @@ COLUMNS = {
     "pending_release": ("VARCHAR", "receiver.pending_ack.release"),
     "limit_us": ("BIGINT", "receiver.pending_ack.limit_us"),
     # whose stall it is, for a report that counts them
-    "who": ("UBIGINT", "hash(host, side, cause, sender.comm, sender.pid, receiver.comm, receiver.pid)"),
+    "who": ("UBIGINT", "hash(host, side, cause, reason, sender.comm, sender.pid, receiver.comm, receiver.pid)"),
 }
 #: With the whole lines, what they are written from again. Keys of an end that this version does not know go through.
 WHOLE = {"family": ("INTEGER", "family"), "ack_after_hold_us": ("BIGINT", "ack_after_hold_us"),
@@ -209,18 +215,15 @@ def with_host(end: str, host: str) -> str:
 def whole_lines() -> str:
     """SQL that writes each answer as a line of JSON, in order of time and with the tracer's own order of keys."""
     seen, dismissed = "a.other_line IS NOT NULL", "a.evidence = 'contradicted'"
-    rtt, cause = "coalesce(s.rtt_us, 0)", "coalesce(s.cause, 'nagle_delayed_ack')"
+    rtt = "coalesce(s.rtt_us, 0)"
     members = [
         # the sender knows what waited, and may have called it no stall; the receiver does not know
-        member("cause", f"CASE WHEN {seen} THEN {cause} WHEN NOT {dismissed} THEN s.cause END"),
+        member("cause", f"CASE WHEN NOT {dismissed} THEN s.cause END"),
         member("reason", f"CASE WHEN NOT {dismissed} AND s.cause = 'delayed_ack' THEN s.reason END"),
         member("time", "strftime(make_timestamp(s.time_us), '%Y-%m-%dT%H:%M:%S.%fZ')"),
         member("side", f"CASE WHEN {seen} THEN 'sender' ELSE s.side END"),
         member("evidence", f"CASE WHEN {seen} THEN 'seen' WHEN NOT {dismissed} THEN s.evidence END"),
-        # the sender's host may have called it no stall, and named no pattern
-        member("pattern", f"""CASE WHEN {dismissed} THEN CASE WHEN s.side = 'sender' THEN 'ack_clocked' END
-            WHEN s.kind <> 'hold' THEN s.pattern WHEN s.in_flight >= s.mss THEN 'reply_tail'
-            ELSE 'write_write_read' END"""),
+        member("pattern", f"CASE WHEN NOT {dismissed} THEN s.pattern WHEN s.side = 'sender' THEN 'ack_clocked' END"),
         member("duration_us", "s.duration_us"),
         member("excess_us", f"CASE WHEN {seen} THEN greatest(0, s.duration_us - {rtt}) WHEN NOT {dismissed} "
                "THEN s.excess_us END"),

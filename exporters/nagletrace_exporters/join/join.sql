@@ -12,7 +12,7 @@
 --   complete       of start and streaming: 1 where late ACKs are told, and no filter leaves one out; 2: holds too;
 --                  of report: nothing was dropped, and nothing unseen
 --   by_sender, by_receiver   whether this origin saw that end
---   of_hold        of a hold: 1 where Nagle held the bytes until a pure ACK came
+--   of_hold        of a hold: 1 where an ACK ended it that may have been late
 --   sender, receiver         the addresses, as this origin sees them
 --   duration_us, rtt_us, pending_us
 --   by_timer       the delayed-ACK timer sent the ACK: 1 or 0
@@ -33,7 +33,7 @@ SELECT ack_id FROM records WHERE ack_id <> 0 AND by_sender <> by_receiver GROUP 
 HAVING count(*) FILTER (by_sender) > 1 OR count(*) FILTER (by_receiver) > 1;
 
 -- step: senders
--- What a sender's host has alone: a stall that it infers, or a Nagle hold that was none to it. One line of each ACK,
+-- What a sender's host has alone: a stall that it infers, or a hold that was none to it. One line of each ACK,
 -- whatever the number of recordings that have it.
 CREATE TEMP TABLE senders AS
 SELECT line, kind, time_us, origin, ack_id, duration_us, rtt_us, who, 0 AS again

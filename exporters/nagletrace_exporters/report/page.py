@@ -260,7 +260,7 @@ def from_report(page: Page, summary: Summary, report: Report) -> None:
         page.histogram_of = f" since the daemon's start, {clock(summary.snapshot.started_us, True)} UTC"
     by_process: dict[tuple[str, str], list[Connection]] = {}
     for connection in report.connections:
-        by_process.setdefault((connection.process.name(), connection.cause), []).append(connection)
+        by_process.setdefault((connection.process.name(), connection.why), []).append(connection)
     rows = [StallRow(name, milliseconds(sum(c.excess_us for c in group)), sum(c.stalls for c in group), "–", "–",
                      milliseconds(max(c.max_us for c in group)), cause)
             for (name, cause), group in sorted(by_process.items(),
@@ -276,7 +276,7 @@ def from_report(page: Page, summary: Summary, report: Report) -> None:
 def connection_row(connection: Connection) -> StallRow:
     return StallRow(connection.process.placed(), milliseconds(connection.excess_us), connection.stalls,
                     percentile(connection.p50_us), percentile(connection.p99_us), milliseconds(connection.max_us),
-                    connection.cause, connection.side, connection.socket.local, connection.socket.remote,
+                    connection.why, connection.side, connection.socket.local, connection.socket.remote,
                     words(connection.evidence), connection.pattern)
 
 
@@ -306,9 +306,8 @@ def describe(ladder: Ladder) -> str:
 def caption_of(stall: Stall) -> str:
     peer = f", peer {stall.peer.name()}" if stall.peer else ""
     rtt = f", smallest round trip {milliseconds_short(stall.min_rtt_us)}" if stall.min_rtt_us else ""
-    cause = f"{stall.cause} ({stall.reason})" if stall.reason else stall.cause
     return (f"{stall.process.name()}, {stall.socket.local} → {stall.socket.remote}{peer}. It ended at "
-            f"{clock(stall.time_us, True)} UTC; excess {milliseconds(stall.excess_us)}{rtt}; cause {cause}; "
+            f"{clock(stall.time_us, True)} UTC; excess {milliseconds(stall.excess_us)}{rtt}; cause {stall.why}; "
             f"evidence {stall.evidence}.")
 
 

@@ -50,7 +50,7 @@ class Group:
         self.memory += self.durations.add(stall.duration_us)
         count_word(self.evidence, stall.evidence)
         count_word(self.patterns, stall.pattern)
-        count_word(self.causes, stall.cause)
+        count_word(self.causes, stall.why)
 
     def take(self, other: Group) -> None:
         self.stalls += other.stalls
@@ -73,7 +73,7 @@ class Groups(Generic[Key]):
         if group is None:
             if len(self.groups) >= self.most or self._memory > MAX_GROUP_BYTES:
                 self._fold()
-            group = self.groups[key] = Group(process, socket, stall.side, stall.cause)
+            group = self.groups[key] = Group(process, socket, stall.side, stall.why)
             self._memory += group.memory
         before = group.memory
         group.add(stall)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ...recording import Record
 from ...records import Event, Snapshot, Socket, Stall, Start
 
-#: The chooser tells so many kinds of stalls apart, by cause, side, evidence and pattern. The schema has fewer.
+#: The chooser tells so many kinds of stalls apart, by cause, reason, side, evidence and pattern. The schema has fewer.
 MAX_KINDS = 64
 #: It keeps the last events of so many connections, and so many of each.
 MAX_CONNECTIONS = 512
@@ -115,7 +115,7 @@ class Chooser:
     def _add_stall(self, stall: Stall) -> None:
         number = self.events.number_of(stall.socket)
         rank = (number is not None, stall.excess_us)
-        kind = (stall.cause, stall.side, stall.evidence, stall.pattern, stall.hold is None, stall.pending_ack is None)
+        kind = (stall.why, stall.side, stall.evidence, stall.pattern, stall.hold is None, stall.pending_ack is None)
         best = self._by_kind.get(kind)
         best_of_kind = rank > rank_of(best) if best else len(self._by_kind) < MAX_KINDS
         among_longest = len(self._longest) < self.most or rank > rank_of(self._longest[-1])

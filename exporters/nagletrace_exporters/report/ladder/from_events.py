@@ -121,8 +121,9 @@ def spans_from(picture: Picture, ladder: Ladder) -> None:
                 "pending ACK", f"for {milliseconds(lasted)}", f"until {event.words.get('release', 'its end')}")))
         elif event.event == "hold_end":
             lasted = event.numbers.get("duration_us", 0)
+            held = event.numbers.get("bytes", 0)
             ladder.spans.append(Span(end, "hold", at - lasted, at, MEASURED, (
-                f"hold: {event.numbers.get('bytes', 0)} B", f"for {milliseconds(lasted)}",
+                f"hold: {held} B" if held else "wait", f"for {milliseconds(lasted)}",
                 f"by {event.words.get('reason', 'unknown')}, until {event.words.get('release', 'its end')}")))
     for known in from_stall(stall).spans:
         if not any(same_wait(span, known) for span in ladder.spans):
