@@ -842,7 +842,7 @@ def test_a_cork_is_told_from_what_nodelay_cures() -> None:
             lab.play()
             tracer.wait()
     text = " ".join(tracer.lines.text().split())
-    assert re.search(r"\d stalls by TCP_CORK or MSG_MORE, which TCP_NODELAY does not end", text), text
+    assert re.search(r"\d stalls by cork, which TCP_NODELAY does not end: clear TCP_CORK", text), text
     assert "no connection was touched" in text
 
 

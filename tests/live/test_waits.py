@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import statistics
@@ -361,11 +362,11 @@ class DeferredAccept(DeferredHandshake):
 WAITS = [FullBuffer, FullBufferOfAPoller, SmallWindow, LingeringClose, DeferredHandshake, DeferredAccept]
 
 
-def played(wait: Wait, pair: Pair, family: int, only: str = "") -> tuple[list[float], Tracer, int]:
+def played(wait: Wait, pair: Pair, family: int, only: str = "", *more: str) -> tuple[list[float], Tracer, int]:
     """What the client felt, who traced it, and the process asked for, or else the client."""
     with pair.listening(family, wait.serve) as (server, address):
         arguments = {"client": ("--netns", pair.client), "server": ("-p", str(server))}.get(only, ())
-        with Tracer("-P", str(address[1]), *arguments) as tracer:
+        with Tracer("-P", str(address[1]), *arguments, *more) as tracer:
             took = wait.play(lambda: wait.connected(pair, family, address))
             tracer.stop()
     return took, tracer, server if only == "server" else os.getpid()
@@ -392,6 +393,28 @@ def test_who_waits_for_a_late_ack_is_told(pair: Pair, only: str, family: int, ki
     else:
         assert inferred <= unseen(tracer), "of what the machine hid, one end is left"
     assert all(wait.remedy in connection["fix"] for connection in tracer.closing()["connections"])
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", [FullBuffer, LingeringClose])
+def test_a_timeline_has_the_wait_that_its_ack_ended(pair: Pair, kind: type[Wait]) -> None:
+    wait = kind()
+    took, tracer, _ = played(wait, pair, 4, "", "--timeline")
+    waits = {event["duration_us"] for event in tracer.records("event")
+             if event["event"] == "hold_end" and event["reason"] == wait.reason and event["bytes"] == 0}
+    assert {stall["duration_us"] for stall in assert_told(took, tracer)} <= waits
+
+
+@pytest.mark.quick
+def test_fix_says_that_nodelay_does_nothing_for_a_full_buffer(pair: Pair) -> None:
+    wait = FullBuffer()
+    with pair.listening(4, wait.serve) as (_, address):
+        with Tracer("fix", "-p", str(os.getpid()), "--nodelay", "--yes", "--for", "900ms", text=True) as tracer:
+            wait.play(lambda: wait.connected(pair, 4, address))
+            tracer.wait()
+    text = " ".join(tracer.lines.text().split())
+    assert re.search(r"\d stalls by sndbuf, which TCP_NODELAY does not end: leave SO_SNDBUF", text), text
+    assert "no connection was touched" in text
 
 
 class CloseOfNobody(LingeringClose):
@@ -496,7 +519,7 @@ class FullBufferOfNobody(FullBuffer):
             for size in (*[1] * WARM, *[self.size] * self.rounds):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
                 take(connection, size)
-                time.sleep(0.045 if size > 1 else 0)
+                time.sleep(0.05 if size > 1 else 0)
                 connection.send(b"x")
             take(connection, 1)
 
@@ -510,5 +533,6 @@ HARMLESS = [CloseOfNobody, CloseAfterItsFin, CloseAfterTheReply, CloseAfterReset
 def test_a_late_ack_that_nobody_waits_for_is_not_told(pair: Pair, kind: type[Wait]) -> None:
     wait = kind()
     _, tracer, _ = played(wait, pair, 4)
-    assert tracer.closing()["totals"]["delayed_acks"]["timer"] >= wait.rounds - 2, "no ACK was late"
+    late = int(tracer.closing()["totals"]["delayed_acks"]["timer"]) + unseen(tracer)
+    assert late >= wait.rounds // 2, "hardly an ACK was late"
     assert not tracer.stalls()
