@@ -83,7 +83,8 @@ class Stage:
         self.space, self.pool = space, pool
         self.told: dict[int, Told] = {}
         self.strangers: list[Record] = []
-        self.owners: list[tuple[int, int]] = []  # of each tracer: counted as not found, and ends told without a pid
+        #: of each tracer: owners counted as not found, ends told without a pid, ends told
+        self.owners: list[tuple[int, int, int]] = []
         self.port = FIRST_PORT  # of the next script; a connection that lingers has its own
         for name, value in SETTINGS.items():  # one that this kernel does not have has no limit to be lifted
             subprocess.run(space.enter("sysctl", "-q", "-e", "-w", f"net.ipv4.{name}={value}"), check=True)
@@ -103,7 +104,7 @@ class Stage:
                 mine = [r for r in records if (own_end(r)["address"], far_end(r)["address"]) == (one.local, one.remote)]
                 self.told[index] = Told(one, mine, tracer.closing(), hooks, hidden)
             self.owners.append((int(tracer.closing()["dropped"]["owners"]),
-                                sum("pid" not in own_end(record) for record in records)))
+                                sum("pid" not in own_end(record) for record in records), len(records)))
             known = {(one.local, one.remote) for one in played}
             self.strangers += [r for r in records if (own_end(r)["address"], far_end(r)["address"]) not in known]
             left = [index for index in left if not as_it_stands(self.told[index].played)]
@@ -194,9 +195,9 @@ def test_it_is_told_as_the_script_has_it(index: int, stage: Stage, request: pyte
 
 
 def test_an_end_without_its_process_is_counted(stage: Stage) -> None:
-    """A script may have closed its socket before anybody looked for the owner."""
-    assert stage.owners
-    assert all(nameless <= counted for counted, nameless in stage.owners), stage.owners
+    """A script may have closed its socket before anybody looked for the owner: few have, where the machine is busy."""
+    counted, nameless, told = map(sum, zip(*stage.owners))
+    assert nameless <= counted <= told // 50, stage.owners
 
 
 def test_nothing_is_told_of_anybody_else(stage: Stage) -> None:

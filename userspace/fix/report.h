@@ -26,10 +26,8 @@ struct nt_fix_phase {
 	struct nt_aggregate stalls;
 	struct nt_counts counts; /* of this phase */
 	uint64_t begin_ns, end_ns;
-	uint64_t other_end; /* stalls at the end where the option does nothing */
-	/* stalls of the sender without Nagle, on which the option does nothing: enum nt_hold_reason
-	 */
-	uint64_t beside[NT_HOLD_REASONS];
+	uint64_t other_end;               /* stalls at the end where the option does nothing */
+	uint64_t beside[NT_HOLD_REASONS]; /* stalls of the sender that are not Nagle's */
 	uint64_t not_yet; /* while set: stalls after which their connection was set */
 	uint64_t never;   /* while set: stalls of connections that were never set */
 };
@@ -45,8 +43,7 @@ struct nt_fix_result {
 	char remedy[NT_ADVICE_LEN]; /* the change of code; "" where nothing stalled */
 };
 
-/* Did something other than Nagle make this stall of the sender? No option of `fix` ends it there.
- */
+/* Is this stall the sender's, and not Nagle's? No option of `fix` ends it there. */
 bool nt_fix_is_beside(const struct nt_stall *stall);
 
 /* Counts the entries in this state. */
