@@ -472,7 +472,8 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool
  * An ACK has come late to a sender with a full buffer that has sent all it has, and makes room:
  * that ends a hold of bytes that were not written yet. If a writer sleeps, it has waited:
  * sk_stream_wait_memory(). Else somebody may poll for room, and the next write tells whether that
- * was awaited: room_was_awaited(). Returns false if nobody waits. s: room for the socket's state.
+ * was awaited: room_was_awaited(). Returns false if nobody waits. s: room for the socket's state;
+ * NULL: the caller's stack has none on kernels before 6.13, and the scratch has.
  */
 static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_state *s,
 					  const struct segment *seg, const bool trusted)
@@ -480,16 +481,25 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 	const u64 nospace = 1 << 2; /* SOCK_NOSPACE, include/linux/net.h */
 	const u32 pollout = 4;      /* EPOLLOUT */
 	bool asleep = PROBED(t->sk, sk_write_pending);
+	bool on_scratch = !s;
 	u64 now = bpf_ktime_get_ns();
 	struct hold *h;
-	u32 polled;
+	u32 polled, level;
 
 	if (!asleep && !(PROBED(t->sk, sk_socket, flags) & nospace))
 		return false;
 	if (!socket_wanted(t->sk, trusted))
 		return false;
+	if (on_scratch)
+		s = scratch_take(&level);
+	if (!s) {
+		count_dropped(NT_DROPPED_HOLD_MAP);
+		return true;
+	}
 	tcp_read_state(s, t, trusted);
 	h = hold_note(NULL, t, s, NT_HOLD_SNDBUF, trusted);
+	if (on_scratch)
+		scratch_give(level);
 	if (!h)
 		return true;
 	polled = read_waiter(&h->writer, t->sk);

@@ -520,7 +520,7 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 	else
 		tail = look_for_tail(t, &s, &h, trusted);
 	if (!tail) {
-		ack_meets_no_tail(t, skb, &s, &seg, trusted);
+		ack_meets_no_tail(t, skb, functions ? NULL : &s, &seg, trusted);
 		return;
 	}
 	read_segment(&seg, skb);

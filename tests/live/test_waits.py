@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import select
+import signal
 import socket
 import statistics
 import struct
@@ -193,6 +194,9 @@ class Pair:
                 os._exit(0)
         try:
             yield child, address
+        except BaseException:
+            os.kill(child, signal.SIGKILL)
+            raise
         finally:
             os.waitpid(child, 0)
 
