@@ -13,6 +13,7 @@ import re
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ def checksum(data: bytes) -> int:
 
 
 #: Who waits looks so often, and so sees when the machine stands still.
-TICK_S = 0.002
+TICK_S = 0.001
 
 
 class Link:
@@ -104,6 +105,8 @@ class Link:
         self.name = f"peer{n}"
         #: For so long at most it was to look and could not, since the machine did other things.
         self.stood_s = 0.0
+        #: When the packet that was received last came, at the earliest.
+        self.since = 0.0
         self.ours = {4: f"10.9.{n}.1", 6: f"fd09:{n}::1"}
         self.peers = {4: f"10.9.{n}.2", 6: f"fd09:{n}::2"}
         self.fd = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
@@ -128,6 +131,7 @@ class Link:
             ready = select.select([self.fd], [], [], min(TICK_S, max(0.0, until - began)))[0]
             now = time.monotonic()
             self.stood_s = max(self.stood_s, now - began - TICK_S)
+            self.since = began if now - began > TICK_S else now
             if not ready:
                 if now < until:
                     continue
@@ -162,7 +166,9 @@ class Player:
         self.played, self.socket = Played(), socket.socket(socket.AF_INET6 if script.family == 6 else socket.AF_INET)
         self.kernel_first, self.kernel_stamp = 0, 0
         self.next, self.acked, self.window, self.stamps, self.sackable = 0, 0, 65535, True, True
+        self.lingers = False
         self.begun = self.before = self.after = time.monotonic()  # of it all; before and after its last step
+        self.came = self.after  # the last step was done, or its packet came, as early as then
 
     def note(self, text: str) -> None:
         self.played.log.append(f"{(time.monotonic() - self.begun) * 1000:8.1f} {text}")
@@ -213,7 +219,7 @@ class Player:
     def expect(self, low: float, high: float, flags: str, numbers: str, *words: str, optional: bool = False) -> None:
         """FLAGS SEQ[:END] [ack N] [win W] [sack A:B]; what is not named is not asked, nor is PSH."""
         segment, before = self.receive(self.after + high / 1000 + self.slack), self.after
-        self.after = time.monotonic()
+        self.after, self.came = time.monotonic(), self.link.since
         if not segment and optional:
             return
         if not segment:
@@ -234,7 +240,7 @@ class Player:
         """Since the last step; nothing is to come meanwhile."""
         came = ms and self.receive(self.after + ms / 1000)
         self.before = time.monotonic()
-        self.late(self.after, ms)
+        self.late(self.came, ms)
         if came:
             raise Departure(f"before it came {came}")
 
@@ -249,6 +255,9 @@ class Player:
             done = len(self.socket.recv(wanted, socket.MSG_DONTWAIT))
         elif verb == "linger":
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, wanted))
+            self.lingers = wanted > 0
+        elif verb == "close" and self.lingers:
+            threading.Thread(target=self.socket.close, daemon=True).start()
         elif verb in OPTIONS:
             self.socket.setsockopt(*OPTIONS[verb], wanted)
         else:
@@ -258,7 +267,7 @@ class Player:
             raise Departure(f"did {done}")
 
     def open(self, *words: str) -> None:
-        """[rtt MS] [mss N] [win W] [stamps 0] [sack 0]: the handshake, by the script's role."""
+        """[rtt MS] [mss N] [win W] [stamps 0] [sack 0] [quickack 0]: the handshake, by the script's role."""
         family, how = self.script.family, dict(zip(words[::2], words[1::2]))
         self.window, self.stamps, self.sackable = int(how.get("win", 65535)), "stamps" not in how, "sack" not in how
         rtt, begun = float(how.get("rtt", 0)), self.before
@@ -274,11 +283,14 @@ class Player:
                 self.socket, _ = listener.accept()
         else:
             self.socket.setblocking(False)
+            if "quickack" in how:
+                self.call("quickack", how["quickack"])
             self.socket.connect_ex((self.link.peers[family], self.port))
             self.expect(0, 0, "S", "0")
             self.wait(rtt)
             self.send("S.", "0", "ack", "1", *syn)
-            self.expect(0, rtt, ".", "1", "ack", "1")
+            if "quickack" not in how:
+                self.expect(0, rtt, ".", "1", "ack", "1")
         self.late(begun, rtt)
         self.played.local, self.played.remote = (("[{}]:{}" if family == 6 else "{}:{}").format(*end[:2]) for end in (
             self.socket.getsockname(), self.socket.getpeername()))
@@ -291,7 +303,7 @@ class Player:
         self.wait(step.low)
         others: dict[str, Callable[..., None]] = {"<": self.send, "open": self.open}
         others[verb](*words) if verb in others else self.call(verb, *words)
-        self.after = time.monotonic()
+        self.after = self.came = time.monotonic()
 
     def play(self) -> Played:
         begun: list[tuple[list[str], float, float]] = []
