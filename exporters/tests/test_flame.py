@@ -47,7 +47,7 @@ def test_folded_stacks_add_excess_up_from_the_outermost_call(tmp_path: Path) -> 
 def test_stalls_without_a_stack_are_shown_and_counted(tmp_path: Path) -> None:
     path = r.write(tmp_path / "x", [r.start(), r.cork_ceiling(), r.peer_holds()])
     done = command("flame", "-i", path)
-    assert done.stdout == f"httpd;{NO_STACK} 203320\nredis;{AT_PEER} 40100\n"
+    assert done.stdout == f"httpd;{NO_STACK} 203320\nredis;{AT_PEER};[delayed_ack (unknown)] 40100\n"
     assert "2 of 2 stalls have no stack" in done.stderr
     svg = command("flame", "-i", path, "--output", "svg").stdout
     assert NO_STACK in svg and AT_PEER in svg and "2 of 2 stalls have no stack" in svg

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from sys import getsizeof
 
 from ..recording import Record
-from ..records import Frame, Process, Report, Snapshot, Stall, Start
+from ..records import Frame, Process, Report, Snapshot, Stall, Start, TwoEnds
 from ..reports import Reports
 
 #: So many stacks are told apart, and they take about so many bytes with their names. The tracer itself keeps fewer.
 MAX_STACKS = 20_000
 MAX_BYTES = 48 << 20
 NO_STACK = "[no stack recorded]"
-AT_PEER = "[no stack: the peer held the write]"
+AT_PEER = "[no stack: the peer waited]"
 OTHERS = "[other stacks]"
 #: A frame outside of any file and without a name is code made at run time, mostly by a JIT compiler.
 RUN_TIME_CODE = "[code made at run time]"
@@ -51,7 +51,7 @@ class Stacks:
 
     def add(self, record: Record | Snapshot) -> None:
         if isinstance(record, Stall):
-            self._add(record.process, record.side, record.sender.stack, record.excess_us, 1, record.time_us)
+            self._add(record, record.excess_us, 1, record.time_us)
         elif isinstance(record, Start):
             self._reports.begin()
         elif isinstance(record, Report):
@@ -65,21 +65,19 @@ class Stacks:
             return
         self.by_last = bool(report.connections)
         for connection in report.connections:
-            self._add(connection.process, connection.side, connection.sender.stack, connection.excess_us,
-                      connection.stalls, report.time_us)
+            self._add(connection, connection.excess_us, connection.stalls, report.time_us)
 
-    def _add(self, process: Process, side: str, frames: tuple[Frame, ...], excess_us: int, stalls: int,
-             time_us: int) -> None:
+    def _add(self, ends: TwoEnds, excess_us: int, stalls: int, time_us: int) -> None:
         self.stalls += stalls
-        root = process.comm or "unknown"
-        if frames:
-            names = tuple(self._name(process, frame, time_us) for frame in reversed(frames))
+        names: tuple[str, ...]
+        if ends.sender.stack:
+            names = tuple(self._name(ends.process, frame, time_us) for frame in reversed(ends.sender.stack))
             if any(name.startswith("[") for name in names):
                 self.unnamed_stalls += stalls
         else:
             self.without_stack += stalls
-            names = (AT_PEER if side == "receiver" else NO_STACK,)
-        stack = (root, *names)
+            names = (AT_PEER if ends.side == "receiver" else NO_STACK,)
+        stack = (ends.process.comm or "unknown", *names, *([f"[{ends.why}]"] if ends.reason else []))
         if stack not in self.excess_us and not self._keep(stack):
             self.folded_stalls += stalls
             stack = (OTHERS,)
