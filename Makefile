@@ -356,11 +356,10 @@ format: ## format the C sources as .clang-format says, by clang-format 14
 
 # ---- the kernel side ----
 
-# MAX_BPF_STACK is 512 bytes for a program and what it calls, and the deepest of what is called takes 192
 $(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace
 	$(call say,BPF,$@)
-	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -Wframe-larger-than=320 -target bpf \
-		-D__TARGET_ARCH_$(ARCH) $(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
+	$(Q)$(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -D__TARGET_ARCH_$(ARCH) \
+		$(ASM_INCLUDE:%=-I%) -Ibpf -MMD -c $< -o $@
 
 $(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
 	$(call say,SKEL,$@)
