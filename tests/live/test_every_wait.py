@@ -372,8 +372,11 @@ def test_each_wait_for_a_late_ack_is_told_with_its_reason_and_no_other(seed: int
     counted = Counter(wait.reason for wait in waits)
     skipped = tracer.closing()["dropped"]["recursion"]
     assert set(counted) == {"nagle", "msg_more", "sndbuf", "cwnd", "linger", "handshake"}, counted
-    # an ACK of a timer that the machine hid may come hidden, too, to a writer or a close() that waits for it
-    assert len(missed) <= unseen(tracer) + skipped and len(false) <= skipped, (counted, missed, false)
+    # where the machine hides timers, an ACK may come hidden, too, to a writer or a close() that waits for it; one of a
+    # timer that was seen is counted by nobody
+    hidden = unseen(tracer) + (len(waits) // 100 if unseen(tracer) else 0)
+    assert len(missed) <= hidden + skipped and len(false) <= skipped, (counted, missed, false)
+    assert {wait.reason for wait in missed} <= {"sndbuf", "linger"} or len(missed) <= unseen(tracer) + skipped, missed
 
 
 def fork_player(seed: int, pair: Pair, folder: Path) -> int:
