@@ -70,7 +70,8 @@ GUEST_PACKAGES := qemu-system-x86 busybox-static kmod file python3-venv
 # Grafana's components come from npm, and run in a browser
 PICTURE_PACKAGES := chromium fonts-inter pngquant $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 
-UNIT_PACKAGES  := libcmocka-dev libclang-rt-dev clang-format python3 python3-pytest python3-dpkt
+UNIT_PACKAGES  := libcmocka-dev libclang-rt-dev clang-format python3 python3-pytest python3-dpkt \
+                  python3-pyelftools
 EXPORTER_PACKAGES := python3-pytest python3-jsonschema python3-venv python3-bpfcc openssl $(MONITORING_PACKAGES)
 # those of `make test`
 TEST_PACKAGES  := $(UNIT_PACKAGES) $(EXPORTER_PACKAGES) $(LAB_PACKAGES) tcpdump procps util-linux iproute2 \

@@ -8,12 +8,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elftools.elf.elffile import ELFFile
+
 OBJECT = Path(__file__).parents[2] / "build" / "nagletrace.bpf.o"
 #: A program and what it calls have so many bytes together, each rounded up: MAX_BPF_STACK and check_max_stack_depth()
 #: of kernels before 6.13.
 MOST, STEP = 512, 32
-CALL, MOV64, ADD64, FRAME = 0x85, 0xBF, 0x07, 10
-LOAD, STORE, STORE_REGISTER = 1, 2, 3
+#: Of instructions: include/uapi/linux/bpf.h.
+CALL, PSEUDO_CALL, MOV64, ADD64, LOAD, STORES, FRAME = 0x85, 1, 0xBF, 0x07, 1, (2, 3), 10
 
 
 @dataclass
@@ -22,43 +24,38 @@ class Function:
     calls: set[str] = field(default_factory=set)
 
 
-def strings(table: bytes, at: int) -> str:
-    return table[at:table.index(b"\0", at)].decode()
-
-
-def functions(elf: bytes) -> dict[str, Function]:
+def functions(path: Path) -> dict[str, Function]:
     """Each function of a BPF object with the deepest byte of its frame and the functions that it calls."""
-    [at], (size, count) = struct.unpack_from("<Q", elf, 40), struct.unpack_from("<HH", elf, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", elf, at + n * size) for n in range(count)]
-    body = [elf[s[4]:s[4] + s[5]] if s[1] != 8 else b"" for s in sections]
-    symbols_at = next(n for n, s in enumerate(sections) if s[1] == 2)
-    symbols = list(struct.iter_unpack("<IBBHQQ", body[symbols_at]))
-    names = body[sections[symbols_at][6]]
-    starts = {(s[3], s[4]): strings(names, s[0]) for s in symbols if s[1] & 15 == 2}
-    relocated = {(s[7], place): symbols[info >> 32] for s, b in zip(sections, body) if s[1] == 9
-                 for place, info in struct.iter_unpack("<QQ", b)}
     found: dict[str, Function] = defaultdict(Function)
-    for symbol in symbols:
-        if symbol[1] & 15 != 2:
-            continue
-        section, start, length = symbol[3:]
-        function, copies = found[starts[section, start]], set()
-        for place in range(start, start + length, 8):
-            code, registers, offset, value = struct.unpack_from("<BBhi", body[section], place)
-            to, source = registers & 15, registers >> 4
-            kind = code & 7
-            if kind in (STORE, STORE_REGISTER) and to == FRAME or kind == LOAD and source == FRAME:
-                function.stack = max(function.stack, -offset)
-            elif code == MOV64 and source == FRAME:
-                copies.add(to)
-            elif code == ADD64 and to in copies:
-                function.stack = max(function.stack, -value)
-                copies.discard(to)
-            elif code == CALL and source == 1:
-                target = relocated.get((section, place))
-                where = (target[3], target[4] + (value + 1) * 8 if target[1] & 15 == 3 else target[4]) if target else (
-                    section, place + (value + 1) * 8)
-                function.calls.add(starts[where])
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        table = elf.get_section_by_name(".symtab")
+        symbols = [symbol for symbol in table.iter_symbols() if symbol["st_info"]["type"] == "STT_FUNC"]
+        starts = {(symbol["st_shndx"], symbol["st_value"]): symbol.name for symbol in symbols}
+        relocated = {(section["sh_info"], relocation["r_offset"]): table.get_symbol(relocation["r_info_sym"])
+                     for section in elf.iter_sections("SHT_REL") for relocation in section.iter_relocations()}
+        for symbol in symbols:
+            section, code = symbol["st_shndx"], elf.get_section(symbol["st_shndx"]).data()
+            function, copies = found[symbol.name], set()
+            for place in range(symbol["st_value"], symbol["st_value"] + symbol["st_size"], 8):
+                operation, registers, offset, value = struct.unpack_from("<BBhi", code, place)
+                to, source = registers & 15, registers >> 4
+                if operation & 7 in STORES and to == FRAME or operation & 7 == LOAD and source == FRAME:
+                    function.stack = max(function.stack, -offset)
+                elif operation == MOV64 and source == FRAME:
+                    copies.add(to)
+                elif operation == ADD64 and to in copies:
+                    function.stack = max(function.stack, -value)
+                    copies.discard(to)
+                elif operation == CALL and source == PSEUDO_CALL:
+                    target, ahead = relocated.get((section, place)), (value + 1) * 8
+                    if not target:
+                        called = section, place + ahead
+                    elif target["st_info"]["type"] == "STT_SECTION":
+                        called = target["st_shndx"], ahead
+                    else:
+                        called = target["st_shndx"], target["st_value"]
+                    function.calls.add(starts[called])
     return found
 
 
@@ -70,6 +67,6 @@ def deepest(name: str, all_of_them: dict[str, Function]) -> tuple[int, str]:
 
 
 def test_no_program_needs_more_stack_than_the_oldest_kernel_has() -> None:
-    found = functions(OBJECT.read_bytes())
+    found = functions(OBJECT)
     assert len(found) > 20 and found["hold_judge"].stack
     assert not [(depth, chain) for depth, chain in (deepest(name, found) for name in found) if depth > MOST]
