@@ -51,9 +51,12 @@ class Log:
         return self.writes[i]
 
     def nagle_since(self, offset: int, last_offset: int, before: int) -> int:
-        """Since when these bytes were left to Nagle alone: written, the last MSG_MORE followed, the cork opened."""
+        """Since when these bytes were left to Nagle alone: written, the last MSG_MORE followed, the cork opened; or
+        since when nothing but MSG_MORE held them, where all that was written last had it."""
         first, last = (bisect.bisect_right(self.writes, o, key=lambda w: w.offset) - 1 for o in (offset, last_offset))
         since = self.writes[first].start
+        while last > first and self.writes[last].more and self.writes[last - 1].more:
+            last -= 1
         for i in range(first, last):
             if self.writes[i].more:
                 since = self.writes[i + 1].start
