@@ -108,6 +108,7 @@ static __always_inline void read_leader_comm(char comm[NT_COMM_LEN])
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 
+	__builtin_memset(comm, 0, NT_COMM_LEN);
 	BPF_CORE_READ_STR_INTO((char(*)[NT_COMM_LEN])comm, task, group_leader, comm);
 }
 

@@ -18,6 +18,7 @@
 #include "record.h"
 #include "release.h"
 #include "scratch.h"
+#include "slow.h"
 #include "user_stack.h"
 #include "tell_events.h"
 
@@ -45,7 +46,14 @@ struct hold {
 	struct writer writer; /* tgid 0: no program saw a write yet */
 };
 
-_Static_assert(sizeof(struct hold) <= SCRATCH_BYTES, "hold fits the scratch");
+/* A hold that is over. The facts stand here, since the stack of hold_judge() has no room. */
+struct ended_hold {
+	struct hold hold;
+	struct nt_stall_facts facts;
+	bool stall; /* it was one, however short */
+};
+
+_Static_assert(sizeof(struct ended_hold) <= SCRATCH_BYTES, "a hold fits the scratch");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -149,16 +157,27 @@ static __always_inline bool hold_delete(struct sock *sk)
 	return err != -ENOENT;
 }
 
-static __always_inline void count_hold(const struct hold *h, const struct sock *sk, u8 reason,
-				       u64 duration_ns, enum nt_release release)
+/*
+ * Counts a hold's time under its reason, unless the totals leave the socket out. sk: the socket, or
+ * 0 where a process asked for wrote the bytes, so that they count. This is a global function: the
+ * verifier follows it once, and not at each place that calls it.
+ */
+__noinline int hold_count(u64 sk, u32 reason, u32 release, u64 begin_ns, u64 end_ns)
 {
 	struct nt_totals *t = totals_here();
 
-	if (!t || (!h->writer.target && !socket_counts(sk)))
-		return;
+	if (!t || (sk && !socket_counts((void *)sk)))
+		return 0;
 	count_in(t->holds, reason, NT_HOLD_REASONS, 1);
-	count_in(t->hold_ns, reason, NT_HOLD_REASONS, duration_ns);
+	count_in(t->hold_ns, reason, NT_HOLD_REASONS, duration_ns(begin_ns, end_ns));
 	count_in(t->releases, release, NT_RELEASES, 1);
+	return 0;
+}
+
+/* Returns the socket for hold_count(). */
+static __always_inline u64 hold_owner(const struct hold *h)
+{
+	return h->writer.target ? 0 : h->sk;
 }
 
 /*
@@ -281,36 +300,58 @@ static __always_inline bool hold_may_meet(const struct hold *h, const struct nt_
 }
 
 /*
- * Counts a hold that is over, and reports it if it was a stall. This is a global function: the
- * verifier follows it once, and not at each place that calls it.
+ * Judges a hold that is over, and reports it if it was a stall. This is a global function for the
+ * verifier's sake, as hold_count().
  */
 __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 {
-	struct hold *h = scratch_get(level);
+	struct ended_hold *ended = scratch_get(level);
 	enum nt_evidence evidence;
-	struct nt_stall_facts f;
-	struct late_ack *la = NULL;
 	enum nt_cause cause;
+	struct late_ack *la = NULL;
+	struct nt_stall_facts *f;
+	struct hold *h;
 	struct tcp t;
 
-	if (!h)
+	if (!ended)
 		return 0;
+	h = &ended->hold;
+	f = &ended->facts;
 	t = tcp_of((void *)h->sk, false);
-	count_hold(h, t.sk, h->held.reason, duration_ns(h->begin_ns, released_ns), release);
 	if (release == NT_RELEASE_ACK)
 		la = hold_join(h, released_ns);
-	hold_facts(&f, h, &t, release, released_ns, la);
-	cause = nt_stall_cause(&f, &evidence);
-	if (f.duration_ns < nt_config.min_ns)
+	hold_facts(f, h, &t, release, released_ns, la);
+	cause = nt_stall_cause(f, &evidence);
+	ended->stall = cause;
+	if (f->duration_ns < nt_config.min_ns)
 		return 0;
-	if (la && f.pending_in_hold_ns < nt_config.min_ns) {
+	if (la && f->pending_in_hold_ns < nt_config.min_ns) {
 		cause = NT_CAUSE_INVALID;
 		evidence = NT_EVIDENCE_INVALID;
 	}
 	if (cause)
 		count_stall(cause);
-	if (cause || nt_config.all_holds || hold_may_meet(h, &f))
-		hold_report(h, &t, &f, cause, evidence, released_ns, la);
+	if (cause || nt_config.all_holds || hold_may_meet(h, f))
+		hold_report(h, &t, f, cause, evidence, released_ns, la);
+	return 0;
+}
+
+/*
+ * Counts a hold of SLOW_NS and more that was no stall, if it cost time. A global function, like the
+ * one above; and not called by it, since both together need too much of the stack on kernels
+ * before 6.13.
+ */
+__noinline int hold_slow(u32 level, u32 release, u64 until_ns)
+{
+	struct ended_hold *ended = scratch_get(level);
+	struct hold *h;
+
+	if (!ended || ended->stall)
+		return 0;
+	h = &ended->hold;
+	if (nt_costs_time(h->held.reason, release) &&
+	    (h->writer.target || socket_counts((void *)h->sk)))
+		slow_count(&h->writer, (void *)h->sk, &h->held, duration_ns(h->begin_ns, until_ns));
 	return 0;
 }
 
@@ -329,26 +370,32 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 					 enum nt_release release, u64 released_ns)
 {
 	u32 level;
-	struct hold *ended;
+	struct ended_hold *ended;
 
 	if (nt_config.timeline)
 		event_hold_end(h, t->sk, release, released_ns);
 	/* most holds of a bulk transfer are over here */
-	if (!hold_may_stall(h) && !nt_config.all_holds) {
-		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, released_ns),
-			   release);
+	if (!hold_may_stall(h) && !nt_config.all_holds &&
+	    duration_ns(h->begin_ns, released_ns) < SLOW_NS) {
+		hold_count(hold_owner(h), h->held.reason, release, h->begin_ns, released_ns);
 		hold_delete(t->sk);
 		return;
 	}
 	ended = scratch_take(&level);
 	if (ended)
-		*ended = *h;
+		ended->hold = *h;
 	/* only the program that deletes the hold judges it */
 	if (hold_delete(t->sk)) {
-		if (ended)
+		if (ended) {
+			h = &ended->hold;
+			hold_count(hold_owner(h), h->held.reason, release, h->begin_ns,
+				   released_ns);
 			hold_judge(level, release, released_ns);
-		else
+			if (duration_ns(h->begin_ns, released_ns) >= SLOW_NS)
+				hold_slow(level, release, released_ns);
+		} else {
 			count_dropped(NT_DROPPED_HOLD_MAP);
+		}
 	}
 	if (ended)
 		scratch_give(level);
@@ -379,13 +426,21 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 					const bool trusted)
 {
 	u64 since = s->clock_ns;
+	struct ended_hold *before;
+	u32 level;
 
 	if (h->held.reason == NT_HOLD_PACING && h->held.seq == s->snd_nxt &&
 	    s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
 		since = s->wstamp_ns;
 	if (h->held.reason != NT_HOLD_SNDBUF) /* nobody waited for that */
-		count_hold(h, t->sk, h->held.reason, duration_ns(h->begin_ns, since),
-			   NT_RELEASE_INVALID);
+		hold_count(hold_owner(h), h->held.reason, NT_RELEASE_INVALID, h->begin_ns, since);
+	before = duration_ns(h->begin_ns, since) < SLOW_NS ? NULL : scratch_take(&level);
+	if (before) {
+		before->hold = *h;
+		before->stall = false;
+		hold_slow(level, NT_RELEASE_INVALID, since);
+		scratch_give(level);
+	}
 	hold_begin(h, t, s, reason, since, trusted);
 }
 
@@ -588,6 +643,7 @@ static __always_inline void close_waited(void *ctx, const struct tcp *t, const b
 	hold_note_writer(h, ctx);
 	if (nt_config.timeline)
 		event_hold_end(h, t->sk, NT_RELEASE_ACK, ended_ns);
+	hold_count(hold_owner(h), NT_HOLD_LINGER, NT_RELEASE_ACK, h->begin_ns, ended_ns);
 	hold_judge(level, NT_RELEASE_ACK, ended_ns);
 	scratch_give(level);
 }

@@ -96,6 +96,29 @@ static inline bool nt_may_stall(__u8 reason, bool lone)
 	}
 }
 
+/*
+ * Does a hold that was no stall cost time which the program did not take itself? The program ends a
+ * cork, and fills, flushes or closes a segment that Nagle holds. The windows, pacing and the device
+ * release bytes in whatever context comes next, so that the release says nothing there.
+ */
+static inline bool nt_costs_time(__u8 reason, __u8 release)
+{
+	switch (reason) {
+	case NT_HOLD_NAGLE:
+		return release == NT_RELEASE_ACK || release == NT_RELEASE_TIMER ||
+		       release == NT_RELEASE_LOSS_PROBE;
+	case NT_HOLD_AUTOCORK:
+	case NT_HOLD_TSO_DEFER:
+	case NT_HOLD_CWND:
+	case NT_HOLD_RWND:
+	case NT_HOLD_PACING:
+	case NT_HOLD_TSQ:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Returns the cause and sets *evidence; NT_CAUSE_INVALID: the hold was no stall. */
 static inline enum nt_cause nt_stall_cause(const struct nt_stall_facts *f,
 					   enum nt_evidence *evidence)

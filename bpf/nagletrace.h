@@ -312,6 +312,32 @@ struct nt_totals {
 	__u64 dropped[NT_DROPPED_WAYS];
 };
 
+/*
+ * Holds that cost time and were no stall are counted by user, process name and reason; bpf/slow.h.
+ * A row of each reason without a name counts those of user 0 without one, and those that find no
+ * room.
+ */
+#define NT_SLOW_ROWS 256
+
+struct nt_slow_key {
+	char comm[NT_COMM_LEN]; /* the writer's; padded with NUL; "" if no write was seen, or no
+				   room is left */
+	__u32 reason;           /* enum nt_hold_reason */
+	__u32 uid;              /* of the socket */
+};
+
+struct nt_slow {
+	__u64 holds;
+	__u64 duration_ns;       /* of all these holds */
+	__u64 since_ns, last_ns; /* when the first and the last of them ended (CLOCK_MONOTONIC) */
+	/* of the last one: the connection as the sender sees it, its segment size, and the peer's
+	 * window (bytes) */
+	struct nt_tuple tuple;
+	__u32 mss;
+	__u32 window;
+	__u32 tgid; /* the writer; 0: not seen, or there are several */
+};
+
 /* A bucket of sockets, by the hash of their addresses; bpf/bucket.h. */
 struct nt_bucket {
 	__u32 holds;         /* how many of its sockets have one */
@@ -397,6 +423,8 @@ _Static_assert(sizeof(struct nt_ack_part) == 32, "nt_ack_part has no padding");
 _Static_assert(sizeof(struct nt_record) == 16 + 2 * 104 + 48 + 32 + 8, "nt_record has no padding");
 _Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
 _Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
+_Static_assert(sizeof(struct nt_slow_key) == 24, "nt_slow_key has no padding");
+_Static_assert(sizeof(struct nt_slow) == 88, "nt_slow has no padding");
 _Static_assert(sizeof(struct nt_owner) == 72, "nt_owner has no padding");
 _Static_assert(sizeof(struct nt_sampled) == 160, "nt_sampled has no padding");
 _Static_assert(sizeof(struct nt_netns) == 16, "nt_netns has no padding");

@@ -34,7 +34,7 @@ static __always_inline void tell_held(struct seq_file *seq, const struct tcp *t,
 	told.bytes = s.write_seq - s.snd_nxt;
 	told.in_flight_bytes = s.snd_nxt - s.snd_una;
 	told.mss = s.mss;
-	told.recovering = s.lost_out || s.retrans_out;
+	told.recovering = PROBED(t->tp, lost_out) || s.retrans_out;
 	told.data_came = TCP(t, data_segs_in);
 	told.acks_came = TCP(t, segs_in) - told.data_came;
 	sent_ns = since_jiffies(TCP(t, lsndtime));

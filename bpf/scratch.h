@@ -3,7 +3,7 @@
 #ifndef NT_SCRATCH_H
 #define NT_SCRATCH_H
 
-#include "config.h"
+#include "socket.h"
 
 /*
  * A global function takes only numbers before 5.12, so its caller passes all else here. Each
@@ -13,7 +13,7 @@
  */
 #define SCRATCH_LEVELS 8 /* each of our programs runs once at a time on a CPU */
 
-#define SCRATCH_BYTES  192
+#define SCRATCH_BYTES  256
 
 struct scratch {
 	u32 busy[SCRATCH_LEVELS];
@@ -42,9 +42,12 @@ static __always_inline void *scratch_take(u32 *level)
 
 	while (s && i < SCRATCH_LEVELS && s->busy[i])
 		i++;
-	barrier_var(i);
+	i = forgotten(i);
 	if (!s || i >= SCRATCH_LEVELS)
 		return NULL;
+	/* the verifier may have lost the bound, and the compiler knows it still */
+	barrier_var(i);
+	i %= SCRATCH_LEVELS;
 	s->busy[i] = true;
 	*level = i;
 	return s->bytes[i];

@@ -267,8 +267,7 @@ static __always_inline void tcp_read_state(struct nt_tcp_state *s, const struct 
 	s->write_seq = TCP(t, write_seq);
 	s->tlp_high_seq = TCP(t, tlp_high_seq);
 	s->packets_out = TCP(t, packets_out);
-	s->sacked_out = TCP(t, sacked_out);
-	s->lost_out = TCP(t, lost_out);
+	s->left_out = TCP(t, sacked_out) + TCP(t, lost_out);
 	s->retrans_out = TCP(t, retrans_out);
 	s->mss = TCP(t, mss_cache);
 	s->unpushed = forgotten(TCP(t, pushed_seq) != s->write_seq);

@@ -61,6 +61,23 @@ static __always_inline bool connection_wanted(struct nt_event *e, bool by_applic
 	return true;
 }
 
+static __always_inline void event_fill(struct nt_event *e, u64 what, u64 numbers, u64 more)
+{
+	e->size = sizeof(*e);
+	e->kind = what;
+	e->reason = what >> 8;
+	e->release = what >> 16;
+	e->flags = what >> 24;
+	e->seq = numbers;
+	e->bytes = numbers >> 32;
+	if (e->kind == NT_EVENT_HOLD_END) {
+		e->duration_ns = more;
+	} else {
+		e->ack = more;
+		e->in_flight_bytes = more >> 32;
+	}
+}
+
 static __always_inline void event_read_socket(struct nt_event *e, const struct tcp *t)
 {
 	u8 nonagle = PROBED_BITS(t->tp, nonagle);
@@ -70,26 +87,6 @@ static __always_inline void event_read_socket(struct nt_event *e, const struct t
 	e->pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong) >= pingpong_thresh(t);
 	e->quick = PROBED(t->tp, inet_conn.icsk_ack.quick);
 	e->drained = PROBED(t->tp, copied_seq) == PROBED(t->tp, rcv_nxt);
-}
-
-static __always_inline void event_fill(struct nt_event *e, const struct tcp *t, u64 what,
-				       u64 numbers, u64 more)
-{
-	e->size = sizeof(*e);
-	e->kind = what;
-	e->reason = what >> 8;
-	e->release = what >> 16;
-	e->flags = what >> 24;
-	e->sk = (u64)t->sk;
-	e->seq = numbers;
-	e->bytes = numbers >> 32;
-	if (e->kind == NT_EVENT_HOLD_END) {
-		e->duration_ns = more;
-	} else {
-		e->ack = more;
-		e->in_flight_bytes = more >> 32;
-	}
-	event_read_socket(e, t);
 	/* a segment out of order does not tell where reads go on */
 	if (e->kind == NT_EVENT_RECEIVED && e->seq != PROBED(t->tp, rcv_nxt))
 		e->drained = 0;
@@ -122,6 +119,9 @@ __noinline int event_note(u64 sk, u64 time_ns, u64 what, u64 numbers, u64 more)
 		return 0;
 	}
 	__builtin_memset(e, 0, sizeof(*e));
+	e->sk = sk;
+	e->time_ns = time_ns ? time_ns : bpf_ktime_get_ns();
+	event_fill(e, what, numbers, more);
 	read_tuple(&e->tuple, t.sk);
 	by_application = event_by_application(t.sk, what);
 	if (by_application) {
@@ -130,8 +130,7 @@ __noinline int event_note(u64 sk, u64 time_ns, u64 what, u64 numbers, u64 more)
 		read_leader_comm(e->comm);
 	}
 	if (tuple_wanted(&e->tuple) && connection_wanted(e, by_application)) {
-		event_fill(e, &t, what, numbers, more);
-		e->time_ns = time_ns ? time_ns : bpf_ktime_get_ns();
+		event_read_socket(e, &t);
 		e->dropped = events_dropped;
 		/* user space looks now and then */
 		if (bpf_ringbuf_output(&events, e, sizeof(*e), BPF_RB_NO_WAKEUP))

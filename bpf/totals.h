@@ -13,7 +13,7 @@ struct {
 } totals SEC(".maps");
 
 /* Counts in a table of n. The barrier keeps the compiler from hiding the bound. */
-static __always_inline void count_in(__u64 *table, u32 i, u32 n, u64 by)
+static __always_inline void count_in(__u64 *table, u64 i, u32 n, u64 by)
 {
 	barrier_var(i);
 	if (i < n)

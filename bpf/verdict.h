@@ -40,8 +40,7 @@ struct nt_tcp_state {
 	__u32 write_seq;
 	__u32 tlp_high_seq; /* snd_nxt after a loss probe that is not yet acknowledged, or 0 */
 	__u32 packets_out;
-	__u32 sacked_out;
-	__u32 lost_out;
+	__u32 left_out; /* sacked or lost: tcp_left_out() */
 	__u32 retrans_out;
 	__u32 mss;      /* mss_now of the attempt */
 	__u32 head_seq; /* first unsent skb */
@@ -76,7 +75,7 @@ static inline bool nt_minshall(const struct nt_tcp_state *s)
 /* Mirrors tcp_packets_in_flight(). */
 static inline __u32 nt_packets_in_flight(const struct nt_tcp_state *s)
 {
-	return s->packets_out - (s->sacked_out + s->lost_out) + s->retrans_out;
+	return s->packets_out - s->left_out + s->retrans_out;
 }
 
 /* Does tcp_snd_wnd_test() fail once so much is acknowledged? */

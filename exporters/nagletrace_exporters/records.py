@@ -484,6 +484,23 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class SlowHolds:
+    """Holds of processes of one name and for one reason that cost time and were no stall."""
+
+    reason: Word
+    socket: Annotated[Socket, inlined(Socket)]
+    holds: Count
+    hold_us: Count
+    advice: Text
+    comm: MaybeComm = None
+    #: None: there are several, or none was seen
+    pid: MaybeCount = None
+
+    def name(self) -> str:
+        return Process(self.comm, self.pid).name()
+
+
+@dataclass(frozen=True)
 class Report:
     """The tracer's report of an interval, or (closing) of a whole trace."""
 
@@ -496,6 +513,7 @@ class Report:
     folded_stalls: Count
     totals: Annotated[Totals, part(Totals, needed=True)]
     dropped: Counts
+    slow_holds: Annotated[list[SlowHolds], parts(SlowHolds)] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
 
-from .records import Connection, Report, Stall, Totals
+from .records import Connection, Report, SlowHolds, Stall, Totals
 
 #: So many connections and processes are told apart at a time. When there are more, the half that lost less is folded.
 MAX_GROUPS = 10_000
 #: The kept connections take about so many bytes, with their stacks.
 MAX_BYTES = 64 << 20
+#: Of holds that cost time and were no stall, so many processes and reasons are kept apart.
+MAX_SLOW_HOLDS = 1000
 #: So many words of one kind are told apart; the schema has fewer.
 MAX_WORDS = 16
 
@@ -63,7 +65,8 @@ def join(one: Report | None, report: Report, most: int) -> Report:
     return bounded(Report(report.time_us, report.closing, one.span_us + report.span_us, one.stalls + report.stalls,
                           one.excess_us + report.excess_us, list(connections.values()),
                           one.folded_stalls + report.folded_stalls, joined_totals(one.totals, report.totals),
-                          added(one.dropped, report.dropped)), most)
+                          added(one.dropped, report.dropped),
+                          joined_slow_holds(one.slow_holds, report.slow_holds)), most)
 
 
 def bounded(report: Report, most: int) -> Report:
@@ -77,12 +80,24 @@ def bounded(report: Report, most: int) -> Report:
             break
         kept.append(connection)
     folded = sum(c.stalls for c in by_excess[len(kept):])
-    return replace(report, connections=kept, folded_stalls=report.folded_stalls + folded)
+    return replace(report, connections=kept, folded_stalls=report.folded_stalls + folded,
+                   slow_holds=report.slow_holds[:MAX_SLOW_HOLDS])
 
 
 def joined(old: Connection, new: Connection) -> Connection:
     return replace(new, stalls=old.stalls + new.stalls, excess_us=old.excess_us + new.excess_us, p50_us=None,
                    p99_us=None, max_us=max(old.max_us, new.max_us), evidence=added(old.evidence, new.evidence))
+
+
+def joined_slow_holds(one: list[SlowHolds], other: list[SlowHolds]) -> list[SlowHolds]:
+    """Returns them summed up, those that cost most first."""
+    sums: dict[tuple[str, str | None], SlowHolds] = {}
+    for new in (*one, *other):
+        old = sums.get((new.reason, new.comm))
+        sums[new.reason, new.comm] = replace(
+            new, holds=old.holds + new.holds, hold_us=old.hold_us + new.hold_us,
+            pid=new.pid if old.pid == new.pid else None) if old else new
+    return sorted(sums.values(), key=lambda slow: -slow.hold_us)
 
 
 def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

@@ -298,3 +298,18 @@ def test_nothing_is_off_the_page_or_covers_another_text(tmp_path: Path, width: i
     assert result["ladders"] >= 4 and result["spots"] == 38
     assert result["cover"] == []
     assert result["scroll"] <= result["inner"] <= result["window"] == width
+
+
+def test_what_cost_time_and_was_no_stall_is_told_of_all_intervals(tmp_path: Path) -> None:
+    slow = {"reason": "rwnd", "pid": 7, "comm": "python3", "netns": 1, "family": 4, "local": "127.0.0.1:5",
+            "remote": "127.0.0.1:6", "holds": 10, "hold_us": 2_000_000, "mss": 32_768, "window_bytes": 2304,
+            "advice": "leave SO_RCVBUF to the kernel"}
+    lines = [r.start(), r.report(closing=False, slow_holds=[slow]),
+             r.report(closing=False, slow_holds=[slow, slow | {"pid": 8, "reason": "cwnd", "hold_us": 1}])]
+    page = make("report", tmp_path, lines)
+    check_html(page)
+    assert ("python3[7] rwnd 4.00 s 20 200.0 ms 127.0.0.1:5 → 127.0.0.1:6 leave SO_RCVBUF to the kernel"
+            in text_of(page))
+    assert "python3[8]" not in text_of(page)  # it is less than a hundredth of the time
+    lines[-1] = r.report(closing=False, slow_holds=[slow | {"pid": 8}])
+    assert "python3 rwnd 4.00 s" in text_of(make("report", tmp_path, lines))

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+// links: userspace/output/slow.c
 // links: userspace/capture/origin.c userspace/base/siphash.c
 // links: userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
 // links: userspace/base/container.c userspace/base/each_process.c userspace/capture/processes.c

@@ -31,7 +31,7 @@ FLAGS = ["-O1", "-w", "-std=gnu11", "-D_GNU_SOURCE", "-D__TARGET_ARCH_x86", "-ft
 # What changes no verdict: how it is told, what is dropped, what is checked as it compiles.
 NO_VERDICT = re.compile(
     r"^\s*(#|//|/?\*|SEC\(|__uint\(|__type\(|_Static_assert|event_|timeline_|count_dropped|barrier|"
-    r"if \(ring_used_bytes|share_is_used_up|r->size|"
+    r"if \(ring_used_bytes|share_is_used_up|r->size|hold_slow|before|"
     r"struct \w+( \w+)? \{|static|__noinline|enum|\}|__builtin_memset|const bool trusted)"
 )
 STATEMENT = re.compile(r"^\t+(?!return\b|struct\b|u\d+\b|bool\b|enum\b|else\b|case\b|default\b|const\b)"

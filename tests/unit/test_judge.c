@@ -88,6 +88,22 @@ static void no_other_reason_is_ever_called_nagle(void **state)
 	}
 }
 
+static void time_is_lost_where_the_program_did_not_take_it(void **state)
+{
+	(void)state;
+	for (unsigned int release = 0; release < NT_RELEASES; release++) {
+		bool waited = release == NT_RELEASE_ACK || release == NT_RELEASE_TIMER ||
+			      release == NT_RELEASE_LOSS_PROBE;
+
+		assert_int_equal(nt_costs_time(NT_HOLD_NAGLE, release), waited);
+		assert_true(nt_costs_time(NT_HOLD_AUTOCORK, release));
+		assert_true(nt_costs_time(NT_HOLD_RWND, release));
+		assert_true(nt_costs_time(NT_HOLD_TSQ, release));
+		assert_false(nt_costs_time(NT_HOLD_CORK, release));
+		assert_false(nt_costs_time(NT_HOLD_SNDBUF, release));
+	}
+}
+
 static void a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost(void **state)
 {
 	struct nt_stall_facts f = textbook();
@@ -276,6 +292,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_ack_that_carried_data_is_no_stall),
 	cmocka_unit_test(only_an_ack_releases_into_a_stall),
 	cmocka_unit_test(no_other_reason_is_ever_called_nagle),
+	cmocka_unit_test(time_is_lost_where_the_program_did_not_take_it),
 	cmocka_unit_test(a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost),
 	cmocka_unit_test(from_one_end_it_takes_30_ms_beyond_the_round_trip),
 	cmocka_unit_test(from_one_end_a_smaller_limit_in_force_counts),

@@ -254,8 +254,7 @@ static void sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_ar
 
 	(void)state;
 	s.packets_out = 12;
-	s.sacked_out = 2;
-	s.lost_out = 1;
+	s.left_out = 3;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	s.retrans_out = 1;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);

@@ -1,7 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "capture/counts.h"
 
-#include <stddef.h>
+#include <string.h>
+
+/* Leaves the rows that have grown. A row that made room meanwhile has begun anew. */
+static void subtract_slow(struct nt_counts *counts, const struct nt_counts *before)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < counts->n_slow; i++) {
+		struct nt_slow_row row = counts->slow[i];
+
+		for (size_t j = 0; j < before->n_slow; j++) {
+			const struct nt_slow_row *old = &before->slow[j];
+
+			if (memcmp(&old->key, &row.key, sizeof(row.key)) ||
+			    row.slow.since_ns != old->slow.since_ns)
+				continue;
+			row.slow.holds -= old->slow.holds;
+			row.slow.duration_ns -= old->slow.duration_ns;
+		}
+		if (row.slow.holds)
+			counts->slow[n++] = row;
+	}
+	counts->n_slow = n;
+}
 
 void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before)
 {
@@ -9,6 +32,7 @@ void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before
 
 	for (size_t i = 0; i < words; i++)
 		((__u64 *)&counts->totals)[i] -= ((const __u64 *)&before->totals)[i];
+	subtract_slow(counts, before);
 	counts->recursion_misses -= before->recursion_misses;
 	counts->contradicted -= before->contradicted;
 	counts->unowned -= before->unowned;

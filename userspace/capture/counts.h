@@ -4,11 +4,20 @@
 #define NT_COUNTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include "bpf/nagletrace.h"
 #include "base/unnamed.h"
 
+struct nt_slow_row {
+	struct nt_slow_key key;
+	struct nt_slow slow;
+};
+
 struct nt_counts {
 	struct nt_totals totals;
+	/* holds that cost time and were no stall, in no order */
+	struct nt_slow_row slow[NT_SLOW_ROWS];
+	size_t n_slow;
 	/* how often the kernel skipped a program that ran already on that CPU */
 	unsigned long long recursion_misses;
 	/* stalls that one end showed, and that the other end's silence contradicted */

@@ -14,6 +14,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "capture/iterator.h"
 #include "nagletrace.skel.h"
@@ -216,6 +217,21 @@ static int place_all_casts(struct nt_tracer *tracer)
 	return err;
 }
 
+/* Makes the rows of those holds that find no other room. */
+static int make_slow_rows(const struct nt_tracer *tracer)
+{
+	const struct nt_slow none = {0};
+	int err = 0;
+
+	for (__u32 reason = 1; reason < NT_HOLD_REASONS && !err; reason++) {
+		struct nt_slow_key key = {.reason = reason};
+
+		err = bpf_map__update_elem(tracer->skel->maps.slow_holds, &key, sizeof(key), &none,
+					   sizeof(none), BPF_ANY);
+	}
+	return err;
+}
+
 static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		     const struct nt_settings *settings, const struct attempt *attempt,
 		     bool statistics)
@@ -238,6 +254,8 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		/* libbpf takes a feature for missing if it could not try it for lack of memory */
 		if (!err && !tracer->skel->bss)
 			err = -ENOMEM;
+		if (!err)
+			err = make_slow_rows(tracer);
 	}
 	if (err) {
 		nagletrace_bpf__destroy(tracer->skel);
@@ -641,6 +659,34 @@ static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
 	return err;
 }
 
+/*
+ * Leaves out rows that have no hold yet. As the map gets full, those that have names and did not
+ * grow for ten minutes make room.
+ */
+static int read_slow(const struct nt_tracer *tracer, struct nt_counts *counts)
+{
+	const uint64_t idle_ns = 600000000000ULL;
+	int fd = bpf_map__fd(tracer->skel->maps.slow_holds);
+	struct nt_slow_key keys[NT_SLOW_ROWS];
+	struct nt_slow rows[NT_SLOW_ROWS];
+	__u32 n = NT_SLOW_ROWS, place;
+	int err = bpf_map_lookup_batch(fd, NULL, &place, keys, rows, &n, NULL);
+	uint64_t now_ns = nt_now_ns();
+
+	if (err && err != -ENOENT) /* that says that these are all */
+		return err;
+	for (__u32 i = 0; i < n; i++) {
+		if (!rows[i].holds)
+			continue;
+		counts->slow[counts->n_slow++] =
+			(struct nt_slow_row){.key = keys[i], .slow = rows[i]};
+		if (n > NT_SLOW_ROWS / 4 * 3 && (keys[i].uid || keys[i].comm[0]) &&
+		    now_ns > rows[i].last_ns + idle_ns)
+			bpf_map_delete_elem(fd, &keys[i]);
+	}
+	return 0;
+}
+
 /* Sums the kernel's information on each program over all programs. */
 static void sum_info(const struct nt_tracer *tracer, struct bpf_prog_info *sum)
 {
@@ -667,6 +713,8 @@ int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts)
 
 	memset(counts, 0, sizeof(*counts));
 	err = sum_totals(tracer, &counts->totals);
+	if (!err)
+		err = read_slow(tracer, counts);
 	sum_info(tracer, &info);
 	counts->recursion_misses = info.recursion_misses + tracer->missed_detached;
 	for (size_t i = 0; i < nt_n_hooks; i++)

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "output/advice.h"
+#include "output/slow.h"
 #include "output/timeline.h"
 #include "version.h"
 
@@ -540,6 +541,34 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	return nt_json_write(out, o);
 }
 
+static void add_slow_holds(struct json_object *o, const struct nt_report *report)
+{
+	const struct nt_slow_row *rows[NT_SLOW_ROWS];
+	size_t n = nt_slow_choose(&report->counts, 0, rows);
+	struct json_object *list = json_object_new_array();
+	char advice[NT_SLOW_TEXT];
+
+	for (size_t i = 0; i < n; i++) {
+		const struct nt_slow *slow = &rows[i]->slow;
+		struct json_object *row = json_object_new_object();
+
+		nt_json_string(row, "reason", nt_hold_reason_word(rows[i]->key.reason));
+		if (slow->tgid)
+			nt_json_number(row, "pid", slow->tgid);
+		if (rows[i]->key.comm[0])
+			nt_json_foreign(row, "comm", rows[i]->key.comm, sizeof(rows[i]->key.comm));
+		nt_json_tuple(row, &slow->tuple);
+		nt_json_number(row, "holds", slow->holds);
+		nt_json_number(row, "hold_us", slow->duration_ns / 1000);
+		nt_json_number(row, "mss", slow->mss);
+		nt_json_number(row, "window_bytes", slow->window);
+		nt_slow_advise(rows[i], advice);
+		nt_json_string(row, "advice", advice);
+		json_object_array_add(list, row);
+	}
+	json_object_object_add(o, "slow_holds", list);
+}
+
 static int write_report(const struct nt_writer *writer, FILE *out, const struct nt_report *report)
 {
 	struct json_object *o = nt_json_new("report"), *list = json_object_new_array();
@@ -558,6 +587,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	free(sorted);
 	json_object_object_add(o, "connections", list);
 	nt_json_number(o, "folded_stalls", report->stalls->folded);
+	add_slow_holds(o, report);
 	nt_json_totals(o, &report->counts);
 	nt_json_dropped(o, &report->counts);
 	add_standby_of_report(o, report);

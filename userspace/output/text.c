@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "output/advice.h"
+#include "output/slow.h"
 #include "output/timeline.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -287,6 +288,35 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 	print_unnamed(writer, out, report);
 }
 
+/* Prints which holds cost most time although they were no stall. Returns how many. */
+static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct nt_report *report)
+{
+	const struct nt_slow_row *rows[NT_SLOW_ROWS];
+	size_t n = nt_slow_choose(&report->counts, report->span_ns / 100, rows);
+	char sum[16], mean[16], name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], advice[NT_SLOW_TEXT];
+	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
+	char text[NT_SLOW_TEXT + sizeof(name) + 2 * NT_ADDRESS_LEN + 96];
+
+	if (n)
+		fprintf(out, "\n  not a stall, but time\n");
+	for (size_t i = 0; i < n; i++) {
+		const struct nt_slow *slow = &rows[i]->slow;
+
+		nt_format_duration(slow->duration_ns, sum, sizeof(sum));
+		nt_format_duration(slow->duration_ns / slow->holds, mean, sizeof(mean));
+		nt_slow_name(rows[i], name, sizeof(name));
+		nt_slow_advise(rows[i], advice);
+		nt_format_address(&slow->tuple, true, local, sizeof(local));
+		nt_format_address(&slow->tuple, false, remote, sizeof(remote));
+		snprintf(text, sizeof(text), "%s: %llu %s, %s in all, mean %s, last %s → %s; %s",
+			 name, (unsigned long long)slow->holds, slow->holds == 1 ? "hold" : "holds",
+			 sum, mean, local, remote, advice);
+		nt_text_labelled(out, nt_hold_reason_word(rows[i]->key.reason), text,
+				 nt_text_width(writer));
+	}
+	return n;
+}
+
 /* Prints in which state a daemon with --standby is, and what of the time was not counted exactly.
  */
 static void print_standby(const struct nt_writer *writer, FILE *out, const struct nt_report *report)
@@ -412,7 +442,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 		fprintf(out, "\n  and %" PRIu64 " stalls of further connections\n",
 			report->stalls->folded);
 	free(list);
-	if (n)
+	if (print_slow(writer, out, report) || n)
 		fputc('\n', out);
 	print_looked_at(writer, out, report);
 	print_standby(writer, out, report);

@@ -146,10 +146,11 @@ static const char *const always[] = {
 static const char *const unknown[] = {"openat2", "clone3"};
 
 /* The bpf() commands that a running tracer uses on its maps, links and programs. */
-static const uint64_t bpf_allowed = 1ULL << BPF_MAP_LOOKUP_ELEM | 1ULL << BPF_MAP_UPDATE_ELEM |
-				    1ULL << BPF_MAP_DELETE_ELEM | 1ULL << BPF_MAP_GET_NEXT_KEY |
-				    1ULL << BPF_OBJ_GET_INFO_BY_FD | 1ULL << BPF_ENABLE_STATS |
-				    1ULL << BPF_ITER_CREATE | 1ULL << BPF_LINK_DETACH;
+static const uint64_t bpf_allowed = 1ULL << BPF_MAP_LOOKUP_ELEM | 1ULL << BPF_MAP_LOOKUP_BATCH |
+				    1ULL << BPF_MAP_UPDATE_ELEM | 1ULL << BPF_MAP_DELETE_ELEM |
+				    1ULL << BPF_MAP_GET_NEXT_KEY | 1ULL << BPF_OBJ_GET_INFO_BY_FD |
+				    1ULL << BPF_ENABLE_STATS | 1ULL << BPF_ITER_CREATE |
+				    1ULL << BPF_LINK_DETACH;
 
 /* Besides, those that attach programs which are loaded, old and new. */
 static const uint64_t bpf_attaching = 1ULL << BPF_RAW_TRACEPOINT_OPEN | 1ULL << BPF_LINK_CREATE;

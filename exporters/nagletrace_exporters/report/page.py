@@ -21,6 +21,7 @@ from .summary import Group, Summary
 #: A table has at most so many rows; its caption says how many there are.
 MAX_ROWS = 50
 MAX_ADVICE = 10
+MAX_SLOW_HOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Page:
     advice: list[Advice] = field(default_factory=list)
     ladders: list[LadderPart] = field(default_factory=list)
     ladders_text: str = ""
+    slow_holds: list[tuple[str, ...]] = field(default_factory=list)
     looked_at: str = ""
     counts: list[tuple[str, str, str, str]] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
@@ -314,6 +316,10 @@ def caption_of(stall: Stall) -> str:
 def looked_at(page: Page, report: Report | None) -> None:
     if report is None:
         return
+    page.slow_holds = [(slow.name(), slow.reason, milliseconds(slow.hold_us), f"{slow.holds:,}",
+                        milliseconds(slow.hold_us // max(1, slow.holds)),
+                        f"{slow.socket.local} → {slow.socket.remote}", slow.advice)
+                       for slow in report.slow_holds[:MAX_SLOW_HOLDS] if slow.hold_us >= report.span_us / 100]
     totals = report.totals
     page.looked_at = (f"{plural(totals.writes, 'write')}, {plural(sum(totals.holds.values()), 'hold')}, "
                       f"{plural(sum(totals.delayed_acks.values()), 'delayed ACK')} in {milliseconds(report.span_us)}.")

@@ -91,7 +91,7 @@ static __always_inline long host_read(void *to, size_t size, const void *from)
 
 /* ---- maps ---- */
 
-#define HOST_KEY_BYTES 16
+#define HOST_KEY_BYTES 24
 
 struct host_entry {
 	uint8_t key[HOST_KEY_BYTES];
