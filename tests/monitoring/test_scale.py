@@ -67,10 +67,12 @@ def test_five_thousand_names_keep_the_label_sets_bounded(stack: Stack) -> None:
     # a process may be called `other` itself
     assert len(series) == len({tuple(s.get(label) for label in ("comm", "cause", "reason", "side", "evidence"))
                                for s in kept["series"]})
-    # none is dropped: what has no room of its own is counted as other
-    assert sum(sample.value for sample in series) == kept["stalls"]
+    # None is dropped: what has no room of its own is counted as other. Stalls of which one end alone was seen are
+    # another share, for which names of the largest share make room. Each name has stalled once.
+    here = kept["stalls"] - kept["limits"]["evicted_series"]
+    assert sum(sample.value for sample in series) == here
     folded = sum(sample.value for sample in series if sample.labels["comm"] == "other")
-    assert folded >= kept["stalls"] - MOST_SERIES - 20
+    assert folded >= here - MOST_SERIES - 20
     [said] = samples(stack, "nagletrace_folded_stalls_total")
     assert said.value == kept["limits"]["folded_stalls"] > 0
     buckets = samples(stack, "nagletrace_stall_seconds_bucket")
