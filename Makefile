@@ -66,7 +66,7 @@ BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 GO_PACKAGES    := $(if $(shell command -v go 2>/dev/null),,golang-go)
 GADGET_PACKAGES := clang llvm make libbpf-dev python3 $(GO_PACKAGES)
 CLUSTER_PACKAGES := etcd-server containerd runc containernetworking-plugins debootstrap iproute2 util-linux python3-venv
-GUEST_PACKAGES := qemu-system-x86 busybox-static kmod file python3-venv
+GUEST_PACKAGES := qemu-system-x86 busybox-static kmod file python3-venv python3-impacket
 # Grafana's components come from npm, and run in a browser
 PICTURE_PACKAGES := chromium fonts-inter pngquant $(if $(shell command -v npm 2>/dev/null),,nodejs npm)
 

@@ -7,6 +7,7 @@
 #ifndef NT_FILTER_H
 #define NT_FILTER_H
 
+#include "scratch.h"
 #include "socket.h"
 
 /* The ports that -P, -L and -D name. */
@@ -245,11 +246,99 @@ static __always_inline u32 read_waiter(struct writer *w, const struct sock *sk)
 	return events ?: BPF_CORE_READ(polls, key);
 }
 
+/* Do so many bytes begin a name, eight at most? */
+static __always_inline bool begins(const char name[NT_COMM_LEN], const char *with, const u32 n)
+{
+	u64 is = 0, wanted = 0;
+
+	__builtin_memcpy(&is, name, n);
+	__builtin_memcpy(&wanted, with, n);
+	return is == wanted;
+}
+
+struct symbol {
+	char text[64];
+	u32 module; /* where its module begins in the text; 0: it is of no module */
+};
+
+/*
+ * Finds the module whose function TCP calls when data comes, as in "xs_data_ready [sunrpc]". False:
+ * there is none, or no program can ask for a function's name, as before 5.13. A process uses the
+ * socket of SMC.
+ */
+static __always_inline bool take_module(char comm[NT_COMM_LEN], const struct sock *sk)
+{
+	static const char format[] = "%ps";
+	u64 callback = (u64)BPF_CORE_READ(sk, sk_data_ready);
+	struct symbol *symbol;
+	bool found = false;
+	u32 level;
+
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_snprintf))
+		return false;
+	symbol = scratch_take(&level);
+	if (!symbol)
+		return false;
+	symbol->module = 0;
+	symbol->text[0] = '\0';
+	bpf_snprintf(symbol->text, sizeof(symbol->text), format, &callback, sizeof(callback));
+	for (u32 i = 0; i < sizeof(symbol->text) && symbol->text[i]; i++) {
+		if (symbol->text[i] == '[')
+			symbol->module = i + 1;
+		if (symbol->text[i] == ']')
+			symbol->text[i] = '\0';
+	}
+	if (symbol->module) {
+		__builtin_memset(comm, 0, NT_COMM_LEN);
+		bpf_probe_read_kernel_str(comm, NT_COMM_LEN, symbol->text + symbol->module);
+		found = !begins(comm, "smc", sizeof("smc"));
+	}
+	scratch_give(level);
+	return found;
+}
+
+/*
+ * Does the kernel itself use the socket? Then w becomes its module, or the kernel's thread that
+ * waits for the socket. A storage client may take over a socket that a process opened:
+ * sk_set_memalloc(). A server in the kernel has sockets without a file. NFS gives its sockets one,
+ * as if a process had opened them. Parts of MPTCP's and SMC's sockets are kernel's sockets too, by
+ * sk_kern_sock, and so is what such a listener has not accepted yet, which has no struct socket.
+ */
+static __noinline bool kernel_uses(struct writer *w, const struct sock *sk)
+{
+	const u64 memalloc = 1 << 14; /* SOCK_MEMALLOC, enum sock_flags, include/net/sock.h */
+	const struct tcp_sock *tp = (void *)sk;
+	bool taken = PROBED(sk, __sk_common.skc_flags) & memalloc;
+	bool opened = PROBED(sk, sk_socket, file);
+	char comm[NT_COMM_LEN];
+	bool module;
+
+	if (!taken && (!PROBED(sk, sk_socket) || (opened && !PROBED_BITS(sk, sk_kern_sock)) ||
+		       (bpf_core_field_exists(tp->is_mptcp) && PROBED(tp, is_mptcp))))
+		return false;
+	module = take_module(comm, sk);
+	if (!taken && !module && opened)
+		return false;
+	w->cgroup_id = 0;
+	__builtin_memset(w->comm, 0, NT_COMM_LEN);
+	if (module)
+		__builtin_memcpy(w->comm, comm, NT_COMM_LEN);
+	else
+		read_waiter(w, sk);
+	if (begins(w->comm, "kworker/", 8)) /* which of them it is tells nothing */
+		__builtin_memset(w->comm, 0, NT_COMM_LEN);
+	w->tgid = w->tid = 0;
+	return true;
+}
+
 static __always_inline void end_take_waiter(struct nt_end *end, const struct sock *sk)
 {
 	struct writer waiter = {};
 
-	read_waiter(&waiter, sk);
+	if (kernel_uses(&waiter, sk))
+		end->user = NT_USER_KERNEL;
+	else
+		read_waiter(&waiter, sk);
 	end->tgid = waiter.tgid;
 	end->tid = waiter.tid;
 	__builtin_memcpy(end->comm, waiter.comm, NT_COMM_LEN);

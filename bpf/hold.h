@@ -42,6 +42,7 @@ struct hold {
 	u16 bucket;
 	bool ack_pure;
 	bool ack_seen;
+	bool kernels;         /* the kernel itself uses the socket, and the writer is its part */
 	bool recovered;       /* from loss, when an ACK came: the last ACK of a recovery hides it */
 	struct writer writer; /* tgid 0: no program saw a write yet */
 };
@@ -250,7 +251,9 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	r->sender.cgroup_id = h->writer.cgroup_id;
 	r->sender.target = h->writer.target;
 	__builtin_memcpy(r->sender.comm, h->writer.comm, NT_COMM_LEN);
-	if (!h->writer.tgid || f->reason == NT_HOLD_SNDBUF)
+	if (h->kernels)
+		r->sender.user = NT_USER_KERNEL;
+	else if (!h->writer.tgid || f->reason == NT_HOLD_SNDBUF)
 		end_take_owner(&r->sender, t->sk);
 	if (f->release == NT_RELEASE_ACK && h->ack_seen) {
 		r->numbers.ack = h->ack;
@@ -351,7 +354,22 @@ __noinline int hold_slow(u32 level, u32 release, u64 until_ns)
 	h = &ended->hold;
 	if (nt_costs_time(h->held.reason, release) &&
 	    (h->writer.target || socket_counts((void *)h->sk)))
-		slow_count(&h->writer, (void *)h->sk, &h->held, duration_ns(h->begin_ns, until_ns));
+		slow_count(&h->writer, h->kernels, (void *)h->sk, &h->held,
+			   duration_ns(h->begin_ns, until_ns));
+	return 0;
+}
+
+/*
+ * Names the part of the kernel that uses the socket, if one does, in place of the process that ran
+ * as it wrote. Whether the hold counts in the totals is asked before. This is a global function for
+ * the verifier's sake, as hold_count().
+ */
+__noinline int hold_name_kernel(u32 level)
+{
+	struct hold *h = scratch_get(level);
+
+	if (h)
+		h->kernels = kernel_uses(&h->writer, (void *)h->sk);
 	return 0;
 }
 
@@ -390,6 +408,9 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 			h = &ended->hold;
 			hold_count(hold_owner(h), h->held.reason, release, h->begin_ns,
 				   released_ns);
+			if (duration_ns(h->begin_ns, released_ns) >= nt_config.min_ns ||
+			    duration_ns(h->begin_ns, released_ns) >= SLOW_NS)
+				hold_name_kernel(level);
 			hold_judge(level, release, released_ns);
 			if (duration_ns(h->begin_ns, released_ns) >= SLOW_NS)
 				hold_slow(level, release, released_ns);
@@ -438,6 +459,7 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	if (before) {
 		before->hold = *h;
 		before->stall = false;
+		hold_name_kernel(level);
 		hold_slow(level, NT_RELEASE_INVALID, since);
 		scratch_give(level);
 	}

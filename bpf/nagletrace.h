@@ -158,6 +158,12 @@ struct nt_tuple {
 	__u32 netns; /* inode number of the network namespace */
 };
 
+enum nt_socket_user {
+	NT_USER_PROCESS,
+	NT_USER_NOBODY, /* no process has it open: an orphan, or a part of another socket */
+	NT_USER_KERNEL, /* comm is the name of its module or thread, or "" */
+};
+
 /* Describes an end of a connection that is on this host. */
 struct nt_end {
 	__u64 sk; /* the socket's address: a key, valid while the socket lives */
@@ -176,7 +182,7 @@ struct nt_end {
 	__u8 pingpong; /* interactive mode */
 	__u8 quick;    /* quick-ACK credit left */
 	__u8 locked;   /* the delayed-ACK timer fired while the application held the socket */
-	__u8 nobodys;  /* no process has it open: a kernel's socket, an orphan, a subflow */
+	__u8 user;     /* enum nt_socket_user */
 };
 
 struct nt_hold_part {
@@ -317,13 +323,14 @@ struct nt_totals {
  * A row of each reason without a name counts those of user 0 without one, and those that find no
  * room.
  */
-#define NT_SLOW_ROWS 256
+#define NT_SLOW_ROWS  256
+#define NT_KERNEL_UID 0xffffffffU
 
 struct nt_slow_key {
 	char comm[NT_COMM_LEN]; /* the writer's; padded with NUL; "" if no write was seen, or no
 				   room is left */
 	__u32 reason;           /* enum nt_hold_reason */
-	__u32 uid;              /* of the socket */
+	__u32 uid; /* of the socket; or that of the kernel's sockets, which no user has */
 };
 
 struct nt_slow {

@@ -43,14 +43,17 @@ static __always_inline struct nt_slow *slow_row(struct nt_slow_key *key)
  * socket counts as the writer. Two CPUs that count in one row at once may leave there the addresses
  * of either's connection.
  */
-static __always_inline void slow_count(struct writer *writer, const struct sock *sk,
+static __always_inline void slow_count(struct writer *writer, bool kernels, const struct sock *sk,
 				       const struct nt_held *held, u64 duration_ns)
 {
-	struct nt_slow_key key = {.reason = held->reason, .uid = BPF_CORE_READ(sk, sk_uid.val)};
+	struct nt_slow_key key = {.reason = held->reason, .uid = NT_KERNEL_UID};
 	struct nt_slow *slow;
 
-	if (!writer->tgid)
-		read_waiter(writer, sk);
+	if (!kernels) {
+		key.uid = BPF_CORE_READ(sk, sk_uid.val);
+		if (!writer->tgid)
+			read_waiter(writer, sk);
+	}
 	__builtin_memcpy(key.comm, writer->comm, sizeof(key.comm));
 	slow = slow_row(&key);
 	if (!slow)

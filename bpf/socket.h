@@ -399,7 +399,7 @@ static __always_inline void read_end(struct nt_end *end, const struct tcp *t)
 	end->cork = !!(nonagle & NT_NAGLE_CORK);
 	end->quick = PROBED(t->tp, inet_conn.icsk_ack.quick);
 	end->pingpong = PROBED(t->tp, inet_conn.icsk_ack.pingpong) >= pingpong_thresh(t);
-	end->nobodys = !PROBED(t->sk, sk_socket, file);
+	end->user = PROBED(t->sk, sk_socket, file) ? NT_USER_PROCESS : NT_USER_NOBODY;
 	end->share = socket_share(t->sk);
 	read_tuple(&end->tuple, t->sk);
 }

@@ -186,6 +186,8 @@ struct sock {
 	u16 sk_type;
 	struct socket *sk_socket;
 	struct socket_wq *sk_wq;
+	u8 sk_kern_sock : 1;
+	void (*sk_data_ready)(struct sock *sk);
 };
 
 struct inet_sock {
@@ -283,6 +285,7 @@ struct tcp_sock {
 	u32 tsoffset;
 	struct tcp_rack rack;
 	u64 delivered_mstamp; /* us: when something was acknowledged last */
+	u8 is_mptcp;
 };
 
 /* From 6.7 a route can ask for timestamps in microseconds. */

@@ -278,7 +278,8 @@ class PendingAck:
 
 @dataclass(frozen=True)
 class Process:
-    """The process at one end. It has no pid if it was gone before the tracer could name it."""
+    """The process at one end, or without a pid a part of the kernel, as "kernel (cifsd)". It has neither if it was gone
+    before the tracer could name it."""
 
     comm: MaybeComm = None
     pid: MaybeCount = None
@@ -397,7 +398,7 @@ class TwoEnds:
     @property
     def peer(self) -> Process | None:
         """The process at the other end, if it is known."""
-        return self.far.process if self.far.process.pid is not None else None
+        return self.far.process if self.far.process.comm is not None else None
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ SIZE_OF_MAP(ports, 1);
 /* In place of bpf/slow.h: nobody reads what else cost time. */
 #define NT_SLOW_H
 #define SLOW_NS (~0ULL)
-#define slow_count(writer, sk, held, duration_ns)
+#define slow_count(...)
 
 /* In place of bpf/user_stack.h: no stacks are taken. */
 #define NT_USER_STACK_H

@@ -121,6 +121,43 @@ static void who_waits_without_nagle_gets_a_remedy_of_its_own(void **state)
 	assert_non_null(strstr(advice.fix, "TCP_DEFER_ACCEPT"));
 }
 
+static void expect_fix(enum nt_side side, const char *user, enum nt_cause cause, const char *fix)
+{
+	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
+	struct nt_advice advice;
+
+	stall.side = side;
+	stall.record.cause = cause;
+	stall.record.hold.reason = NT_HOLD_SNDBUF;
+	stall.record.sender.user = stall.record.receiver.user = NT_USER_KERNEL;
+	snprintf(stall.sender.comm, sizeof(stall.sender.comm), "%s", user);
+	nt_advice_for(&stall, NT_PATTERN_WRITE_WRITE_READ, &advice);
+	assert_non_null(strstr(advice.fix, fix));
+	assert_null(strstr(advice.fix, "set TCP_NODELAY"));
+}
+
+static void a_socket_that_the_kernel_uses_has_a_remedy_of_its_own(void **state)
+{
+	const char none[NT_COMM_LEN] = "", longest[NT_COMM_LEN] = "iscsi_target_mo";
+	struct nt_process user;
+	char name[64];
+
+	(void)state;
+	expect_fix(NT_SIDE_SENDER, "kernel (cifsd)", NT_CAUSE_NAGLE_DELAYED_ACK, "tcpnodelay");
+	expect_fix(NT_SIDE_SENDER, "kernel (libceph)", NT_CAUSE_NAGLE_DELAYED_ACK, "notcp_nodelay");
+	expect_fix(NT_SIDE_SENDER, "kernel (cifsd)", NT_CAUSE_DELAYED_ACK, "quickack");
+	expect_fix(NT_SIDE_SENDER, "kernel (cifsd)", NT_CAUSE_CORK_CEILING, "options of the mount");
+	expect_fix(NT_SIDE_SENDER, "kernel (sunrpc)", NT_CAUSE_NAGLE_DELAYED_ACK, "or the module");
+	expect_fix(NT_SIDE_RECEIVER, "kernel", NT_CAUSE_NAGLE_DELAYED_ACK, "towards the peer");
+	nt_process_of_kernel(longest, &user);
+	assert_true(user.tgid < 0);
+	nt_format_process(&user, name, sizeof(name));
+	assert_string_equal(name, "kernel (iscsi_target_mo)");
+	nt_process_of_kernel(none, &user);
+	nt_format_process(&user, name, sizeof(name));
+	assert_string_equal(name, "kernel");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -128,6 +165,7 @@ int main(void)
 		cmocka_unit_test(nagle_is_no_fact_from_the_receivers_end_alone),
 		cmocka_unit_test(what_limits_the_delay_and_who_asked_for_it_is_said),
 		cmocka_unit_test(who_waits_without_nagle_gets_a_remedy_of_its_own),
+		cmocka_unit_test(a_socket_that_the_kernel_uses_has_a_remedy_of_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

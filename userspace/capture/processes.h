@@ -3,8 +3,11 @@
 #ifndef NT_PROCESSES_H
 #define NT_PROCESSES_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/types.h>
 #include "base/container.h"
 #include "base/settings.h"
@@ -12,9 +15,12 @@
 
 #define NT_CGROUP_LEN 256
 
+/* Of a process, or of a part of the kernel: "kernel (nvme_tcp)". */
+#define NT_USER_LEN (NT_COMM_LEN + sizeof("kernel ()") - 1)
+
 struct nt_process {
-	pid_t tgid;
-	char comm[NT_COMM_LEN];
+	pid_t tgid; /* 0: it is not known; negative: a part of the kernel, by its name */
+	char comm[NT_USER_LEN];
 	char cgroup[NT_CGROUP_LEN]; /* cgroup v2 path, "" where there is none */
 	struct nt_container container;
 };
@@ -22,6 +28,28 @@ struct nt_process {
 /* Reads comm and cgroup of a thread group. Returns 0, or -errno if it is gone (comm and cgroup are
  * then ""). */
 int nt_process_read(pid_t tgid, struct nt_process *process);
+
+/* Returns what stands for the tgid of a part of the kernel: a negative number for each name. */
+static inline pid_t nt_kernel_tgid(const char *name, size_t size)
+{
+	unsigned int number = 0;
+
+	for (size_t i = 0; i < size && name[i]; i++)
+		number = 31 * number + (unsigned char)name[i];
+	return -1 - (pid_t)(number % INT_MAX);
+}
+
+/*
+ * Makes the process that stands for a part of the kernel. name: of its module or thread, padded
+ * with NUL; "" if it is not known.
+ */
+static inline void nt_process_of_kernel(const char name[NT_COMM_LEN], struct nt_process *process)
+{
+	memset(process, 0, sizeof(*process));
+	process->tgid = nt_kernel_tgid(name, NT_COMM_LEN);
+	snprintf(process->comm, sizeof(process->comm), name[0] ? "kernel (%.*s)" : "kernel",
+		 NT_COMM_LEN, name);
+}
 
 /* Returns the parent of a process; 0: it has none, or is gone. */
 pid_t nt_process_parent(pid_t pid);

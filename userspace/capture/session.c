@@ -36,7 +36,8 @@
 static void count_unowned(struct nt_session *session, const struct nt_end *end,
 			  const struct nt_process *process)
 {
-	if (end->present && !end->nobodys && !process->tgid && session->owners.iterator)
+	if (end->present && end->user == NT_USER_PROCESS && !process->tgid &&
+	    session->owners.iterator)
 		session->unowned++;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "capture/stall.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -61,7 +62,7 @@ static pid_t owner_of(const struct nt_end *end, const struct nt_record *r,
 	const struct nt_owner *list;
 	size_t count;
 
-	if (end->comm[0])
+	if (end->comm[0] || end->user == NT_USER_KERNEL)
 		return end->tgid;
 	list = nt_owners_find(owners, end, nt_record_began_ns(r), &count);
 	return list ? choose_owner(list, count, targets) : (pid_t)end->tgid;
@@ -103,8 +104,13 @@ static void describe(struct nt_process *process, const struct nt_end *end, pid_t
 		     struct nt_owners *owners)
 {
 	const struct nt_process *known = NULL;
-	bool gone = !owner || nt_process_read(owner, process);
+	bool gone;
 
+	if (end->user == NT_USER_KERNEL) {
+		nt_process_of_kernel(end->comm, process);
+		return;
+	}
+	gone = !owner || nt_process_read(owner, process);
 	if (gone)
 		known = nt_owners_recall(owners, end);
 	if (known && (!owner || known->tgid == owner)) {
@@ -115,8 +121,8 @@ static void describe(struct nt_process *process, const struct nt_end *end, pid_t
 	if (gone && !end->comm[0] && !end->target)
 		memset(process, 0, sizeof(*process));
 	if (end->comm[0] && end->tgid == (__u32)owner)
-		memcpy(process->comm, end->comm, sizeof(process->comm));
-	process->comm[NT_COMM_LEN - 1] = '\0';
+		snprintf(process->comm, sizeof(process->comm), "%.*s", (int)sizeof(end->comm),
+			 end->comm);
 	if (process->tgid)
 		nt_owners_remember(owners, end, process);
 }
@@ -182,7 +188,8 @@ static void take_back(struct nt_stall *stall)
 /* Do we need the process that has this end's socket? Follows owner_of() and end_matches(). */
 static bool end_needs_owner(const struct nt_end *end, const struct nt_targets *targets)
 {
-	return end->present && (!end->comm[0] || (nt_targets_any(targets) && !end->target));
+	return end->present && ((!end->comm[0] && end->user != NT_USER_KERNEL) ||
+				(nt_targets_any(targets) && !end->target));
 }
 
 bool nt_stall_must_look(const struct nt_record *r, const struct nt_targets *targets,

@@ -48,7 +48,7 @@ static void add_last(struct json_object *o, const struct nt_series_stall *stall)
 
 	nt_json_time(last, stall->time_ns);
 	nt_json_number(last, "duration_us", stall->duration_ns / 1000);
-	if (stall->tgid)
+	if (stall->tgid > 0)
 		nt_json_number(last, "pid", stall->tgid);
 	nt_json_tuple(last, &stall->tuple);
 	nt_json_number(last, "bytes", stall->bytes);

@@ -12,7 +12,7 @@
 
 #define TOP_SOCKETS 10 /* shown without --wide */
 #define TEXT_LEN    600
-#define SOCKET_LEN  (2 * NT_ADDRESS_LEN + NT_ESCAPED_LEN(NT_COMM_LEN) + 40)
+#define SOCKET_LEN  (2 * NT_ADDRESS_LEN + NT_ESCAPED_LEN(NT_USER_LEN) + 40)
 
 static const char *plural(uint64_t n)
 {
@@ -32,7 +32,7 @@ void nt_fix_whose(const struct nt_fix_sockets *sockets, char whose[NT_FIX_WHOSE_
 {
 	size_t planned = nt_fix_count(sockets, NT_FIX_PLANNED);
 	const struct nt_fix_socket *first = NULL;
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16];
 	bool several = false;
 
 	for (size_t i = 0; i < sockets->count; i++) {
@@ -74,7 +74,8 @@ static struct nt_fix_comparison compare(const struct nt_fix_result *result)
 	struct nt_fix_comparison c = {
 		.before = {.span_ns = span_ns(before), .writes = before->counts.totals.writes},
 		.during = {.span_ns = span_ns(during), .writes = during->counts.totals.writes},
-		.all_before = before->stalls.stalls - before->other_end - all_beside(before),
+		.all_before = before->stalls.stalls - before->other_end - before->kernels -
+			      all_beside(before),
 		.again_ns = result->again_ns,
 	};
 
@@ -135,7 +136,7 @@ static enum nt_fix_verdict judge(const struct nt_fix_result *result,
 static void name_socket(const struct nt_fix_socket *s, char *out, size_t size)
 {
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16];
 
 	nt_format_address(&s->key.tuple, true, local, sizeof(local));
 	nt_format_address(&s->key.tuple, false, remote, sizeof(remote));
@@ -165,6 +166,13 @@ left(FILE *out, const struct nt_fix_result *result, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	nt_text_labelled(out, "left", text, nt_text_width(result->writer));
+}
+
+bool nt_fix_is_kernels(const struct nt_fix_sockets *sockets, const struct nt_stall *stall)
+{
+	enum nt_side side = sockets->option == TCP_NODELAY ? NT_SIDE_SENDER : NT_SIDE_RECEIVER;
+
+	return stall->side == side && nt_stall_end(stall, side)->user == NT_USER_KERNEL;
 }
 
 bool nt_fix_is_beside(const struct nt_stall *stall)
@@ -205,6 +213,11 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 		     "%" PRIu64 " stall%s where the process sends, and another one delays the ACK"
 		     ": --nodelay is what may help",
 		     phase->other_end, plural(phase->other_end));
+	if (phase->kernels)
+		left(out, result,
+		     "%" PRIu64 " stall%s of sockets that the kernel itself uses: nagletrace's "
+		     "report names their remedy",
+		     phase->kernels, plural(phase->kernels));
 	for (unsigned int reason = 1; reason < NT_HOLD_REASONS; reason++)
 		if (phase->beside[reason])
 			print_beside(out, result, phase, reason);
@@ -470,6 +483,7 @@ static struct json_object *json_phase(const struct nt_fix_phase *phase)
 	}
 	nt_json_number(o, "other_end_stalls", phase->other_end);
 	nt_json_number(o, "beside_stalls", all_beside(phase));
+	nt_json_number(o, "kernel_stalls", phase->kernels);
 	nt_json_number(o, "not_yet_set_stalls", phase->not_yet);
 	nt_json_number(o, "never_set_stalls", phase->never);
 	nt_json_number(o, "dropped_records", nt_counts_dropped(&phase->counts));

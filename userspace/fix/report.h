@@ -28,6 +28,7 @@ struct nt_fix_phase {
 	uint64_t begin_ns, end_ns;
 	uint64_t other_end;               /* stalls at the end where the option does nothing */
 	uint64_t beside[NT_HOLD_REASONS]; /* stalls of the sender that are not Nagle's */
+	uint64_t kernels; /* stalls where the kernel itself uses the socket to be set */
 	uint64_t not_yet; /* while set: stalls after which their connection was set */
 	uint64_t never;   /* while set: stalls of connections that were never set */
 };
@@ -43,13 +44,16 @@ struct nt_fix_result {
 	char remedy[NT_ADVICE_LEN]; /* the change of code; "" where nothing stalled */
 };
 
+/* Would the option act on a socket that the kernel itself uses? Then `fix` sets nothing. */
+bool nt_fix_is_kernels(const struct nt_fix_sockets *sockets, const struct nt_stall *stall);
+
 /* Is this stall the sender's, and not Nagle's? No option of `fix` ends it there. */
 bool nt_fix_is_beside(const struct nt_stall *stall);
 
 /* Counts the entries in this state. */
 size_t nt_fix_count(const struct nt_fix_sockets *sockets, enum nt_fix_state state);
 
-#define NT_FIX_WHOSE_LEN (NT_ESCAPED_LEN(NT_COMM_LEN) + 100)
+#define NT_FIX_WHOSE_LEN (NT_ESCAPED_LEN(NT_USER_LEN) + 100)
 
 /* Writes on which connections it would be set: "3 connections of lab-client[4242]". */
 void nt_fix_whose(const struct nt_fix_sockets *sockets, char whose[NT_FIX_WHOSE_LEN]);

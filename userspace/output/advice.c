@@ -7,14 +7,13 @@
 
 void nt_format_process(const struct nt_process *process, char *out, size_t size)
 {
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN)];
+	char name[NT_ESCAPED_LEN(NT_USER_LEN)];
 
-	if (!process->tgid) {
-		snprintf(out, size, "unknown");
-		return;
-	}
 	nt_escape(process->comm, sizeof(process->comm), name, sizeof(name));
-	snprintf(out, size, "%s[%d]", name, process->tgid);
+	if (process->tgid > 0)
+		snprintf(out, size, "%s[%d]", name, process->tgid);
+	else
+		snprintf(out, size, "%s", process->tgid ? name : "unknown");
 }
 
 /* So many digits tell them apart for a person; `docker ps` shows as many of a container's. */
@@ -196,7 +195,7 @@ static const struct waited *waited(const struct nt_stall *stall)
 static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 {
 	const struct nt_process *receiver = &stall->receiver;
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], delay[256];
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], delay[256];
 
 	if (stall->record.cause == NT_CAUSE_CORK_CEILING) {
 		snprintf(out, size,
@@ -211,6 +210,38 @@ static void describe_why(const struct nt_stall *stall, char *out, size_t size)
 	nt_format_process(receiver, name, sizeof(name));
 	describe_delay(stall, receiver->tgid ? name : "the receiver", delay, sizeof(delay));
 	snprintf(out, size, "%s; %s", waited(stall)->why, delay);
+}
+
+#define KERNEL_USES "the kernel itself uses this socket: see the options of the mount or the module"
+
+/* What leaves Nagle on, by the names of its sockets' users, and its option. */
+static const struct client {
+	const char *name, *option;
+} nagle_clients[] = {
+	{"kernel (cifsd)", "mount it with the option tcpnodelay, from Linux 5.11 on"},
+	{"kernel (libceph)", "mount or map it without the option notcp_nodelay"},
+};
+
+/* Returns the remedy where the kernel itself uses the socket, and NULL where a program does. */
+static const char *kernel_fix(const struct nt_stall *stall)
+{
+	const char *name = nt_stall_process(stall, stall->side)->comm;
+
+	if (nt_stall_end(stall, stall->side)->user != NT_USER_KERNEL)
+		return NULL;
+	if (stall->record.cause == NT_CAUSE_CORK_CEILING)
+		return KERNEL_USES;
+	if (stall->side == NT_SIDE_RECEIVER)
+		return "the kernel itself uses this socket: `ip route change … quickack 1` towards the "
+		       "peer";
+	for (size_t i = 0; i < sizeof(nagle_clients) / sizeof(nagle_clients[0]); i++)
+		if (stall->record.cause == NT_CAUSE_NAGLE_DELAYED_ACK &&
+		    !strcmp(name, nagle_clients[i].name))
+			return nagle_clients[i].option;
+	if (nt_record_reason(&stall->record) == NT_HOLD_CWND)
+		return waited(stall)->sender_fix;
+	return KERNEL_USES
+		"; or `ip route change … quickack 1` on the peer's host, towards this one";
 }
 
 static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern)
@@ -246,6 +277,8 @@ static const char *receiver_fix(const struct nt_stall *stall, unsigned int patte
 
 void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt_advice *advice)
 {
+	const char *fix;
+
 	describe_pattern(stall, pattern, advice->pattern, sizeof(advice->pattern));
 	describe_why(stall, advice->why, sizeof(advice->why));
 	if (stall->record.evidence == NT_EVIDENCE_INFERRED)
@@ -254,7 +287,9 @@ void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt
 		snprintf(advice->evidence, sizeof(advice->evidence), "seen at both ends");
 	else
 		snprintf(advice->evidence, sizeof(advice->evidence), "seen");
-	snprintf(advice->fix, sizeof(advice->fix), "%s",
-		 stall->side == NT_SIDE_SENDER ? sender_fix(stall, pattern)
-					       : receiver_fix(stall, pattern));
+	fix = kernel_fix(stall);
+	if (!fix)
+		fix = stall->side == NT_SIDE_SENDER ? sender_fix(stall, pattern)
+						    : receiver_fix(stall, pattern);
+	snprintf(advice->fix, sizeof(advice->fix), "%s", fix);
 }

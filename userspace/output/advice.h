@@ -23,7 +23,7 @@ void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt
 /* Writes "java[4242]", escaped; "unknown" if no process was found. */
 void nt_format_process(const struct nt_process *process, char *out, size_t size);
 
-#define NT_PLACED_LEN (NT_ESCAPED_LEN(NT_COMM_LEN) + 160)
+#define NT_PLACED_LEN (NT_ESCAPED_LEN(NT_USER_LEN) + 160)
 
 /* Writes "java[4242] in pod 3f2a91c4…", or "… in container …" where no pod is known; full: both,
  * with all their digits. */

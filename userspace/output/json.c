@@ -94,8 +94,9 @@ void nt_json_process(struct json_object *o, const struct nt_process *process, ui
 {
 	if (!process->tgid)
 		return;
-	nt_json_number(o, "pid", process->tgid);
-	if (tid)
+	if (process->tgid > 0)
+		nt_json_number(o, "pid", process->tgid);
+	if (process->tgid > 0 && tid)
 		nt_json_number(o, "tid", tid);
 	nt_json_foreign(o, "comm", process->comm, sizeof(process->comm));
 	if (process->cgroup[0])
@@ -546,6 +547,7 @@ static void add_slow_holds(struct json_object *o, const struct nt_report *report
 	const struct nt_slow_row *rows[NT_SLOW_ROWS];
 	size_t n = nt_slow_choose(&report->counts, 0, rows);
 	struct json_object *list = json_object_new_array();
+	struct nt_process process;
 	char advice[NT_SLOW_TEXT];
 
 	for (size_t i = 0; i < n; i++) {
@@ -553,10 +555,11 @@ static void add_slow_holds(struct json_object *o, const struct nt_report *report
 		struct json_object *row = json_object_new_object();
 
 		nt_json_string(row, "reason", nt_hold_reason_word(rows[i]->key.reason));
-		if (slow->tgid)
-			nt_json_number(row, "pid", slow->tgid);
-		if (rows[i]->key.comm[0])
-			nt_json_foreign(row, "comm", rows[i]->key.comm, sizeof(rows[i]->key.comm));
+		process = nt_slow_process(rows[i]);
+		if (process.tgid > 0)
+			nt_json_number(row, "pid", process.tgid);
+		if (process.comm[0])
+			nt_json_foreign(row, "comm", process.comm, sizeof(process.comm));
 		nt_json_tuple(row, &slow->tuple);
 		nt_json_number(row, "holds", slow->holds);
 		nt_json_number(row, "hold_us", slow->duration_ns / 1000);

@@ -29,11 +29,21 @@ size_t nt_slow_choose(const struct nt_counts *counts, uint64_t least_ns,
 	return n < NT_SLOW_SHOWN ? n : NT_SLOW_SHOWN;
 }
 
-void nt_slow_name(const struct nt_slow_row *row, char *out, size_t size)
+struct nt_process nt_slow_process(const struct nt_slow_row *row)
 {
 	struct nt_process process = {.tgid = row->slow.tgid};
 
-	memcpy(process.comm, row->key.comm, sizeof(process.comm));
+	if (row->key.uid == NT_KERNEL_UID)
+		nt_process_of_kernel(row->key.comm, &process);
+	else
+		memcpy(process.comm, row->key.comm, sizeof(row->key.comm));
+	return process;
+}
+
+void nt_slow_name(const struct nt_slow_row *row, char *out, size_t size)
+{
+	struct nt_process process = nt_slow_process(row);
+
 	if (process.tgid || !process.comm[0])
 		nt_format_process(&process, out, size);
 	else
@@ -75,7 +85,12 @@ void nt_slow_advise(const struct nt_slow_row *row, char text[NT_SLOW_TEXT])
 				"end writes (tc -s qdisc shows its rate and queue)",
 	};
 
-	if (row->key.reason == NT_HOLD_RWND)
+	if (row->key.reason == NT_HOLD_NAGLE && row->key.uid == NT_KERNEL_UID)
+		snprintf(
+			text, NT_SLOW_TEXT,
+			"Nagle holds the small segment until the ACK comes; the kernel itself uses this "
+			"socket: see the options of the mount or the module");
+	else if (row->key.reason == NT_HOLD_RWND)
 		advise_window(&row->slow, text);
 	else
 		snprintf(text, NT_SLOW_TEXT, "%s", advice[row->key.reason]);

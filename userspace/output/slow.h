@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "capture/counts.h"
+#include "capture/processes.h"
 
 #define NT_SLOW_SHOWN 5
 #define NT_SLOW_TEXT  512
@@ -16,6 +17,10 @@
  */
 size_t nt_slow_choose(const struct nt_counts *counts, uint64_t least_ns,
 		      const struct nt_slow_row *chosen[NT_SLOW_ROWS]);
+
+/* Returns whose they are: without a number if there are several, without a name if no write was
+ * seen. */
+struct nt_process nt_slow_process(const struct nt_slow_row *row);
 
 /* Writes "java[4242]", escaped; "java" if there are several; "unknown" if no write was seen. */
 void nt_slow_name(const struct nt_slow_row *row, char *out, size_t size);

@@ -105,13 +105,15 @@ static void format_bytes(const struct nt_stall *stall, char *out, size_t size)
 		 stall->record.sender.present ? stall->record.hold.bytes : stall->record.ack.bytes);
 }
 
-/* Prints "java[4242]" in so many columns; shortens a long name, never the number. */
+/* Prints "java[4242]", or "kernel (cifsd)", in so many columns; shortens a long name, never the
+ * number. */
 static void print_process(FILE *out, char *name, pid_t tgid, size_t width)
 {
-	char number[16];
+	char number[16] = "";
 	size_t n;
 
-	snprintf(number, sizeof(number), "[%d]", tgid);
+	if (tgid >= 0)
+		snprintf(number, sizeof(number), "[%d]", tgid);
 	n = strlen(number);
 	nt_shorten(name, width - n);
 	fprintf(out, "%s%s%*s", name, number, (int)(width - n - columns(name, strlen(name))), "");
@@ -123,7 +125,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	const struct nt_record *r = &stall->record;
 	const struct nt_tuple *tuple = &nt_stall_end(stall, stall->side)->tuple;
 	const struct nt_process *process = nt_stall_process(stall, stall->side);
-	char clock[32], name[NT_ESCAPED_LEN(NT_COMM_LEN)] = "?", lasted[16], bytes[16];
+	char clock[32], name[NT_ESCAPED_LEN(NT_USER_LEN)] = "?", lasted[16], bytes[16];
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], connection[2 * NT_ADDRESS_LEN + 8];
 
 	(void)stacks;
@@ -137,9 +139,10 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	nt_format_address(tuple, true, local, sizeof(local));
 	nt_format_address(tuple, false, remote, sizeof(remote));
 	if (writer->wide) {
+		nt_shorten(name, 15);
 		fprintf(out, "%-12s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n", clock,
-			name, process->tgid, stall->side == NT_SIDE_SENDER ? "sender" : "receiver",
-			lasted, bytes,
+			name, process->tgid > 0 ? process->tgid : 0,
+			stall->side == NT_SIDE_SENDER ? "sender" : "receiver", lasted, bytes,
 			or_dash(r->sender.present ? nt_hold_reason_word(r->hold.reason) : NULL),
 			or_dash(nt_release_word(r->hold.release)),
 			or_dash(nt_pattern_word(r->pattern)),
@@ -293,7 +296,7 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 {
 	const struct nt_slow_row *rows[NT_SLOW_ROWS];
 	size_t n = nt_slow_choose(&report->counts, report->span_ns / 100, rows);
-	char sum[16], mean[16], name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], advice[NT_SLOW_TEXT];
+	char sum[16], mean[16], name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], advice[NT_SLOW_TEXT];
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
 	char text[NT_SLOW_TEXT + sizeof(name) + 2 * NT_ADDRESS_LEN + 96];
 
@@ -407,7 +410,7 @@ static void print_headline(FILE *out, const struct nt_report *report,
 {
 	const struct nt_aggregate *a = report->stalls;
 	const struct nt_stall *last;
-	char span[16], excess[16], name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
+	char span[16], excess[16], name[NT_ESCAPED_LEN(NT_USER_LEN) + 16];
 
 	nt_format_duration(report->span_ns, span, sizeof(span));
 	if (!a->stalls) {

@@ -24,7 +24,7 @@
 extern const uint64_t nt_bucket_ns[NT_BUCKETS];
 
 struct nt_series_key {
-	char comm[NT_COMM_LEN];        /* padded with NUL; "" if the process is not known */
+	char comm[NT_USER_LEN];        /* padded with NUL; "" if the process is not known */
 	char cgroup[NT_CGROUP_LEN];    /* padded with NUL; "" unless by_cgroup is set */
 	struct nt_container container; /* likewise */
 	__u32 cause;                   /* enum nt_cause */
@@ -38,7 +38,7 @@ struct nt_series_stall {
 	uint64_t time_ns; /* when it ended; CLOCK_MONOTONIC */
 	uint64_t duration_ns;
 	struct nt_tuple tuple; /* as our end sees it */
-	pid_t tgid;            /* 0: not known */
+	pid_t tgid;            /* as in struct nt_process */
 	uint32_t bytes;        /* held, or acknowledged late where no hold was seen */
 };
 

@@ -75,14 +75,11 @@ void nt_top_rate(double rate, char *out, size_t size)
 static void write_process(struct cell *cell)
 {
 	const struct nt_top_row *row = cell->line->row;
-	char name[NT_TOP_NAME], number[24];
+	char name[NT_TOP_NAME], number[24] = "";
 
-	if (!row->key.pid) {
-		snprintf(cell->text, CELL_LEN, NT_TOP_UNKNOWN);
-		return;
-	}
-	snprintf(name, sizeof(name), "%s", row->comm);
-	snprintf(number, sizeof(number), "[%" PRId64 "]", row->key.pid);
+	snprintf(name, sizeof(name), "%s", row->key.pid ? row->comm : NT_TOP_UNKNOWN);
+	if (row->key.pid > 0)
+		snprintf(number, sizeof(number), "[%" PRId64 "]", row->key.pid);
 	if (cell->width > (int)strlen(number) + 2)
 		nt_shorten(name, cell->width - strlen(number));
 	snprintf(cell->text, CELL_LEN, "%s%s", name, number);

@@ -182,8 +182,8 @@ bool nt_top_row_frame(struct nt_top_row *row, const char *name)
 
 void nt_top_row_process(const struct nt_top_row *row, char *out, size_t size)
 {
-	if (row->key.pid)
+	if (row->key.pid > 0)
 		snprintf(out, size, "%s[%" PRId64 "]", row->comm, row->key.pid);
 	else
-		snprintf(out, size, NT_TOP_UNKNOWN);
+		snprintf(out, size, "%s", row->key.pid ? row->comm : NT_TOP_UNKNOWN);
 }

@@ -10,6 +10,7 @@
 
 #include "protocol/answers.h"
 #include "base/text.h"
+#include "capture/processes.h"
 
 /* Bounds the tree of one line. A connection takes some 6 KB, or 20 KB with 8 frames of a stack; 512
  * of them (NT_TOP_ROWS) take 10 MB. */
@@ -45,16 +46,17 @@ static void text_of(struct json_object *o, const char *key, char *out, size_t si
 				out, size);
 }
 
-/* Writes "java[4242]"; nothing where the line names no process. */
+/* Writes "java[4242]", or "kernel (cifsd)"; nothing where the line names no process. */
 static void process_of(struct json_object *o, char *out, size_t size)
 {
 	char comm[NT_TOP_NAME - 24];
 
 	out[0] = '\0';
-	if (!number_of(o, "pid"))
-		return;
 	text_of(o, "comm", comm, sizeof(comm));
-	snprintf(out, size, "%s[%" PRIu64 "]", comm, number_of(o, "pid"));
+	if (number_of(o, "pid"))
+		snprintf(out, size, "%s[%" PRIu64 "]", comm, number_of(o, "pid"));
+	else
+		snprintf(out, size, "%s", comm);
 }
 
 /* Converts "2026-11-20T20:15:03.123456Z" to the clock that the screen shows. */
@@ -82,7 +84,7 @@ static struct json_object *end_of(struct json_object *o, bool sender)
 static bool key_of(struct json_object *o, struct nt_top_key *key)
 {
 	struct json_object *self, *peer;
-	char side[NT_TOP_WORD];
+	char side[NT_TOP_WORD], comm[NT_TOP_NAME];
 
 	memset(key, 0, sizeof(*key));
 	text_of(o, "side", side, sizeof(side));
@@ -90,6 +92,9 @@ static bool key_of(struct json_object *o, struct nt_top_key *key)
 	self = end_of(o, key->sender);
 	peer = end_of(o, !key->sender);
 	key->pid = number_of(self, "pid");
+	text_of(self, "comm", comm, sizeof(comm));
+	if (!key->pid && comm[0]) /* a part of the kernel */
+		key->pid = nt_kernel_tgid(comm, sizeof(comm));
 	key->netns = number_of(self, "netns");
 	text_of(self, "address", key->local, sizeof(key->local));
 	text_of(peer, "address", key->remote, sizeof(key->remote));

@@ -103,7 +103,9 @@ static void draw_choice(struct nt_screen *screen, int row, const struct nt_top_m
 			      model->count == 1                 ? ""
 			      : model->view == NT_TOP_PROCESSES ? "es"
 								: "s");
-	if (model->one_process && model->only_pid)
+	if (model->one_process && model->only_pid < 0)
+		at += nt_screen_print(screen, row, at, NT_INK_PLAIN, " of the kernel");
+	else if (model->one_process && model->only_pid)
 		at += nt_screen_print(screen, row, at, NT_INK_PLAIN, " of process %" PRId64,
 				      model->only_pid);
 	else if (model->one_process)

@@ -73,6 +73,9 @@ static __always_inline long host_read(void *to, size_t size, const void *from)
 }
 
 #define bpf_probe_read_kernel(to, size, from) host_read(to, size, from)
+/* the model's kernel names no function */
+#define bpf_snprintf(to, size, format, data, bytes) ((void)(to), (void)(format), (void)(data), 0L)
+#define bpf_probe_read_kernel_str(to, size, from)   host_read(to, size, from)
 #define bpf_probe_read_user(to, size, from)   host_read(to, size, from)
 #define bpf_ktime_get_ns()                    host_clock()
 #define bpf_jiffies64()                       (host.jiffies)
