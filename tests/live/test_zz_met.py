@@ -50,7 +50,7 @@ def advice() -> set[str]:
     """The sentences that userspace/output/advice.c may give."""
     source = (ROOT / "userspace" / "output" / "advice.c").read_text().replace("\\\n", "")
     for name, text in re.findall(r'^#define (\w+)\s+(".*")$', source, re.M):
-        source = re.sub(rf"\b{name} (?=\")", f"{text} ", source)
+        source = re.sub(rf"\b{name}\s+(?=\")", f"{text} ", source)
     literals = []
     for function in re.findall(r"^static const char \*(?:sender|receiver|kernel)_fix\(.*?^}", source, re.M | re.S):
         literals += re.findall(LITERAL, function)
