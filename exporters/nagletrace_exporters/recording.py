@@ -13,7 +13,19 @@ from typing import Any, Union
 
 from .cli import CommandError
 from .lines import parse_object
-from .records import BadRecord, Event, Report, Stall, Start, decode, needed_number, needed_text, object_of, printable
+from .records import (
+    BadRecord,
+    Event,
+    Report,
+    Stall,
+    Start,
+    decode,
+    needed_number,
+    needed_text,
+    number_of,
+    object_of,
+    printable,
+)
 
 Record = Union[Start, Stall, Event, Report]
 
@@ -40,8 +52,9 @@ class Reading:
     truncated: bool = False
     #: the records of a type that only a newer version knows
     unknown: int = 0
-    #: the stalls that the daemon did not hand on, since this reader was too slow
+    #: what the daemon did not hand on, since this reader was too slow
     skipped_stalls: int = 0
+    skipped_others: int = 0
     #: the events that the tracer dropped before it could record them
     dropped_events: int = 0
 
@@ -83,6 +96,7 @@ class Reading:
             made = decode(Start, record)
         elif kind == "skipped":
             self.skipped_stalls += needed_number(record, "stalls")
+            self.skipped_others += number_of(record, "others") or 0
         elif kind in ("hold", "late_ack"):
             object_of(record, "sender")
         elif kind not in ("dropped", "overhead", "streaming", "fix"):
@@ -111,8 +125,9 @@ class Reading:
             said.append(which + ("; the recording ends in the middle of a line." if self.truncated else "."))
         if self.unknown:
             said.append(f"{self.unknown} records are of a type that this version does not know.")
-        if self.skipped_stalls:
-            said.append(f"The daemon did not hand on {self.skipped_stalls} stalls, since they were read too slowly.")
+        if self.skipped_stalls or self.skipped_others:
+            said.append(f"The daemon did not hand on {self.skipped_stalls} stalls and {self.skipped_others} other "
+                        "records, since they were read too slowly.")
         if self.dropped_events:
             said.append(f"{self.dropped_events} events were dropped before they could be recorded.")
         return said

@@ -271,7 +271,7 @@ class FakeStream(threading.Thread):
             return [self.window]
         if request == "stream":
             return [{"type": "streaming", "protocol": 1}, *self.stalls,
-                    {"type": "skipped", "protocol": 1, "stalls": 5}]
+                    {"type": "skipped", "protocol": 1, "stalls": 5, "others": 7}]
         return [self.snapshots[max(0, self.asked.count("snapshot") - 1)]]
 
 
@@ -301,7 +301,8 @@ def test_the_daemon_is_watched_stall_by_stall(tmp_path: Path) -> None:
     assert daemon.asked == ["snapshot", "stream", "snapshot", "report"]
     assert "3 stalls" in done.stdout and "<svg class=\"ladder\"" in done.stdout
     assert "100 writes" in done.stdout, "counted between the two snapshots"
-    assert "did not hand on 5 stalls" in done.stdout and "the daemon closed the connection" in done.stdout
+    assert "did not hand on 5 stalls and 7 other records" in done.stdout
+    assert "the daemon closed the connection" in done.stdout
     assert "writev" in done.stdout, "the daemon's advice"
 
 

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -471,16 +472,19 @@ def test_a_reader_that_reads_too_slowly_is_told_what_it_did_not_get() -> None:
     with Lab("length-data", *VETH, "--rounds", "60", "--connections", "40", "--size", "100") as lab, \
             Daemon(*of_lab_only(lab)) as daemon, daemon.reader() as slow:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.send(b'{"request":"stream"}\n')
+        first = slow.ask("stream")["number"]
         lab.play()
-        counted = daemon.ask("snapshot")
-        assert counted["tracer"]["skipped_stalls"] > 0, "the reader was not slow enough to show anything"
-        got = skipped = 0
+        assert daemon.ask("snapshot")["tracer"]["skipped_stalls"] > 0, "the reader was not slow enough to show anything"
+        last, got, skipped = first, Counter[str](), Counter[str]()
         for line in slow.lines():
-            got += line["type"] == "stall"
-            skipped += line.get("stalls", 0) if line["type"] == "skipped" else 0
-            if got + skipped >= counted["stalls"]:
-                counted = daemon.ask("snapshot")  # the last stalls may have come after the one before
-            if got + skipped == counted["stalls"]:
+            got[line["type"]] += 1
+            if line["type"] == "skipped":
+                skipped.update(stalls=line["stalls"], others=line["others"])
+            known = first + got["stall"] + got["late_ack"] + got["hold"] + skipped.total()
+            if known >= last:
+                last = daemon.ask("report")["number"]
+            if known == last:
                 break
-        assert got and skipped == counted["tracer"]["skipped_stalls"]
+        counted = daemon.ask("snapshot")
+        assert got["stall"] and skipped["stalls"] == counted["tracer"]["skipped_stalls"]
+        assert got["stall"] + skipped["stalls"] == counted["stalls"]

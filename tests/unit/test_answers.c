@@ -163,7 +163,8 @@ static void what_is_no_answer_is_told(void **state)
 
 static void what_is_one_is_taken(void **state)
 {
-	char line[] = "{\"type\":\"text\",\"protocol\":1,\"text\":\"a\\nb\",\"more\":[1]}";
+	char line[] =
+		"{\"type\":\"text\",\"protocol\":1,\"text\":\"a\\nb\",\"others\":2,\"more\":[1]}";
 	struct nt_answer answer;
 	char err[NT_ANSWER_ERR];
 
@@ -172,6 +173,7 @@ static void what_is_one_is_taken(void **state)
 			 0);
 	assert_true(nt_json_is(&answer.type, "text"));
 	assert_int_equal(answer.stalls.type, NT_JSON_ABSENT);
+	assert_int_equal(answer.others.type, NT_JSON_NUMBER);
 	nt_json_unescape(&answer.text);
 	assert_string_equal(answer.text.at, "a\nb");
 }

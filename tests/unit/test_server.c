@@ -65,6 +65,8 @@ static struct daemon {
 	pthread_t thread;
 	atomic_bool over;
 	atomic_ulong answered; /* bytes */
+	atomic_bool streams;
+	atomic_uint streamed; /* stalls */
 	struct nt_server_counts counts;
 } d;
 
@@ -89,9 +91,25 @@ static void answer(void *context, struct nt_reader *reader, const struct nt_requ
 	nt_reader_send(reader, bytes, n);
 }
 
-static void end_if_over(void *context, uint32_t times)
+/* Many stalls at a time, until a reader may get no more of them in this second. */
+static void stream_on(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (nt_server_wants(d.server, NT_FORMAT_JSON, true))
+			nt_server_stream(d.server, NT_FORMAT_JSON, "s\n", 2);
+		d.streamed++;
+	}
+	nt_server_counts(d.server, &d.counts);
+	d.streams = !d.counts.skipped;
+}
+
+static void every_tick(void *context, uint32_t times)
 {
 	(void)context, (void)times;
+	if (d.streams)
+		stream_on();
+	else
+		nt_server_tell_skipped(d.server);
 	if (d.over)
 		nt_loop_stop(d.loop);
 }
@@ -113,7 +131,7 @@ static int begin(void **state)
 	snprintf(d.path, sizeof(d.path), "/tmp/nagletrace-unit-%d", getpid());
 	d.server = nt_server_open(d.path, (gid_t)-1, answer, NULL, &cause, err, sizeof(err));
 	assert_non_null(d.server);
-	assert_true(nt_loop_timer(d.loop, 0, 10 * MS, end_if_over, NULL) >= 0);
+	assert_true(nt_loop_timer(d.loop, 0, 10 * MS, every_tick, NULL) >= 0);
 	return pthread_create(&d.thread, NULL, serve, NULL);
 }
 
@@ -280,6 +298,27 @@ static void who_is_silent_is_sent_away(void **state)
 	close(streams);
 }
 
+static void who_gets_no_more_in_a_second_is_told_though_nothing_follows(void **state)
+{
+	unsigned int got = 0, skipped = 0;
+	int fd = reader_of(ALICE);
+	char line[128];
+	FILE *from;
+
+	(void)state;
+	ask(fd, "stream");
+	settle();
+	d.streams = true;
+	from = fdopen(fd, "r");
+	while (!skipped && fgets(line, sizeof(line), from)) {
+		got += !strcmp(line, "s\n");
+		sscanf(line, "{\"type\":\"skipped\",\"protocol\":1,\"stalls\":%u,", &skipped);
+	}
+	assert_true(skipped);
+	assert_int_equal(got + skipped, d.streamed);
+	fclose(from);
+}
+
 static void a_longer_request_is_none(void **state)
 {
 	static char line[REQUEST_BYTES + 1];
@@ -303,6 +342,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(as_much_waits_for_a_reader_that_reads_nothing, begin, end),
 	cmocka_unit_test_setup_teardown(as_much_waits_for_one_user_and_for_all, begin, end),
 	cmocka_unit_test_setup_teardown(who_is_silent_is_sent_away, begin, end),
+	cmocka_unit_test_setup_teardown(who_gets_no_more_in_a_second_is_told_though_nothing_follows,
+					begin, end),
 	cmocka_unit_test_setup_teardown(a_longer_request_is_none, begin, end),
 };
 

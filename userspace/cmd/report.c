@@ -57,12 +57,19 @@ static bool is_expected(const struct nt_settings *settings, size_t n,
 static bool show(const struct nt_settings *settings, const char *line, size_t length,
 		 struct nt_answer *answer)
 {
-	uint64_t stalls;
+	uint64_t stalls, others = 0;
 
 	if (nt_json_is(&answer->type, "skipped")) {
-		if (!nt_json_whole(&answer->stalls, &stalls))
+		if (!nt_json_whole(&answer->stalls, &stalls) ||
+		    (answer->others.type != NT_JSON_ABSENT &&
+		     !nt_json_whole(&answer->others, &others)))
 			return false;
-		nt_complain("%" PRIu64 " stalls not shown: they came too fast", stalls);
+		if (others)
+			nt_complain("%" PRIu64 " stalls and %" PRIu64
+				    " other records not shown: they came too fast",
+				    stalls, others);
+		else
+			nt_complain("%" PRIu64 " stalls not shown: they came too fast", stalls);
 	} else if (nt_json_is(&answer->type, "text")) {
 		if (answer->text.type != NT_JSON_STRING)
 			return false;

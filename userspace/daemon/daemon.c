@@ -228,7 +228,7 @@ static void on_stall(void *context, const struct nt_stall *stall)
 	struct daemon *d = context;
 
 	if (!stall->is_stall) {
-		if (nt_server_wants(d->server, NT_FORMAT_JSON))
+		if (nt_server_wants(d->server, NT_FORMAT_JSON, false))
 			stream_stall(d, stall, NT_FORMAT_JSON);
 		return;
 	}
@@ -238,13 +238,13 @@ static void on_stall(void *context, const struct nt_stall *stall)
 	nt_series_add(&d->series, stall, nt_now_ns());
 	nt_window_add(&d->window, stall);
 	for (enum nt_format format = 0; format < NT_FORMATS; format++)
-		if (nt_server_wants(d->server, format))
+		if (nt_server_wants(d->server, format, true))
 			stream_stall(d, stall, format);
 }
 
 /* ---- the loop ---- */
 
-/* Checks once a second whether records were dropped. */
+/* Reports once a second what was skipped or dropped. */
 static void on_second(void *context, uint32_t what)
 {
 	struct daemon *d = context;
@@ -252,6 +252,7 @@ static void on_second(void *context, uint32_t what)
 	const char *unnamed;
 
 	(void)what;
+	nt_server_tell_skipped(d->server);
 	if (d->session.standby.state == NT_STANDBY_WAITING)
 		return;
 	want_late_acks(d);

@@ -30,7 +30,7 @@
 #define ALL_BACKLOG_BYTES  (16 << 20)
 
 /* Rendering for one reader must not keep the daemon from consuming records. */
-#define STALLS_PER_SECOND 5000
+#define STREAMED_PER_SECOND 5000
 
 /* A reader that sends many requests at once is served for so long; then the others have their
  * turn. */
@@ -71,9 +71,9 @@ struct nt_reader {
 	bool streaming;
 	bool leaving; /* it sends nothing more; it still gets the answers that it asked for */
 	enum nt_format format;
-	bool has_room;    /* for the current stall */
-	uint64_t skipped; /* stalls, since the last note to the reader */
-	uint64_t second;  /* the second to which budget belongs */
+	bool has_room;                           /* for the current stall */
+	uint64_t skipped_stalls, skipped_others; /* since the last note to the reader */
+	uint64_t second;                         /* the second to which budget belongs */
 	unsigned int budget;
 };
 
@@ -124,8 +124,7 @@ void nt_reader_send(struct nt_reader *reader, const char *lines, size_t length)
 	bufferevent_write(reader->io, lines, length);
 }
 
-/* Makes {"type":…,"protocol":…} with one more key, whose value is text or a number; the caller puts
- * it. */
+/* Makes {"type":…,"protocol":…} with one more key, whose value is text or a number. */
 static struct json_object *new_note(const char *type, const char *key, struct json_object *value)
 {
 	struct json_object *o = json_object_new_object();
@@ -136,25 +135,24 @@ static struct json_object *new_note(const char *type, const char *key, struct js
 	return o;
 }
 
-static void send_note(struct nt_reader *reader, const char *type, const char *key,
-		      struct json_object *value)
+/* Puts the note once it is sent. */
+static void send_note(struct nt_reader *reader, struct json_object *note)
 {
-	struct json_object *o = new_note(type, key, value);
-	const char *line = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
+	const char *line = json_object_to_json_string_ext(note, JSON_C_TO_STRING_PLAIN);
 
 	nt_reader_send(reader, line, strlen(line));
 	nt_reader_send(reader, "\n", 1);
-	json_object_put(o);
+	json_object_put(note);
 }
 
-/* A streaming reader gets at most so many stalls each second. */
+/* A streaming reader gets at most so many records each second. */
 static bool take_from_budget(struct nt_reader *reader)
 {
 	uint64_t second = nt_now_ns() / NT_SECOND_NS;
 
 	if (reader->second != second) {
 		reader->second = second;
-		reader->budget = STALLS_PER_SECOND;
+		reader->budget = STREAMED_PER_SECOND;
 	}
 	if (!reader->budget)
 		return false;
@@ -162,13 +160,26 @@ static bool take_from_budget(struct nt_reader *reader)
 	return true;
 }
 
-/* Reports to a reader how many stalls it missed, as soon as it has room again. */
+/* Reports to a reader what it missed, as soon as it has room again. */
 static void tell_skipped(struct nt_reader *reader)
 {
-	if (!reader->skipped || waiting(reader) > BACKLOG_BYTES)
+	struct json_object *note;
+
+	if (!(reader->skipped_stalls || reader->skipped_others) || waiting(reader) > BACKLOG_BYTES)
 		return;
-	send_note(reader, "skipped", "stalls", json_object_new_uint64(reader->skipped));
-	reader->skipped = 0;
+	note = new_note("skipped", "stalls", json_object_new_uint64(reader->skipped_stalls));
+	json_object_object_add(note, "others", json_object_new_uint64(reader->skipped_others));
+	send_note(reader, note);
+	reader->skipped_stalls = 0;
+	reader->skipped_others = 0;
+}
+
+void nt_server_tell_skipped(struct nt_server *server)
+{
+	struct nt_reader *reader;
+
+	LIST_FOREACH(reader, &server->readers, entry)
+	tell_skipped(reader);
 }
 
 void nt_reader_stream(struct nt_reader *reader, enum nt_format format)
@@ -189,7 +200,7 @@ bool nt_server_streams(const struct nt_server *server, enum nt_format format)
 	return false;
 }
 
-bool nt_server_wants(struct nt_server *server, enum nt_format format)
+bool nt_server_wants(struct nt_server *server, enum nt_format format, bool is_stall)
 {
 	struct nt_reader *reader;
 	bool any = false;
@@ -199,11 +210,12 @@ bool nt_server_wants(struct nt_server *server, enum nt_format format)
 		if (!reader->streaming || reader->format != format)
 			continue;
 		reader->has_room = waiting(reader) <= BACKLOG_BYTES && take_from_budget(reader);
-		if (!reader->has_room) {
-			reader->skipped++;
-			server->counts.skipped++;
-		}
 		any |= reader->has_room;
+		if (reader->has_room)
+			continue;
+		reader->skipped_stalls += is_stall;
+		reader->skipped_others += !is_stall;
+		server->counts.skipped += is_stall;
 	}
 	return any;
 }
@@ -305,12 +317,12 @@ static void take_line(struct nt_reader *reader, const char *line, size_t length)
 	if (why != NT_REFUSALS) {
 		server->counts.refused++;
 		server->counts.refusals[why]++;
-		send_note(reader, "error", "error", refusal(server, why, reader->uid));
+		send_note(reader, new_note("error", "error", refusal(server, why, reader->uid)));
 		return;
 	}
 	if (nt_request_parse(line, length, &request, err, sizeof(err))) {
 		server->counts.refused++;
-		send_note(reader, "error", "error", json_object_new_string(err));
+		send_note(reader, new_note("error", "error", json_object_new_string(err)));
 		return;
 	}
 	server->counts.requests++;

@@ -42,7 +42,7 @@ struct nt_server_counts {
 	uint64_t requests;
 	uint64_t refused; /* lines that were no request, and requests without room */
 	uint64_t dropped; /* readers sent away: too many, too slow, too silent, or no request */
-	uint64_t skipped; /* records that a slow reader did not get */
+	uint64_t skipped; /* stalls that a slow reader did not get */
 	uint64_t refusals[NT_REFUSALS];
 };
 
@@ -72,9 +72,13 @@ void nt_reader_stream(struct nt_reader *reader, enum nt_format format);
 /* Does a reader stream in this format? */
 bool nt_server_streams(const struct nt_server *server, enum nt_format format);
 
-/* Says whether a reader waits for stalls in this format and has room for one now. Readers without
- * room learn later how many stalls they missed. */
-bool nt_server_wants(struct nt_server *server, enum nt_format format);
+/* Says whether a reader waits for a stall, or else another record, in this format and has room for
+ * one now. Readers without room learn later how many they missed. */
+bool nt_server_wants(struct nt_server *server, enum nt_format format, bool is_stall);
+
+/* Reports to readers that have room again what they missed; for once a second, since who was over
+ * the limit of a second may hear of nothing more. */
+void nt_server_tell_skipped(struct nt_server *server);
 
 /* Sends a line to each reader that had room in nt_server_wants(). */
 void nt_server_stream(struct nt_server *server, enum nt_format format, const char *line,

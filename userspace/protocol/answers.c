@@ -134,6 +134,7 @@ enum {
 	TEXT,
 	ERROR,
 	STALLS,
+	OTHERS,
 	N_MEMBERS
 };
 
@@ -189,7 +190,7 @@ int nt_answer_parse(char *line, size_t length, const struct nt_json_trim *trims,
 	struct nt_json_member members[N_MEMBERS] = {
 		[TYPE] = {.key = "type"},     [PROTOCOL] = {.key = "protocol"},
 		[TEXT] = {.key = "text"},     [ERROR] = {.key = "error"},
-		[STALLS] = {.key = "stalls"},
+		[STALLS] = {.key = "stalls"}, [OTHERS] = {.key = "others"},
 	};
 	struct nt_json_scan scan = {
 		.members = members, .n_members = N_MEMBERS, .trims = trims, .n_trims = n_trims};
@@ -206,6 +207,7 @@ int nt_answer_parse(char *line, size_t length, const struct nt_json_trim *trims,
 	answer->type = members[TYPE].value;
 	answer->text = members[TEXT].value;
 	answer->stalls = members[STALLS].value;
+	answer->others = members[OTHERS].value;
 	answer->tree_bytes = scan.tree_bytes;
 	return 0;
 }

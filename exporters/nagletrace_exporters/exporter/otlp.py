@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from ..client import DaemonError, stream
 from ..lines import parse_object
-from ..records import BadRecord, needed_number
+from ..records import BadRecord, needed_number, number_of
 from .otlp_config import Endpoint, OtlpConfigFile
 from .otlp_http import Fate, Outcome, Receiver
 from .otlp_queue import Queue
@@ -143,7 +143,7 @@ class Carrier(Collector):
             if kind == "streaming":
                 return resource_of(record)
             if kind == "skipped":
-                self._drop("skipped", needed_number(record, "stalls"))
+                self._drop("skipped", needed_number(record, "stalls") + (number_of(record, "others") or 0))
             elif kind in SEVERITY:
                 if not resource:
                     raise BadRecord("a record before the stream's begin")
