@@ -84,7 +84,7 @@ class Stall:
     sender: str
     receiver: str
     ended: int
-    duration: int
+    duration: int  # since the write began, at most
     #: too close to a limit to demand it or to forbid it, and why
     doubt: str = ""
     #: ns from the ACK's departure to the released segment's arrival, at the receiver
@@ -93,6 +93,8 @@ class Stall:
     pending: int = 0
     #: how long before it ended the ACK had come; between the two the machine may have stood still, and clocks differ
     released_before: int = 0
+    #: ns since the write was over
+    least: int = 0
 
 
 @dataclass
@@ -193,7 +195,7 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
         write = log.write_of(s.offset)
         if write is None:  # nobody logged it
             stalls.append(Stall("nagle_delayed_ack", s.sender, s.receiver, s.left, s.waited, "", s.answered,
-                                s.pending))
+                                s.pending, least=s.waited))
             continue
         if write.start > s.ack_came:
             continue
@@ -222,7 +224,7 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
             why = "an option set as the ACK came"
         cause = "delayed_ack" if last.more else "nagle_delayed_ack"
         stalls.append(Stall(cause, s.sender, s.receiver, s.left, s.left - since, why, s.answered,
-                            s.pending, s.left - s.ack_came))
+                            s.pending, s.left - s.ack_came, s.left - max(since, write.end)))
     return stalls
 
 
@@ -258,7 +260,8 @@ def ceiling_stalls(segments: list[wire.Segment], sender: str, receiver: str, mss
         later = log.write_of(newest.offset + newest.length)
         forgotten = write.more and newest.more and (later is None or later.start > s.time)
         if corked or forgotten:
-            stalls.append(Stall("cork_ceiling", sender, receiver, s.time, s.time - write.start))
+            stalls.append(Stall("cork_ceiling", sender, receiver, s.time, s.time - write.start,
+                                least=s.time - write.end))
     return stalls
 
 

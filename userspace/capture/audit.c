@@ -18,6 +18,9 @@
  */
 #define READ_NS (200 * 1000000ULL)
 
+/* A reading that timers disturb is made so often at most. */
+#define MOST_READINGS 4
+
 /* Each namespace keeps the unseen timers of so many readings, which may still excuse a stall. */
 #define FINDS 32
 
@@ -93,14 +96,28 @@ static void note_find(struct space *space, uint64_t from_ns, uint64_t to_ns, uin
 		(struct find){.from_ns = from_ns, .to_ns = to_ns, .left = count};
 }
 
+/* A timer that expires during a reading hides one that went unseen. Then we read again. */
+static bool read_timers(struct nt_audit *audit, const struct space *space, struct nt_timers *timers)
+{
+	struct nt_timers now;
+	int i = 0;
+
+	while (i < MOST_READINGS && nt_namespaces_read(&audit->namespaces, space->id, &now)) {
+		*timers = now;
+		i++;
+		if (now.seen == now.seen_before)
+			break;
+	}
+	return i > 0;
+}
+
 static bool read_space(struct nt_audit *audit, struct space *space)
 {
 	uint64_t began = nt_now_ns();
 	struct nt_timers timers;
 	int64_t more;
 
-	if (!nt_namespaces_read(&audit->namespaces, space->id, &timers) ||
-	    !file_is_its_own(audit, space, timers.file))
+	if (!read_timers(audit, space, &timers) || !file_is_its_own(audit, space, timers.file))
 		return false;
 	audit->known = true;
 	if (!space->based) {
