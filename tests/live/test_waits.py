@@ -382,7 +382,7 @@ def played(wait: Wait, pair: Pair, family: int, only: str = "", *more: str) -> t
     *[pytest.param("client", 4, kind, marks=[] if kind is DeferredAccept else pytest.mark.quick,
                    id=f"{kind.__name__}-client") for kind in WAITS],
     *[pytest.param("server", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}-server")
-      for kind in (FullBuffer, SmallWindow, LingeringClose)],
+      for kind in (FullBuffer, SmallWindow, LingeringClose, DeferredHandshake)],
 ])
 def test_who_waits_for_a_late_ack_is_told(pair: Pair, only: str, family: int, kind: type[Wait]) -> None:
     wait = kind()
@@ -390,7 +390,7 @@ def test_who_waits_for_a_late_ack_is_told(pair: Pair, only: str, family: int, ki
     told = assert_told(took, tracer)
     for stall in told:
         assert (stall["cause"], stall["reason"], stall["pattern"]) == ("delayed_ack", wait.reason, wait.pattern), stall
-        assert own_end(stall)["pid"] == process, stall
+        assert own_end(stall)["pid"] == (os.getpid() if wait.reason == "handshake" else process), stall
     inferred = sum(stall["evidence"] == "inferred" for stall in told)
     if only == "client" and wait.reason != "handshake":
         assert inferred == len(told)
@@ -410,14 +410,20 @@ def test_a_timeline_has_the_wait_that_its_ack_ended(pair: Pair, kind: type[Wait]
 
 
 @pytest.mark.quick
-def test_fix_says_that_nodelay_does_nothing_for_a_full_buffer(pair: Pair) -> None:
-    wait = FullBuffer()
-    with pair.listening(4, wait.serve) as (_, address):
-        with Tracer("fix", "-p", str(os.getpid()), "--nodelay", "--yes", "--for", "900ms", text=True) as tracer:
+@pytest.mark.parametrize("kind, option, said", [
+    (FullBuffer, "--nodelay", "by sndbuf, which TCP_NODELAY does not end: leave SO_SNDBUF"),
+    (DeferredHandshake, "--quickack", "by handshake, which TCP_QUICKACK does not end: "),
+])
+def test_fix_says_what_its_option_does_nothing_for(pair: Pair, kind: type[Wait], option: str, said: str) -> None:
+    """The client waits for room, or the server for the client's ACK; the process asked for is who waits."""
+    wait = kind()
+    with pair.listening(4, wait.serve) as (server, address):
+        process = server if kind is DeferredHandshake else os.getpid()
+        with Tracer("fix", "-p", str(process), option, "--yes", "--for", "900ms", text=True) as tracer:
             wait.play(lambda: wait.connected(pair, 4, address))
             tracer.wait()
     text = " ".join(tracer.lines.text().split())
-    assert re.search(r"\d stalls by sndbuf, which TCP_NODELAY does not end: leave SO_SNDBUF", text), text
+    assert re.search(rf"\d stalls {said}", text), text
     assert "no connection was touched" in text
 
 

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/capture/stall.c
-/* What one end shows, beside what the other end of the same host shows: userspace/capture/stall.c.
+/*
+ * What one end shows, beside what the other end of the same host shows, and who has that:
+ * userspace/capture/stall.c.
  */
 #include <string.h>
 #include <sys/socket.h>
 #include "unit.h"
 #include "capture/stall.h"
-#include "no_owners.h"
+#include "capture/owners.h"
 
 #define MS        1000000ULL
 #define HOST_NS   100
 #define SERVER_NS 101
+#define SERVER    42
 
 static const struct nt_settings all;
 static const struct nt_settings server_only = {.netns = SERVER_NS}, host_only = {.netns = HOST_NS};
@@ -18,16 +21,45 @@ static struct nt_owners owners;
 
 /* ---- in the place of owners.c, processes.c and audit.c ---- */
 
-static struct nt_tuple peer;
+static struct nt_owner peer;
 static bool peer_is_here;
+static pid_t wanted; /* the process asked for; 0: all */
 static unsigned int excuses_left, asked;
 static uint32_t asked_netns;
 
-const struct nt_tuple *nt_owners_find_peer(struct nt_owners *o, const struct nt_tuple *tuple)
+const struct nt_owner *nt_owners_find_peer(struct nt_owners *o, const struct nt_tuple *tuple,
+					   __u64 since_ns)
 {
 	(void)o;
 	(void)tuple;
+	(void)since_ns;
 	return peer_is_here ? &peer : NULL;
+}
+
+bool nt_owners_must_look_for_peer(const struct nt_owners *o, const struct nt_tuple *tuple,
+				  __u64 since_ns)
+{
+	(void)o;
+	(void)tuple;
+	(void)since_ns;
+	return false;
+}
+
+const struct nt_owner *nt_owners_find(struct nt_owners *o, const struct nt_end *end, __u64 since_ns,
+				      size_t *count)
+{
+	(void)o;
+	(void)since_ns;
+	*count = peer_is_here && end->sk == peer.sk;
+	return *count ? &peer : NULL;
+}
+
+bool nt_owners_must_look(const struct nt_owners *o, const struct nt_end *end, __u64 since_ns)
+{
+	(void)o;
+	(void)end;
+	(void)since_ns;
+	return false;
 }
 
 const struct nt_process *nt_owners_recall(const struct nt_owners *o, const struct nt_end *end)
@@ -48,14 +80,13 @@ void nt_owners_remember(struct nt_owners *o, const struct nt_end *end,
 bool nt_targets_any(const struct nt_targets *targets)
 {
 	(void)targets;
-	return false;
+	return wanted;
 }
 
 bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)
 {
 	(void)targets;
-	(void)tgid;
-	return false;
+	return tgid == wanted;
 }
 
 bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process)
@@ -88,7 +119,8 @@ bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns,
 static int set_up(void **state)
 {
 	(void)state;
-	peer = (struct nt_tuple){.netns = SERVER_NS};
+	peer = (struct nt_owner){.sk = 7, .tgid = SERVER, .tuple.netns = SERVER_NS};
+	wanted = 0;
 	peer_is_here = true;
 	excuses_left = asked = asked_netns = 0;
 	return 0;
@@ -223,6 +255,29 @@ static void an_end_in_a_namespace_that_is_not_traced_contradicts_nothing(void **
 
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
+/* Its accept() waited; the record has the end of the client, for which nobody asked. */
+static void a_server_that_was_asked_for_has_waited(void **state)
+{
+	struct nt_record r = from_receiver();
+	struct nt_stall stall;
+
+	(void)state;
+	r.cause = NT_CAUSE_DELAYED_ACK;
+	r.evidence = NT_EVIDENCE_SEEN;
+	r.hold.reason = NT_HOLD_HANDSHAKE;
+	wanted = SERVER;
+	assert_true(nt_stall_from_record(&stall, &r, &all, NULL, &owners, NULL));
+	assert_true(stall.is_stall && stall.side == NT_SIDE_RECEIVER);
+	wanted = SERVER + 1;
+	assert_false(nt_stall_from_record(&stall, &r, &all, NULL, &owners, NULL));
+	wanted = SERVER;
+	peer_is_here = false;
+	assert_false(nt_stall_from_record(&stall, &r, &all, NULL, &owners, NULL));
+	peer_is_here = true;
+	r.hold.reason = NT_HOLD_UNKNOWN;
+	assert_false(nt_stall_from_record(&stall, &r, &all, NULL, &owners, NULL));
+}
+
 static const struct CMUnitTest tests[] = {
 	TEST(an_end_elsewhere_contradicts_nothing),
 	TEST(what_both_ends_showed_is_not_contradicted),
@@ -231,6 +286,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(no_timer_excuses_a_sender_that_held_nothing),
 	TEST(a_sender_that_had_nothing_unsent_contradicts_wherever_it_is),
 	TEST(an_end_in_a_namespace_that_is_not_traced_contradicts_nothing),
+	TEST(a_server_that_was_asked_for_has_waited),
 };
 
 UNIT_MAIN(tests)

@@ -232,38 +232,49 @@ static bool has_owner(const struct nt_owners *owners, const struct nt_end *end)
 	return nt_owner_list_find(&owners->list, end, found);
 }
 
-bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *end, __u64 since_ns)
+static bool too_old(const struct nt_owners *owners)
 {
-	if (!owners->iterator)
-		return false;
-	if (nt_now_ns() >= owners->valid_until_ns)
-		return true;
-	/* the socket may be younger than the last look */
-	return end && owners->scanned_ns < since_ns && !has_owner(owners, end);
+	return owners->iterator && nt_now_ns() >= owners->valid_until_ns;
 }
 
-static void look_if_need_be(struct nt_owners *owners, const struct nt_end *end, __u64 since_ns)
+/* Can a socket be younger than the last look? */
+static bool may_be_younger(const struct nt_owners *owners, __u64 since_ns)
 {
-	if (!owners->as_it_is && nt_owners_must_look(owners, end, since_ns) &&
-	    nt_now_ns() >= owners->rest_until_ns)
+	return owners->iterator && owners->scanned_ns < since_ns;
+}
+
+bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *end, __u64 since_ns)
+{
+	return too_old(owners) ||
+	       (end && may_be_younger(owners, since_ns) && !has_owner(owners, end));
+}
+
+bool nt_owners_must_look_for_peer(const struct nt_owners *owners, const struct nt_tuple *tuple,
+				  __u64 since_ns)
+{
+	return too_old(owners) ||
+	       (may_be_younger(owners, since_ns) && !nt_owner_list_find_peer(&owners->list, tuple));
+}
+
+static void look_if(struct nt_owners *owners, bool must_look)
+{
+	if (!owners->as_it_is && must_look && nt_now_ns() >= owners->rest_until_ns)
 		nt_owners_scan(owners);
 }
 
 const struct nt_owner *nt_owners_find(struct nt_owners *owners, const struct nt_end *end,
 				      __u64 since_ns, size_t *count)
 {
-	look_if_need_be(owners, end, since_ns);
+	look_if(owners, nt_owners_must_look(owners, end, since_ns));
 	*count = nt_owner_list_find(&owners->list, end, owners->found);
 	return *count ? owners->found : NULL;
 }
 
-const struct nt_tuple *nt_owners_find_peer(struct nt_owners *owners, const struct nt_tuple *tuple)
+const struct nt_owner *nt_owners_find_peer(struct nt_owners *owners, const struct nt_tuple *tuple,
+					   __u64 since_ns)
 {
-	const struct nt_owner *peer;
-
-	look_if_need_be(owners, NULL, 0);
-	peer = nt_owner_list_find_peer(&owners->list, tuple);
-	return peer ? &peer->tuple : NULL;
+	look_if(owners, nt_owners_must_look_for_peer(owners, tuple, since_ns));
+	return nt_owner_list_find_peer(&owners->list, tuple);
 }
 
 /* ---- earlier owners of a socket ---- */

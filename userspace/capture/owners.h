@@ -83,6 +83,10 @@ bool nt_owners_looking(const struct nt_owners *owners);
  */
 bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *end, __u64 since_ns);
 
+/* Could a look show the other end of this connection, which was there at since_ns? */
+bool nt_owners_must_look_for_peer(const struct nt_owners *owners, const struct nt_tuple *tuple,
+				  __u64 since_ns);
+
 /*
  * Finds the processes that hold this socket, which lived at since_ns (CLOCK_MONOTONIC): returns the
  * first, and how many there are in a row, at most NT_OWNERS_OF_SOCKET; NULL if none does. Looks
@@ -103,9 +107,11 @@ void nt_owners_remember(struct nt_owners *owners, const struct nt_end *end,
 const struct nt_process *nt_owners_recall(const struct nt_owners *owners, const struct nt_end *end);
 
 /*
- * Finds the other end of this connection, if it is a socket of this host; else NULL. Looks anew as
- * nt_owners_find() does. The result is valid until the next call.
+ * Finds the other end of this connection, and a process that holds it, if it is a socket of this
+ * host that was there at since_ns; else NULL. Looks anew as nt_owners_find() does. The result is
+ * valid until the next look.
  */
-const struct nt_tuple *nt_owners_find_peer(struct nt_owners *owners, const struct nt_tuple *tuple);
+const struct nt_owner *nt_owners_find_peer(struct nt_owners *owners, const struct nt_tuple *tuple,
+					   __u64 since_ns);
 
 #endif /* NT_OWNERS_H */

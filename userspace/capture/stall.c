@@ -96,6 +96,29 @@ static bool end_matches(const struct nt_end *end, const struct nt_record *r,
 	return !list && known && nt_targets_match_known(targets, known);
 }
 
+/* Does the record show only the end of a client, whose late ACK kept the server in accept()? */
+static bool server_waited(const struct nt_record *r)
+{
+	return r->hold.reason == NT_HOLD_HANDSHAKE && r->receiver.present && !r->sender.present;
+}
+
+/* Did the user ask for that server? */
+static bool server_matches(const struct nt_record *r, const struct nt_settings *settings,
+			   const struct nt_targets *targets, struct nt_owners *owners)
+{
+	struct nt_end server = {.present = 1};
+	const struct nt_owner *peer;
+
+	if (!server_waited(r) || !nt_targets_any(targets))
+		return false;
+	peer = nt_owners_find_peer(owners, &r->receiver.tuple, r->time_ns);
+	if (!peer)
+		return false;
+	server.sk = peer->sk;
+	server.tuple = peer->tuple;
+	return end_matches(&server, r, settings, targets, owners);
+}
+
 /*
  * Names the owner of an end; an owner that is gone by now gets the name that it had when we last
  * found it.
@@ -159,17 +182,17 @@ static bool peer_contradicts(const struct nt_record *r, const struct nt_settings
 			     struct nt_owners *owners, struct nt_audit *audit)
 {
 	const struct nt_end *end = r->sender.present ? &r->sender : &r->receiver;
-	const struct nt_tuple *peer;
+	const struct nt_owner *peer;
 
 	if (r->evidence != NT_EVIDENCE_INFERRED)
 		return false;
 	if (r->ack.freed_nothing)
 		return true;
-	peer = nt_owners_find_peer(owners, &end->tuple);
-	if (!peer || (settings->netns && settings->netns != peer->netns))
+	peer = nt_owners_find_peer(owners, &end->tuple, 0);
+	if (!peer || (settings->netns && settings->netns != peer->tuple.netns))
 		return false;
 	return !r->sender.present ||
-	       !nt_audit_excuses(audit, peer->netns, r->hold.begin_ns, r->hold.end_ns);
+	       !nt_audit_excuses(audit, peer->tuple.netns, r->hold.begin_ns, r->hold.end_ns);
 }
 
 /* Turns a stall into a wait that was real, but no stall. */
@@ -201,7 +224,9 @@ bool nt_stall_must_look(const struct nt_record *r, const struct nt_targets *targ
 		nt_owners_must_look(owners, &r->sender, since_ns)) ||
 	       (end_needs_owner(&r->receiver, targets) &&
 		nt_owners_must_look(owners, &r->receiver, since_ns)) ||
-	       (r->evidence == NT_EVIDENCE_INFERRED && nt_owners_must_look(owners, NULL, 0));
+	       (r->evidence == NT_EVIDENCE_INFERRED && nt_owners_must_look(owners, NULL, 0)) ||
+	       (server_waited(r) && nt_targets_any(targets) && !r->receiver.target &&
+		nt_owners_must_look_for_peer(owners, &r->receiver.tuple, r->time_ns));
 }
 
 bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record,
@@ -212,7 +237,8 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 
 	if (end_matches(&r->sender, r, settings, targets, owners))
 		stall->side = NT_SIDE_SENDER;
-	else if (end_matches(&r->receiver, r, settings, targets, owners))
+	else if (end_matches(&r->receiver, r, settings, targets, owners) ||
+		 server_matches(r, settings, targets, owners))
 		stall->side = NT_SIDE_RECEIVER;
 	else
 		return false;

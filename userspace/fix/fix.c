@@ -78,13 +78,14 @@ static bool sets_nodelay(const struct fix *fix)
 /*
  * Returns the end of a stalled connection where the option acts, if a process asked for has it: the
  * sender's for TCP_NODELAY, the receiver's for TCP_QUICKACK. Returns NULL for the other end, for a
- * cork, and for a socket that the kernel itself uses.
+ * cork, a handshake that is over, and a socket that the kernel itself uses.
  */
 static const struct nt_end *end_to_set(const struct fix *fix, const struct nt_stall *stall)
 {
 	const struct nt_record *r = &stall->record;
 
-	if (r->cause == NT_CAUSE_CORK_CEILING || nt_fix_is_kernels(&fix->sockets, stall))
+	if (r->cause == NT_CAUSE_CORK_CEILING || r->hold.reason == NT_HOLD_HANDSHAKE ||
+	    nt_fix_is_kernels(&fix->sockets, stall))
 		return NULL;
 	if (sets_nodelay(fix))
 		return stall->side == NT_SIDE_SENDER && r->cause == NT_CAUSE_NAGLE_DELAYED_ACK

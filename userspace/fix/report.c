@@ -177,7 +177,9 @@ bool nt_fix_is_kernels(const struct nt_fix_sockets *sockets, const struct nt_sta
 
 bool nt_fix_is_beside(const struct nt_stall *stall)
 {
-	return stall->side == NT_SIDE_SENDER && stall->record.cause != NT_CAUSE_NAGLE_DELAYED_ACK;
+	return (stall->side == NT_SIDE_SENDER &&
+		stall->record.cause != NT_CAUSE_NAGLE_DELAYED_ACK) ||
+	       stall->record.hold.reason == NT_HOLD_HANDSHAKE;
 }
 
 /* Prints how many stalls something other than Nagle made, for this reason, and their remedy. */
