@@ -263,8 +263,8 @@ struct symbol {
 
 /*
  * Finds the module whose function TCP calls when data comes, as in "xs_data_ready [sunrpc]". False:
- * there is none, or no program can ask for a function's name, as before 5.13. A process uses the
- * socket of SMC.
+ * there is none, or no program can ask for a function's name, as before 5.13, or the two are longer
+ * than 63 bytes. A process uses the socket of SMC.
  */
 static __always_inline bool take_module(char comm[NT_COMM_LEN], const struct sock *sk)
 {
@@ -273,6 +273,7 @@ static __always_inline bool take_module(char comm[NT_COMM_LEN], const struct soc
 	struct symbol *symbol;
 	bool found = false;
 	u32 level;
+	u64 last;
 
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_snprintf))
 		return false;
@@ -280,13 +281,16 @@ static __always_inline bool take_module(char comm[NT_COMM_LEN], const struct soc
 	if (!symbol)
 		return false;
 	symbol->module = 0;
-	symbol->text[0] = '\0';
-	bpf_snprintf(symbol->text, sizeof(symbol->text), format, &callback, sizeof(callback));
-	for (u32 i = 0; i < sizeof(symbol->text) && symbol->text[i]; i++) {
-		if (symbol->text[i] == '[')
-			symbol->module = i + 1;
-		if (symbol->text[i] == ']')
-			symbol->text[i] = '\0';
+	last = bpf_snprintf(symbol->text, sizeof(symbol->text), format, &callback,
+			    sizeof(callback)) -
+	       sizeof("]");
+	barrier_var(last);
+	if (last < sizeof(symbol->text) && symbol->text[last] == ']') {
+		symbol->text[last] = '\0';
+		/* what lies behind it is of another time */
+		for (u32 i = sizeof(symbol->text); i; i--)
+			if (symbol->text[i - 1] == '[')
+				symbol->module = i;
 	}
 	if (symbol->module) {
 		__builtin_memset(comm, 0, NT_COMM_LEN);
