@@ -856,6 +856,102 @@ static void late_ack_makes_room_for_who_waits(void)
 		assert_int_equal(room_is_told(room), room <= WRITER_POLLS);
 }
 
+/* Is a server told that greets so long after the late ACK for which its accept() waited? */
+static bool greeting_is_told(u64 after_ns, u64 pending_ns)
+{
+	struct endpoint *e = lone_endpoint();
+	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt, .seq = e->tp.snd_nxt};
+	struct packet p = {.skb = {.data = p.header}};
+	struct tcp t = tcp_at_hand(e);
+	struct late_ack *la = late_ack_new(&key);
+	bool told_so;
+
+	e->tp.rx_opt.tstamp_ok = false;
+	la->end.sk = (u64)sock_of(e);
+	la->end.min_rtt_us = 1000;
+	la->part.release = NT_ACK_TIMER;
+	la->part.end_ns = world.now_ns;
+	la->part.begin_ns = world.now_ns - pending_ns;
+	world_delay(after_ns);
+	pending_ack_data_came(&t, &p.skb, key.ack, 9, world.now_ns);
+	told_so = n_told && told[0].cause == NT_CAUSE_DELAYED_ACK && told[0].hold.reason == NT_HOLD_HANDSHAKE &&
+		  told[0].evidence == NT_EVIDENCE_SEEN && told[0].pattern == NT_PATTERN_SERVER_FIRST;
+	assert_int_equal(n_told, told_so);
+	bpf_map_delete_elem(&late_acks, &key);
+	endpoint_leaves(e);
+	return told_so;
+}
+
+static void late_ack_of_a_handshake_keeps_a_server_that_greets(void)
+{
+	const u64 latest_ns = ACCEPT_NS + 1500 * US + world.tick_ns; /* the round trip takes 1 ms */
+
+	assert_true(greeting_is_told(MS, MS));
+	assert_false(greeting_is_told(MS, MS - 1));
+	assert_true(greeting_is_told(latest_ns, 40 * MS));
+	assert_false(greeting_is_told(latest_ns + 1, 40 * MS));
+}
+
+enum closer {
+	CLOSER_WAITS,
+	CLOSES_AT_ONCE, /* without SO_LINGER */
+	PEER_CLOSED_FIRST,
+	NOBODY_CLOSES, /* the socket goes by itself */
+	PROCESS_ENDS,
+	NO_FIN_SENT,
+	FIN_IN_FLIGHT,
+	DATA_ACKED_LAST,
+	GOES_ON_LATE,
+	ACK_IS_PROMPT,
+	CLOSERS,
+};
+
+/* Is the late ACK told for which close() waited? */
+static bool close_is_told(enum closer closer)
+{
+	struct endpoint *e = endpoint_with_tail(0, 0);
+	struct sock *sk = sock_of(e);
+	u64 waits_ns = closer == ACK_IS_PROMPT ? 10 * MS : 40 * MS;
+	struct nt_ack_numbers key = {.ack = ++e->tp.write_seq, .seq = e->tp.rcv_nxt};
+	struct late_ack *la;
+	bool told_so;
+
+	packets_free(e);
+	e->tp.pushed_seq += closer == NO_FIN_SENT;
+	e->tp.snd_nxt = e->tp.snd_una = key.ack;
+	e->tp.snd_una -= closer == FIN_IN_FLIGHT;
+	e->tp.rack.mstamp = world.now_ns / US;
+	e->tp.rack.end_seq = key.ack - (closer == DATA_ACKED_LAST);
+	world_delay(waits_ns);
+	e->tp.delivered_mstamp = world.now_ns / US;
+	if (closer != ACK_IS_PROMPT) {
+		la = late_ack_new(&key);
+		la->part.release = NT_ACK_TIMER;
+		la->part.begin_ns = world.now_ns - waits_ns;
+		la->part.end_ns = world.now_ns;
+	}
+	world_delay(closer == GOES_ON_LATE ? GO_ON_NS : GO_ON_NS - US);
+	sk->sk_lingertime = 1;
+	sk->__sk_common.skc_flags = (closer != CLOSES_AT_ONCE) << 4 | (closer == PEER_CLOSED_FIRST) << 1;
+	sk->sk_lock.owned = closer != NOBODY_CLOSES;
+	idle.flags = closer == PROCESS_ENDS ? 4 : 0; /* PF_EXITING */
+	hook_destroy(e);
+	told_so = n_told && told[0].cause == NT_CAUSE_DELAYED_ACK && told[0].hold.reason == NT_HOLD_LINGER &&
+		  told[0].hold.end_ns - told[0].hold.begin_ns == waits_ns;
+	assert_int_equal(n_told, told_so || closer == ACK_IS_PROMPT); /* a hold that is no stall */
+	idle.flags = 0;
+	sk->sk_lingertime = 0;
+	bpf_map_delete_elem(&late_acks, &key);
+	endpoint_leaves(e);
+	return told_so;
+}
+
+static void late_ack_keeps_a_close_that_lingers(void)
+{
+	for (enum closer closer = 0; closer < CLOSERS; closer++)
+		assert_int_equal(close_is_told(closer), closer == CLOSER_WAITS);
+}
+
 /* ---- whose a hold is ---- */
 
 /* No program saw the write, as where sock_send_length is missing. */

@@ -716,6 +716,8 @@ static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **st
 	only_an_answer_tells_of_a_late_ack();
 	late_ack_frees_nothing_where_nothing_is_unsent();
 	late_ack_makes_room_for_who_waits();
+	late_ack_of_a_handshake_keeps_a_server_that_greets();
+	late_ack_keeps_a_close_that_lingers();
 }
 
 /* SECURITY.md has these numbers. */
