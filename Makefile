@@ -155,7 +155,8 @@ GUESTS := "test-kernels K='6.1 7' H=function" "test-kernels K='6.12 5.10' H=func
 	"test-kernels K='6.12 7' H=tracepoint" "test-kernels K=6.1 H=once"
 
 test-all: ## all there are, part by part, in hours; ends with a table of them
-	@/usr/bin/python3 tests/run.py steps check $(filter-out test-model test-kernels,$(PARTS:%=test-%)) $(GUESTS)
+	@/usr/bin/python3 tests/run.py steps check $(filter-out test-model test-live test-kernels,$(PARTS:%=test-%)) \
+		"test-live M=quick" "test-live M='not quick'" $(GUESTS)
 
 # A part is a row: $(1) its name, $(2) what is built for it, $(3) what it needs besides the build. Its tests lie in
 # tests/NAME, or where tests/run.py says.

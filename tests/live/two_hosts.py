@@ -29,6 +29,8 @@ PORT = 8000
 #: A part that comes so much later than it was written waited for a delayed ACK. A little more or less is in doubt, as
 #: a writer may have waited for a CPU between the write and the look at its clock.
 STALLED_S, DOUBT_S = 0.030, 0.005
+#: Of a longer wait an ACK that was delayed by 40 ms may be the smaller part, as where the way gets slow: no stall.
+HALF_LATE_S = 0.080
 SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 ROUNDS = 12
 #: What is marked so takes a slow way, so much longer in each direction. One who takes the ACK for late errs.
@@ -212,7 +214,8 @@ def by_number(text: str) -> dict[int, dict[str, Any]]:
 
 
 def waits(wrote: list[tuple[float, float]], came: list[float], to: str) -> list[dict[str, Any]]:
-    return [{"time": at, "to": to, "waited_s": at - before, "sure": at - after >= STALLED_S + DOUBT_S}
+    return [{"time": at, "to": to, "waited_s": at - before,
+             "sure": at - after >= STALLED_S + DOUBT_S and at - before <= HALF_LATE_S}
             for (before, after), at in zip(wrote, came) if at - before >= STALLED_S - DOUBT_S]
 
 
