@@ -7,6 +7,7 @@ it: so the script knows what was sent, when and why, and asks nobody.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -23,7 +24,9 @@ TUNSETIFF, IFF_TUN_NO_PI = 0x400454CA, 0x1001
 STEP = re.compile(r"(?:\+(?P<low>\d+(?:\.\d+)?)(?:\.\.(?P<high>\d+))?\s+)?(?P<what>[^{}]+)"
                   r"(?:\}(?P<ends>[^{]*))?(?:\{(?P<begins>.*))?")
 OPTIONS = {"nodelay": (socket.IPPROTO_TCP, socket.TCP_NODELAY), "cork": (socket.IPPROTO_TCP, socket.TCP_CORK),
-           "quickack": (socket.IPPROTO_TCP, socket.TCP_QUICKACK), "rcvbuf": (socket.SOL_SOCKET, socket.SO_RCVBUF)}
+           "quickack": (socket.IPPROTO_TCP, socket.TCP_QUICKACK), "rcvbuf": (socket.SOL_SOCKET, socket.SO_RCVBUF),
+           "sndbuf": (socket.SOL_SOCKET, socket.SO_SNDBUF)}
+TAKE_ALL = [">", "*"]
 PEER_FIRST = 0xFFFFFF80  # its numbers wrap around soon
 AFTER_MS = 5  # nothing more may come after the last step
 
@@ -47,6 +50,8 @@ class Step:
         if not found:
             raise ValueError(f"no step of a packet script: {text}")
         low, high, what, ends, begins = found.groups()
+        if what.split() == TAKE_ALL and (low, ends, begins) != (None, None, None):
+            raise ValueError(f"no wait begins or ends with {' '.join(TAKE_ALL)}, and it has no time: {text}")
         return Step(text, what.split(), float(low or 0), float(high or low or 0),
                     None if ends is None else ends.split(), None if begins is None else begins.split())
 
@@ -94,6 +99,10 @@ def checksum(data: bytes) -> int:
     return 0xFFFF - (total % 0xFFFF or 0xFFFF)  # the words' sum in ones' complement
 
 
+#: What the kernel sends at once comes within this time of what came before it.
+TAKE_S = 0.002
+#: No script takes longer; in s.
+LONGEST_S = 10.0
 #: Who waits looks so often, and so sees when the machine stands still.
 TICK_S = 0.001
 
@@ -167,6 +176,8 @@ class Player:
         self.kernel_first, self.kernel_stamp = 0, 0
         self.next, self.acked, self.window, self.stamps, self.sackable = 0, 0, 65535, True, True
         self.lingers = False
+        self.writer: threading.Thread | None = None  # who waits for room
+        self.got = 0  # the end of what the kernel has sent
         self.begun = self.before = self.after = time.monotonic()  # of it all; before and after its last step
         self.came = self.after  # the last step was done, or its packet came, as early as then
 
@@ -189,15 +200,17 @@ class Player:
         segment = Segment(flags, (seq - self.kernel_first) % 2**32, len(tcp) - offset,
                           (ack - PEER_FIRST) % 2**32 if flags & FLAGS["."] else 0, window,
                           ":".join(str((edge - PEER_FIRST) % 2**32) for edge in numbers.get(5, ())))
+        self.got = max(self.got, segment.seq + segment.bytes + bool(flags & 3))
         self.note(f"> {segment}")
         return segment
 
     def send(self, flags: str, *words: str) -> None:
-        """FLAGS [SEQ[:END]] [ack N] [win W] [sack A:B] [ts MS] [ecr MS] [mss N] [badsum 1]"""
+        """FLAGS [SEQ[:END]] [ack N|all] [win W] [sack A:B] [ts MS] [ecr MS] [mss N] [badsum 1]"""
         numbers, *rest = words if words and words[0][0].isdigit() else (str(self.next), *words)
         start, _, end = numbers.partition(":")
         given = {"ack": self.acked, "win": self.window, "ts": 0, "ecr": 0, "mss": 0, "badsum": 0}
-        given |= {name: int(value) for name, value in zip(rest[::2], rest[1::2]) if name != "sack"}
+        given |= {name: self.got if value == "all" else int(value)
+                  for name, value in zip(rest[::2], rest[1::2]) if name != "sack"}
         sack = dict(zip(rest[::2], rest[1::2])).get("sack", "")
         seq, size, bits = int(start), int(end or start) - int(start), sum(FLAGS[letter] for letter in flags)
         options = b""
@@ -233,6 +246,31 @@ class Player:
         if any(str(got[name]) != value for name, value in wanted.items()) or self.after < before + low / 1000:
             raise Departure(f"came after {(self.after - before) * 1000:.1f} ms: {segment}")
 
+    def take(self) -> None:
+        """Receives what the kernel sends at once: something at least."""
+        if not self.receive(time.monotonic() + self.slack):
+            raise Departure("nothing came")
+        while self.receive(time.monotonic() + TAKE_S):
+            pass
+
+    def fill(self, size: int) -> None:
+        """Writes so many bytes at a time until the send buffer is full."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.socket.send(b"y" * size, socket.MSG_DONTWAIT)
+
+    def wait_for_room(self, size: int, how: str) -> None:
+        """Writes once more, when there is room: until then a thread sleeps in the write, or polls."""
+        def write() -> None:
+            with contextlib.suppress(OSError):  # the script may be over, and the socket closed
+                if how == "poll":
+                    select.select([], [self.socket], [], LONGEST_S)
+                self.socket.settimeout(None)
+                self.socket.send(b"y" * size, socket.MSG_DONTWAIT if how == "poll" else 0)
+
+        self.writer = threading.Thread(target=write, daemon=True)
+        self.writer.start()
+
     def late(self, since: float, ms: float) -> None:
         self.played.late_ms = max(self.played.late_ms, (time.monotonic() - since) * 1000 - ms)
 
@@ -253,6 +291,8 @@ class Player:
             done = self.socket.send(b"y" * wanted, socket.MSG_DONTWAIT | sum(flags[word] for word in words[1:]))
         elif verb == "read":
             done = len(self.socket.recv(wanted, socket.MSG_DONTWAIT))
+        elif verb == "fill":
+            self.fill(wanted)
         elif verb == "linger":
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, wanted))
             self.lingers = wanted > 0
@@ -297,6 +337,10 @@ class Player:
 
     def step(self, step: Step) -> None:
         verb, *words = step.what
+        if step.what == TAKE_ALL:
+            self.take()
+            self.after = self.came = time.monotonic()
+            return
         if verb[0] == ">":
             self.expect(step.low, step.high, *words, optional=verb == ">?")
             return
@@ -304,6 +348,10 @@ class Player:
         others: dict[str, Callable[..., None]] = {"<": self.send, "open": self.open}
         others[verb](*words) if verb in others else self.call(verb, *words)
         self.after = self.came = time.monotonic()
+        if verb == "fill":
+            self.take()
+            if words[1:]:
+                self.wait_for_room(int(words[0]), words[1])
 
     def play(self) -> Played:
         begun: list[tuple[list[str], float, float]] = []
@@ -323,6 +371,10 @@ class Player:
         if self.link.stood_s > self.slack:  # then what came may have come before
             self.played.late_ms = max(self.played.late_ms, self.link.stood_s * 1000)
         with self.socket:
+            if self.writer and self.writer.is_alive():
+                with contextlib.suppress(OSError):
+                    self.socket.shutdown(socket.SHUT_RDWR)  # it sleeps no longer
+                self.writer.join(LONGEST_S)
             if self.socket.fileno() >= 0:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return self.played
