@@ -383,6 +383,23 @@ static __noinline int event_hold_end(const struct hold *h, struct sock *sk, u32 
 			  duration_ns(h->begin_ns, released_ns));
 }
 
+/*
+ * Counts the hold h, which is over and lies in that level of the scratch, and tells what it was.
+ * This is a function by itself to spare its caller's stack.
+ */
+static __noinline int hold_over(const struct hold *h, u32 level, u32 release, u64 released_ns)
+{
+	u64 lasted_ns = duration_ns(h->begin_ns, released_ns);
+
+	hold_count(hold_owner(h), h->held.reason, release, h->begin_ns, released_ns);
+	if (lasted_ns >= nt_config.min_ns || lasted_ns >= SLOW_NS)
+		hold_name_kernel(level);
+	hold_judge(level, release, released_ns);
+	if (lasted_ns >= SLOW_NS)
+		hold_slow(level, release, released_ns);
+	return 0;
+}
+
 /* The held bytes went out, or the socket went away. */
 static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 					 enum nt_release release, u64 released_ns)
@@ -404,19 +421,10 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 		ended->hold = *h;
 	/* only the program that deletes the hold judges it */
 	if (hold_delete(t->sk)) {
-		if (ended) {
-			h = &ended->hold;
-			hold_count(hold_owner(h), h->held.reason, release, h->begin_ns,
-				   released_ns);
-			if (duration_ns(h->begin_ns, released_ns) >= nt_config.min_ns ||
-			    duration_ns(h->begin_ns, released_ns) >= SLOW_NS)
-				hold_name_kernel(level);
-			hold_judge(level, release, released_ns);
-			if (duration_ns(h->begin_ns, released_ns) >= SLOW_NS)
-				hold_slow(level, release, released_ns);
-		} else {
+		if (ended)
+			hold_over(&ended->hold, level, release, released_ns);
+		else
 			count_dropped(NT_DROPPED_HOLD_MAP);
-		}
 	}
 	if (ended)
 		scratch_give(level);
