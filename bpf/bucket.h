@@ -22,9 +22,10 @@ struct nt_bucket buckets[BUCKETS]; /* user space clears them while no program is
 
 /* An ACK is no longer on its way from one socket of this host to another, also on a busy machine.
  * Through a device that is made slow it may be: then user space decides by the sockets it knows. */
-#define ACK_WAY_NS 20000000ULL
+#define ACK_WAY_NS      20000000ULL
+#define ACK_WAY_JIFFIES 20 /* it takes no more of them, where HZ is 1000 */
 
-__u32 late_jiffies; /* when a delayed-ACK timer of any socket last sent an ACK */
+__u32 late_until; /* until this jiffy an ACK that some socket's timer sent may be on its way */
 
 /* A socket stays in its bucket while it is connected. */
 static __always_inline u32 bucket_index(struct sock *sk, const bool trusted)
@@ -39,11 +40,15 @@ static __always_inline bool bucket_awaits_answer(const struct nt_bucket *b)
 	return jiffies * nt_config.tick_ns < ANSWER_NS;
 }
 
+/* A delayed-ACK timer sends an ACK now. */
+static __always_inline void late_ack_goes(void)
+{
+	late_until = (u32)bpf_jiffies64() + (u32)((ACK_WAY_NS - 1) / nt_config.tick_ns);
+}
+
 static __always_inline bool late_ack_may_come(void)
 {
-	u32 jiffies = (u32)bpf_jiffies64() - late_jiffies;
-
-	return jiffies * nt_config.tick_ns < ACK_WAY_NS;
+	return late_until - (u32)bpf_jiffies64() < ACK_WAY_JIFFIES;
 }
 
 /* Notes a look at a socket's tail. large: it cannot become a stall until it is smaller. */
@@ -68,16 +73,35 @@ static __always_inline bool bucket_knows_large(struct sock *sk, const bool trust
 	return hash && b->large_hash == hash && b->large_jiffies == (u32)bpf_jiffies64();
 }
 
+static __always_inline bool may_hold(struct sock *sk, const bool direct)
+{
+	return READ_AS(direct, sk, sk_write_queue.qlen) ||
+	       buckets[READ_AS(direct, sk, __sk_common.skc_hash) % BUCKETS].holds;
+}
+
 /* May this socket have a tail or a hold? */
 static __always_inline bool socket_may_hold(struct sock *sk, const bool trusted)
 {
-	return READ(trusted, sk, sk_write_queue.qlen) || buckets[bucket_index(sk, trusted)].holds;
+	return ASK(trusted, may_hold, sk);
 }
 
 /* May a writer wait for room in the send buffer? sk_stream_is_writeable() */
-static __always_inline bool socket_lacks_room(struct sock *sk, const bool trusted)
+static __always_inline bool lacks_room(struct sock *sk, const bool direct)
 {
-	return 3 * READ(trusted, sk, sk_wmem_queued) > 2 * READ(trusted, sk, sk_sndbuf);
+	int queued = READ_AS(direct, sk, sk_wmem_queued);
+
+	return queued + (queued >> 1) > READ_AS(direct, sk, sk_sndbuf);
+}
+
+static __always_inline bool may_matter(struct sock *sk, struct sk_buff *skb, const bool direct)
+{
+	u32 hash = READ_AS(direct, sk, __sk_common.skc_hash);
+	const struct nt_bucket *b = &buckets[hash % BUCKETS];
+
+	return READ_AS(direct, sk, sk_write_queue.qlen) || b->holds ||
+	       (b->late_jiffies && bucket_awaits_answer(b)) ||
+	       (READ_AS(direct, skb, len) <= TCP_HEADER_MOST &&
+		(late_ack_may_come() || lacks_room(sk, direct)));
 }
 
 /*
@@ -87,12 +111,7 @@ static __always_inline bool socket_lacks_room(struct sock *sk, const bool truste
 static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *skb,
 					       const bool trusted)
 {
-	const struct nt_bucket *b = &buckets[bucket_index(sk, trusted)];
-
-	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
-	       (b->late_jiffies && bucket_awaits_answer(b)) ||
-	       (READ(trusted, skb, len) <= TCP_HEADER_MOST &&
-		(late_ack_may_come() || socket_lacks_room(sk, trusted)));
+	return ASK(trusted, may_matter, sk, skb);
 }
 
 #endif /* NT_BUCKET_H */

@@ -23,12 +23,19 @@ static __always_inline void timer_handler(const struct tcp *t, const bool truste
 		event_plain(t->sk, NT_EVENT_ACK_TIMER);
 }
 
-/* An ACK or data is about to leave: __tcp_transmit_skb(). A probe's carries old numbers. */
+/* Does what leaves take a pending ACK along? A probe has old numbers. */
+static __always_inline bool takes_pending_ack(const struct tcp *t, u32 rcv_nxt, const bool direct)
+{
+	return READ_AS(direct, t->tp, rcv_nxt) == rcv_nxt &&
+	       READ_AS(direct, t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
+}
+
+/* An ACK or data is about to leave: __tcp_transmit_skb(). */
 static __always_inline void transmits(const struct tcp *t, struct sk_buff *skb, u32 rcv_nxt,
 				      const bool trusted)
 {
 	event_transmit(t->sk, skb, rcv_nxt);
-	if (TCP(t, rcv_nxt) == rcv_nxt)
+	if (ASK(trusted, takes_pending_ack, t, rcv_nxt))
 		pending_ack_transmit(t, READ(trusted, skb, len), trusted);
 }
 

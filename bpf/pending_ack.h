@@ -277,7 +277,7 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	if (release == NT_ACK_TIMER || (la->unsure && late_acks_wanted))
 		buckets[bucket_index(t.sk, false)].late_jiffies = (u32)bpf_jiffies64();
 	if (release == NT_ACK_TIMER)
-		late_jiffies = (u32)bpf_jiffies64();
+		late_ack_goes();
 	if (late_acks_wanted && !la->unsure && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
 		report_late_ack(la, t.sk, &numbers);
 	return 0;
@@ -461,17 +461,15 @@ static __always_inline void late_ack_leaves(const struct tcp *t, const bool trus
 }
 
 /*
- * An ACK is about to go out with len bytes of data: __tcp_transmit_skb() with the current rcv_nxt.
+ * The pending ACK is about to go out with len bytes of data: __tcp_transmit_skb() with the current
+ * rcv_nxt.
  */
 static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, const bool trusted)
 {
-	u8 pending = ICSK(t, icsk_ack.pending);
-	struct pending_ack *p;
+	struct pending_ack *p = pending_ack_find(t->sk);
 	enum nt_ack_release release;
+	u64 now;
 
-	if (!(pending & ICSK_ACK_SCHED))
-		return;
-	p = pending_ack_find(t->sk);
 	if (!p)
 		return;
 	if (p->at.rcv_wup != TCP(t, rcv_wup)) {
@@ -481,21 +479,20 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 	}
 	if (len)
 		release = NT_ACK_PIGGYBACK;
-	else if (!(pending & ICSK_ACK_TIMER))
+	else if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER))
 		release = NT_ACK_TIMER;
 	else if (TCP(t, copied_seq) == TCP(t, rcv_nxt))
 		release = NT_ACK_READ;
 	else
 		release = NT_ACK_SEGMENT;
-	if (!p->sent) {
-		u64 now = bpf_ktime_get_ns();
-
+	if (!p->sent)
 		count_ack_release(t->sk, release);
-		if (release == NT_ACK_TIMER ||
-		    (release != NT_ACK_PIGGYBACK && now >= p->begin_ns + LATE_ACK_NS))
-			pending_ack_remember(p, release, now);
-	} else if (!len) {
+	if (!len && p->sent) {
 		late_ack_leaves(t, trusted);
+	} else if (!len) {
+		now = bpf_ktime_get_ns();
+		if (release == NT_ACK_TIMER || now >= p->begin_ns + LATE_ACK_NS)
+			pending_ack_remember(p, release, now);
 	}
 	pending_ack_delete(p, t->sk);
 }

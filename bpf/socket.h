@@ -10,19 +10,30 @@
 #include "verdict.h"
 
 /*
- * Reads the field of *ptr in the cheapest way that the verifier allows. The macro takes the pointer
- * first, by itself: CO-RE would relocate the way to it too.
+ * Reads the field of *ptr: directly, or by a probed read. The macro takes the pointer first, by
+ * itself: CO-RE would relocate the way to it too.
  */
-#define READ(trusted, ptr, field)                                                \
+#define READ_AS(direct, ptr, field)                                              \
 	({                                                                       \
 		typeof(&*(ptr)) __ptr = (ptr);                                   \
 		typeof(__ptr->field) __value;                                    \
-		if ((trusted) && nt_config.direct)                               \
+		if (direct)                                                      \
 			__value = __ptr->field;                                  \
 		else                                                             \
 			bpf_core_read(&__value, sizeof(__value), &__ptr->field); \
 		__value;                                                         \
 	})
+
+/* Reads the field in the cheapest way that the verifier allows. */
+#define READ(trusted, ptr, field) READ_AS((trusted) && nt_config.direct, ptr, field)
+
+/*
+ * Asks a question of the fast path, where a look at nt_config.direct before each field would be
+ * dear. The question takes the look's answer last: the compiler makes two programs of it, and the
+ * verifier leaves one.
+ */
+#define ASK(trusted, question, args...) \
+	((trusted) && nt_config.direct ? question(args, true) : question(args, false))
 
 #define PROBED(ptr, field...)                     \
 	({                                        \

@@ -147,14 +147,23 @@ static __always_inline u64 halves(u32 low, u32 high)
 	return low | (u64)high << 32;
 }
 
-/* The application wrote bytes, the last of which is the last of the queue. */
-static __always_inline void event_write(struct sock *sk, u32 bytes)
+/*
+ * Tells of a write. This and the like of it below are functions by themselves, so that the fast
+ * path keeps its caller's registers.
+ */
+static __noinline int event_note_write(struct sock *sk, u32 bytes)
 {
 	const struct tcp_sock *tp = (void *)sk;
 
+	return event_note(socket_number(sk), 0, NT_EVENT_WRITE,
+			  halves(PROBED(tp, write_seq) - bytes, bytes), 0);
+}
+
+/* The application wrote bytes, the last of which is the last of the queue. */
+static __always_inline void event_write(struct sock *sk, u32 bytes)
+{
 	if (nt_config.timeline)
-		event_note(socket_number(sk), 0, NT_EVENT_WRITE,
-			   halves(PROBED(tp, write_seq) - bytes, bytes), 0);
+		event_note_write(sk, bytes);
 }
 
 /* The application took what came before copied_seq. */
@@ -172,27 +181,37 @@ static __always_inline void event_segment(struct sock *sk, enum nt_event_kind ki
 		   seg->ack);
 }
 
-/* A segment has come: tcp_probe. */
-static __always_inline void event_received(struct sock *sk, const struct sk_buff *skb)
+static __noinline int event_note_received(struct sock *sk, const struct sk_buff *skb)
 {
 	struct segment seg;
 
-	if (!nt_config.timeline)
-		return;
 	read_segment(&seg, skb);
 	event_segment(sk, NT_EVENT_RECEIVED, &seg, seg.end_seq - seg.seq - seg.fin);
+	return 0;
+}
+
+/* A segment has come: tcp_probe. */
+static __always_inline void event_received(struct sock *sk, const struct sk_buff *skb)
+{
+	if (nt_config.timeline)
+		event_note_received(sk, skb);
+}
+
+static __noinline int event_note_sent(struct sock *sk, const struct sk_buff *skb, u32 ack)
+{
+	struct segment seg;
+
+	read_segment(&seg, skb);
+	seg.ack = ack;
+	event_segment(sk, NT_EVENT_SENT, &seg, PROBED(skb, len));
+	return 0;
 }
 
 /* A segment with this acknowledgement is about to leave: __tcp_transmit_skb(). */
 static __always_inline void event_transmit(struct sock *sk, const struct sk_buff *skb, u32 ack)
 {
-	struct segment seg;
-
-	if (!nt_config.timeline)
-		return;
-	read_segment(&seg, skb);
-	seg.ack = ack;
-	event_segment(sk, NT_EVENT_SENT, &seg, PROBED(skb, len));
+	if (nt_config.timeline)
+		event_note_sent(sk, skb, ack);
 }
 
 /*

@@ -772,7 +772,8 @@ static bool freed_nothing(u32 tail, u32 newly, u32 sent_ago, u32 late_ago, u32 o
 	if (!tail)
 		packets_free(e);
 	e->tp.lsndtime = world_jiffies() - sent_ago;
-	late_jiffies = world_jiffies() - late_ago;
+	late_ack_goes();
+	late_until -= late_ago;
 	segment_comes(e, 0, key.ack, tcp_stamp(e));
 	answer = la->part.freed_nothing;
 	bpf_map_delete_elem(&late_acks, &key);
