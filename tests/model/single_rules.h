@@ -794,6 +794,22 @@ static void late_ack_frees_nothing_where_nothing_is_unsent(void)
 	assert_false(freed_nothing(0, 100, 1, 0, 1));
 }
 
+/* Whatever HZ is; at 300 a jiffy is no whole number of nanoseconds. */
+static void late_ack_is_on_its_way_for_so_long_at_any_tick(void)
+{
+	const u64 ticks[] = {1 * MS, SECOND / 300, 4 * MS, 10 * MS}, tick = world.tick_ns;
+
+	for (u32 i = 0; i < sizeof(ticks) / sizeof(ticks[0]); i++) {
+		nt_config.tick_ns = world.tick_ns = ticks[i];
+		for (u32 ago = 0; ago <= 2 * ACK_WAY_JIFFIES; ago++) {
+			late_ack_goes();
+			late_until -= ago;
+			assert_int_equal(late_ack_may_come(), ago * ticks[i] < ACK_WAY_NS);
+		}
+	}
+	nt_config.tick_ns = world.tick_ns = tick;
+}
+
 enum room {
 	WRITER_SLEEPS,
 	WRITER_POLLS,

@@ -715,6 +715,7 @@ static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **st
 	late_acks_are_told_with_their_reason();
 	only_an_answer_tells_of_a_late_ack();
 	late_ack_frees_nothing_where_nothing_is_unsent();
+	late_ack_is_on_its_way_for_so_long_at_any_tick();
 	late_ack_makes_room_for_who_waits();
 	late_ack_of_a_handshake_keeps_a_server_that_greets();
 	late_ack_keeps_a_close_that_lingers();
