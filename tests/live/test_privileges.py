@@ -28,7 +28,8 @@ from terminal import Terminal
 #: bits of /proc/PID/status; linux/capability.h
 BITS = {"DAC_READ_SEARCH": 2, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_RESOURCE": 24, "PERFMON": 38, "BPF": 39,
         "CHECKPOINT_RESTORE": 40}
-OLD = tuple(int(part) for part in os.uname().release.split(".")[:2]) < (5, 11)
+RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
+OLD = RELEASE < (5, 11)
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 USER = 65534
 
@@ -213,10 +214,12 @@ READERS = ["`nagletrace report`", "`nagletrace top`, by the daemon", "`nagletrac
 OF_KPROBES = "`nagletrace --hooks kprobe` where perf_event_paranoid is above 2"
 LINES = table()
 
-#: What a line needs is the same by every family but where it says so: guests play most of them by function hooks.
+#: What a line needs is the same by every family but where it says so, and by every kernel since 5.19: the guests with
+#: 5.10 and 6.1 play all of them by function hooks, newer ones some.
 BY_EVERY_FAMILY = [OF_KPROBES, "`nagletrace --name NAME`"]
 QUICK = ["`nagletrace`", "`nagletrace --stacks`", "`nagletrace daemon`", "`nagletrace daemon --standby`"]
 in_guests_by_functions = [pytest.mark.guest] if Tracer.hooks == "function" else []
+in_older_guests = in_guests_by_functions if RELEASE < (6, 2) else []
 
 
 def cases(*more: Callable[[Line], tuple[str, ...]]) -> list[object]:
@@ -225,8 +228,8 @@ def cases(*more: Callable[[Line], tuple[str, ...]]) -> list[object]:
     for how in RUNS:
         if how == OF_KPROBES and Tracer.hooks != "kprobe":
             continue
-        marks = [*([pytest.mark.guest] if how in BY_EVERY_FAMILY else in_guests_by_functions),
-                 *([pytest.mark.quick] if how in QUICK else [])]
+        marks = ([pytest.mark.guest] if how in BY_EVERY_FAMILY else
+                 [pytest.mark.quick, *in_guests_by_functions] if how in QUICK else in_older_guests)
         for others in [(one,) for each in more for one in each(LINES[how])] if more else [()]:
             found.append(pytest.param(LINES[how], *others, marks=marks, id="-".join([how.replace("`", ""), *others])))
     return found
