@@ -180,4 +180,5 @@ def test_the_text_says_it_in_a_section_of_its_own() -> None:
     with Lab("slow-reader", "--over", "veth") as lab:
         _, text, _ = text_of(lab)
     assert re.search(r"\n  not a stall, but time\n    rwnd +lab-client\[\d+\]: ", text), text
-    assert " ".join(text.split()).count("reads more slowly than this end writes") == 1
+    # in a guest it may be open for less than a segment, which is another sentence
+    assert " ".join(text.split()).count("the peer's receive window") == 1
