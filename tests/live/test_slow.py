@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import Lab, Record, Tracer
+from harness import IN_GUEST, Lab, Record, Tracer
 from test_report import text_of
 from test_waits import WARM, take, took_us
 
@@ -180,5 +180,7 @@ def test_the_text_says_it_in_a_section_of_its_own() -> None:
     with Lab("slow-reader", "--over", "veth") as lab:
         _, text, _ = text_of(lab)
     assert re.search(r"\n  not a stall, but time\n    rwnd +lab-client\[\d+\]: ", text), text
-    # in a guest it may be open for less than a segment, which is another sentence
-    assert " ".join(text.split()).count("the peer's receive window") == 1
+    said = " ".join(text.split())
+    # in a guest the window may be left open for less than a segment, which is another sentence
+    guests = said.count("is smaller than a segment") if IN_GUEST else 0
+    assert said.count("reads more slowly than this end writes") + guests == 1

@@ -26,7 +26,6 @@ STEP = re.compile(r"(?:\+(?P<low>\d+(?:\.\d+)?)(?:\.\.(?P<high>\d+))?\s+)?(?P<wh
 OPTIONS = {"nodelay": (socket.IPPROTO_TCP, socket.TCP_NODELAY), "cork": (socket.IPPROTO_TCP, socket.TCP_CORK),
            "quickack": (socket.IPPROTO_TCP, socket.TCP_QUICKACK), "rcvbuf": (socket.SOL_SOCKET, socket.SO_RCVBUF),
            "sndbuf": (socket.SOL_SOCKET, socket.SO_SNDBUF)}
-TAKE_ALL = [">", "*"]
 PEER_FIRST = 0xFFFFFF80  # its numbers wrap around soon
 AFTER_MS = 5  # nothing more may come after the last step
 
@@ -50,8 +49,8 @@ class Step:
         if not found:
             raise ValueError(f"no step of a packet script: {text}")
         low, high, what, ends, begins = found.groups()
-        if what.split() == TAKE_ALL and (low, ends, begins) != (None, None, None):
-            raise ValueError(f"no wait begins or ends with {' '.join(TAKE_ALL)}, and it has no time: {text}")
+        if what.strip() == ">*" and (low, ends, begins) != (None, None, None):
+            raise ValueError(f"no wait begins or ends with >*, and it has no time: {text}")
         return Step(text, what.split(), float(low or 0), float(high or low or 0),
                     None if ends is None else ends.split(), None if begins is None else begins.split())
 
@@ -337,7 +336,7 @@ class Player:
 
     def step(self, step: Step) -> None:
         verb, *words = step.what
-        if step.what == TAKE_ALL:
+        if verb == ">*":
             self.take()
             self.after = self.came = time.monotonic()
             return
