@@ -149,10 +149,9 @@ test: ## check, and the quick ones of all parts, in minutes, as root; ends with 
 	@$(MAKE) --no-print-directory $(JOBS) quick-for-tests
 	@$(RUN) style+model+unit+exporters:'not slow'+monitoring:quick packets live:quick
 
-# Two guests run beside each other. A guest has 40 minutes; beside another, 7's tests by function hooks took longer.
-GUESTS := "test-kernels K=6.1 H=function" "test-kernels K=7 H=function" "test-kernels K='6.12 5.10' H=function" \
-	"test-kernels K='6.1 5.10' H=kprobe" "test-kernels K='6.12 7' H=kprobe" \
-	"test-kernels K='6.12 7' H=tracepoint" "test-kernels K=6.1 H=once"
+# A kernel and its kind of hooks, as MATRIX in tests/run.py has them: two guests, beside each other, with half of the tests.
+GUESTS := $(foreach k,6.1 7 6.12 5.10,"test-kernels K=$(k) H=function" "test-kernels K=$(k) H=kprobe") \
+	$(foreach k,7 6.12,"test-kernels K=$(k) H=tracepoint") "test-kernels K=6.1 H=once"
 
 test-all: ## all there are, part by part, in hours; ends with a table of them
 	@/usr/bin/python3 tests/run.py steps check $(filter-out test-model test-live test-kernels,$(PARTS:%=test-%)) \

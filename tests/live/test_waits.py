@@ -87,7 +87,8 @@ def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
 
 @pytest.mark.parametrize("side,nodelay", [
     pytest.param("sender", 1, id="sender-nodelay", marks=pytest.mark.quick),
-    pytest.param("sender", 0, id="sender-nagle"), pytest.param("receiver", 1, id="receiver-nodelay"),
+    pytest.param("sender", 0, id="sender-nagle", marks=pytest.mark.once),
+    pytest.param("receiver", 1, id="receiver-nodelay", marks=pytest.mark.once),
     pytest.param("receiver", 0, id="receiver-nagle", marks=pytest.mark.quick)])
 def test_a_last_part_with_msg_more_waits_for_the_late_ack(side: str, nodelay: int) -> None:
     """By mistake it has the flag: the next ACK frees it, and Nagle has no part in that."""
@@ -378,11 +379,11 @@ def played(wait: Wait, pair: Pair, family: int, only: str = "", *more: str) -> t
 
 @pytest.mark.parametrize("only, family, kind", [
     *[pytest.param("", 4, kind, id=f"{kind.__name__}") for kind in WAITS],
-    *[pytest.param("", 6, kind, id=f"{kind.__name__}-ipv6") for kind in WAITS],
-    *[pytest.param("client", 4, kind, marks=[] if kind is DeferredAccept else pytest.mark.quick,
-                   id=f"{kind.__name__}-client") for kind in WAITS],
-    *[pytest.param("server", 4, kind, marks=pytest.mark.quick, id=f"{kind.__name__}-server")
-      for kind in (FullBuffer, SmallWindow, LingeringClose, DeferredHandshake)],
+    *[pytest.param("", 6, kind, marks=pytest.mark.once, id=f"{kind.__name__}-ipv6") for kind in WAITS],
+    *[pytest.param(end, 4, kind, id=f"{kind.__name__}-{end}",
+                   marks=[pytest.mark.once, *([] if kind is DeferredAccept else [pytest.mark.quick])])
+      for end, kinds in (("client", WAITS), ("server", [FullBuffer, SmallWindow, LingeringClose, DeferredHandshake]))
+      for kind in kinds],
 ])
 def test_who_waits_for_a_late_ack_is_told(pair: Pair, only: str, family: int, kind: type[Wait]) -> None:
     wait = kind()
@@ -400,7 +401,7 @@ def test_who_waits_for_a_late_ack_is_told(pair: Pair, only: str, family: int, ki
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("kind", [FullBuffer, LingeringClose])
+@pytest.mark.parametrize("kind", [FullBuffer, pytest.param(LingeringClose, marks=pytest.mark.once)])
 def test_a_timeline_has_the_wait_that_its_ack_ended(pair: Pair, kind: type[Wait]) -> None:
     wait = kind()
     took, tracer, _ = played(wait, pair, 4, "", "--timeline")
@@ -410,6 +411,7 @@ def test_a_timeline_has_the_wait_that_its_ack_ended(pair: Pair, kind: type[Wait]
 
 
 @pytest.mark.quick
+@pytest.mark.once
 @pytest.mark.parametrize("kind, option, said", [
     (FullBuffer, "--nodelay", "by sndbuf, which TCP_NODELAY does not end: leave SO_SNDBUF"),
     (DeferredHandshake, "--quickack", "by handshake, which TCP_QUICKACK does not end: "),
