@@ -208,7 +208,7 @@ static void print_unnamed(const struct nt_writer *writer, FILE *out, const struc
 		all += report->counts.unnamed[i];
 	if (!all)
 		return;
-	add_text(text, sizeof(text), "%llu %s without names", all, all == 1 ? "stack" : "stacks");
+	add_text(text, sizeof(text), "%llu stack%s without names", all, nt_plural(all));
 	for (size_t i = 1; i < NT_UNNAMED_REASONS; i++) {
 		if (!report->counts.unnamed[i])
 			continue;
@@ -235,8 +235,8 @@ static void print_untraced(const struct nt_writer *writer, FILE *out,
 	for (size_t i = 1; i < NT_UNTRACED_KINDS; i++) {
 		if (!counts->untraced[i])
 			continue;
-		add_text(text, sizeof(text), "%s%u %s %s", semicolon, counts->untraced[i],
-			 counts->untraced[i] == 1 ? "socket" : "sockets", kinds[i]);
+		add_text(text, sizeof(text), "%s%u socket%s %s", semicolon, counts->untraced[i],
+			 nt_plural(counts->untraced[i]), kinds[i]);
 		semicolon = "; ";
 	}
 	if (text[0])
@@ -256,8 +256,8 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 		holds += t->holds[i];
 	for (size_t i = 1; i < NT_ACK_RELEASES; i++)
 		acks += t->delayed_acks[i];
-	add_text(text, sizeof(text), "%llu writes, %llu holds", (unsigned long long)t->writes,
-		 holds);
+	add_text(text, sizeof(text), "%llu write%s, %llu hold%s", (unsigned long long)t->writes,
+		 nt_plural(t->writes), holds, nt_plural(holds));
 	for (size_t i = 1; i < NT_HOLD_REASONS; i++) {
 		if (!t->holds[i])
 			continue;
@@ -266,7 +266,8 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 			 (unsigned long long)t->holds[i], mean);
 		comma = "; ";
 	}
-	add_text(text, sizeof(text), "%s, %llu delayed ACKs", holds ? ")" : "", acks);
+	add_text(text, sizeof(text), "%s, %llu delayed ACK%s", holds ? ")" : "", acks,
+		 nt_plural(acks));
 	comma = " (";
 	for (size_t i = 1; i < NT_ACK_RELEASES; i++) {
 		if (!t->delayed_acks[i])
@@ -283,8 +284,8 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 	nt_text_labelled(out, "looked at", text, nt_text_width(writer));
 	if (report->counts.unseen) {
 		snprintf(text, sizeof(text),
-			 "%llu delayed ACKs whose timer this machine hid from BPF",
-			 report->counts.unseen);
+			 "%llu delayed ACK%s whose timer this machine hid from BPF",
+			 report->counts.unseen, nt_plural(report->counts.unseen));
 		nt_text_labelled(out, "unseen", text, nt_text_width(writer));
 	}
 	print_untraced(writer, out, &report->counts);
@@ -311,9 +312,10 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 		nt_slow_advise(rows[i], advice);
 		nt_format_address(&slow->tuple, true, local, sizeof(local));
 		nt_format_address(&slow->tuple, false, remote, sizeof(remote));
-		snprintf(text, sizeof(text), "%s: %llu %s, %s in all, mean %s, last %s → %s; %s",
-			 name, (unsigned long long)slow->holds, slow->holds == 1 ? "hold" : "holds",
-			 sum, mean, local, remote, advice);
+		snprintf(text, sizeof(text),
+			 "%s: %llu hold%s, %s in all, mean %s, last %s → %s; %s", name,
+			 (unsigned long long)slow->holds, nt_plural(slow->holds), sum, mean, local,
+			 remote, advice);
 		nt_text_labelled(out, nt_hold_reason_word(rows[i]->key.reason), text,
 				 nt_text_width(writer));
 	}
@@ -393,8 +395,8 @@ static void print_connection(const struct nt_writer *writer, FILE *out,
 	nt_advice_for(&c->last, nt_connection_pattern(c), &advice);
 	fprintf(out, "\n  %s  %s → %s  (%s)\n", name, local, remote,
 		c->key.side == NT_SIDE_SENDER ? "sender" : "receiver");
-	snprintf(text, sizeof(text), "%" PRIu64 " %s: p50 %s, p99 %s, max %s", c->count,
-		 c->count == 1 ? "stall" : "stalls", p50, p99, max);
+	snprintf(text, sizeof(text), "%" PRIu64 " stall%s: p50 %s, p99 %s, max %s", c->count,
+		 nt_plural(c->count), p50, p99, max);
 	nt_text_labelled(out, "lasted", text, nt_text_width(writer));
 	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(writer));
 	snprintf(text, sizeof(text), "%s", advice.why);
@@ -419,8 +421,8 @@ static void print_headline(FILE *out, const struct nt_report *report,
 		return;
 	}
 	nt_format_duration(a->excess_ns, excess, sizeof(excess));
-	fprintf(out, "nagletrace: %" PRIu64 " %s in %s cost ", a->stalls,
-		a->stalls == 1 ? "stall" : "stalls", span);
+	fprintf(out, "nagletrace: %" PRIu64 " stall%s in %s cost ", a->stalls, nt_plural(a->stalls),
+		span);
 	if (n && list[0]->key.tgid == list[n - 1]->key.tgid) {
 		last = &list[0]->last;
 		nt_format_process(nt_stall_process(last, last->side), name, sizeof(name));
@@ -439,11 +441,11 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	for (size_t i = 0; i < n && (writer->wide || i < TOP_CONNECTIONS); i++)
 		print_connection(writer, out, report, list[i]);
 	if (!writer->wide && n > TOP_CONNECTIONS)
-		fprintf(out, "\n  and %zu more connections (--wide shows all)\n",
-			n - TOP_CONNECTIONS);
+		fprintf(out, "\n  and %zu more connection%s (--wide shows all)\n",
+			n - TOP_CONNECTIONS, nt_plural(n - TOP_CONNECTIONS));
 	if (report->stalls->folded)
-		fprintf(out, "\n  and %" PRIu64 " stalls of further connections\n",
-			report->stalls->folded);
+		fprintf(out, "\n  and %" PRIu64 " stall%s of further connections\n",
+			report->stalls->folded, nt_plural(report->stalls->folded));
 	free(list);
 	if (print_slow(writer, out, report) || n)
 		fputc('\n', out);
@@ -457,8 +459,8 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 static int write_dropped(FILE *out, const struct nt_counts *counts)
 {
 	(void)out;
-	nt_complain("%llu records dropped so far; the totals stay right",
-		    nt_counts_dropped(counts));
+	nt_complain("%llu record%s dropped so far; the totals stay right",
+		    nt_counts_dropped(counts), nt_plural(nt_counts_dropped(counts)));
 	return 0;
 }
 

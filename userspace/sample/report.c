@@ -183,10 +183,11 @@ static int write_text(FILE *out, const struct nt_sample_report *report, struct n
 	for (size_t i = 0; i < shown; i++)
 		print_connection(out, report, list[i]);
 	if (shown < count)
-		fprintf(out, "and %zu more connections (--wide shows all)\n", count - shown);
+		fprintf(out, "and %zu more connection%s (--wide shows all)\n", count - shown,
+			nt_plural(count - shown));
 	if (report->estimate->folded)
-		fprintf(out, "and %" PRIu64 " looks at further connections\n",
-			report->estimate->folded);
+		fprintf(out, "and %" PRIu64 " look%s at further connections\n",
+			report->estimate->folded, nt_plural(report->estimate->folded));
 	fputc('\n', out);
 	return nt_flush(out);
 }

@@ -59,15 +59,17 @@ static void draw_totals(struct nt_screen *screen, int row, const struct nt_top_d
 	at = nt_screen_print(screen, row, 0, NT_INK_BOLD, "%.1f stalls/s now",
 			     nt_top_rates_now(&data->rates));
 	at += nt_screen_print(screen, row, at, NT_INK_PLAIN,
-			      "   in all %" PRIu64 " stalls cost %s   ", data->stalls, excess);
+			      "   in all %" PRIu64 " stall%s cost %s   ", data->stalls,
+			      nt_plural(data->stalls), excess);
 	at += nt_screen_print(screen, row, at, data->records_dropped ? NT_INK_WARN : NT_INK_PLAIN,
-			      "%" PRIu64 " records dropped", data->records_dropped);
+			      "%" PRIu64 " record%s dropped", data->records_dropped,
+			      nt_plural(data->records_dropped));
 	if (data->in_standby)
 		at += nt_screen_print(screen, row, at, NT_INK_PLAIN,
 				      "   in standby: nothing attached");
 	if (data->missing_hooks)
-		nt_screen_print(screen, row, at, NT_INK_WARN, "   %" PRIu64 " hooks missing",
-				data->missing_hooks);
+		nt_screen_print(screen, row, at, NT_INK_WARN, "   %" PRIu64 " hook%s missing",
+				data->missing_hooks, nt_plural(data->missing_hooks));
 }
 
 /* Draws the sparkline with the latest cell at the right end. */
@@ -167,8 +169,10 @@ static void draw_nothing(struct nt_screen *screen, int row, const struct nt_top_
 	nt_screen_print(screen, row, 0, NT_INK_PLAIN,
 			"no stall: no connection loses time to Nagle, cork and delayed ACKs");
 	nt_screen_print(screen, row + 1, 0, NT_INK_PLAIN,
-			"looked at %" PRIu64 " writes, %" PRIu64 " holds, %" PRIu64 " delayed ACKs",
-			data->writes, data->holds, data->delayed_acks);
+			"looked at %" PRIu64 " write%s, %" PRIu64 " hold%s, %" PRIu64
+			" delayed ACK%s",
+			data->writes, nt_plural(data->writes), data->holds, nt_plural(data->holds),
+			data->delayed_acks, nt_plural(data->delayed_acks));
 }
 
 void nt_top_draw_table(struct nt_screen *screen, struct nt_top_model *model,
