@@ -154,7 +154,7 @@ def test_the_text_tells_it_in_a_line(blind: None) -> None:
     with playing() as (lab, space), Tracer("--netns", str(space.holder.pid), text=True) as tracer:
         lab.play()
         tracer.stop()
-    said = re.search(r"^    unseen    (\d+) delayed ACKs whose timer this machine hid from BPF$", tracer.lines.text(),
+    said = re.search(r"^    unseen    (\d+) delayed ACKs? whose timer this machine hid from BPF$", tracer.lines.text(),
                      re.MULTILINE)
     assert said and int(said[1]) >= 8, tracer.lines.text()
 
@@ -189,12 +189,13 @@ def test_the_daemon_tells_it_and_it_never_goes_down(blind: None) -> None:
 def test_on_a_busy_core_unseen_timers_excuse_stalls_and_not_what_was_none(blind: None) -> None:
     """There one wait in a hundred looks like a stall from one end, and none of these becomes one of the hundreds told.
 
-    A stall of less than 30 ms (the held part was written when the ACK was pending already) no end alone can infer.
+    A stall of less than 30 ms and the round trip (the held part was written when the ACK was pending already) no end
+    alone can infer; the round trip is less than a millisecond.
     """
     run = witness("mix", "--over", "veth", "--seed", "1", "--seconds", "8", around=one_busy_core())
     assert not run.score.false, run.wrong()
     assert run.closing["totals"]["contradicted"] > 0 and len(inferred(run.records)) > 100, "nothing was shown"
-    assert all(stall.least < 30 * MS for stall in run.score.missed), run.score.line()
+    assert all(stall.least < 31 * MS for stall in run.score.missed), run.score.line()
 
 
 @pytest.mark.parametrize("row", [("rate-limited", "--over", "veth", "--cc", "cubic"), ("bulk", "--over", "veth"),
