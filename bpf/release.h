@@ -40,7 +40,8 @@ static inline bool nt_closing(__u8 tcp_state)
 
 /*
  * Did an ACK cause the attempt (tcp_data_snd_check()) that sent the bytes? It moved the window, and
- * for a held small segment it acknowledged the small one before it. No ACK opens a cork.
+ * for a held small segment it acknowledged the small one before it. No ACK opens a cork, or ends
+ * the pause that pacing makes.
  */
 static inline bool nt_released_by_ack(const struct nt_held *held, const struct nt_tcp_state *s)
 {
@@ -48,6 +49,7 @@ static inline bool nt_released_by_ack(const struct nt_held *held, const struct n
 
 	switch (held->reason) {
 	case NT_HOLD_CORK:
+	case NT_HOLD_PACING:
 		return false;
 	case NT_HOLD_NAGLE:
 		return moved && !nt_after(held->sml, s->snd_una);

@@ -273,6 +273,9 @@ static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
 	held.reason = NT_HOLD_PACING;
 	s.snd_una = 0;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);
+	s.snd_una = 1; /* an ACK came during the pause, and did not end it */
+	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);
+	s.snd_una = 0;
 	held.reason = NT_HOLD_AUTOCORK;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);
 }
