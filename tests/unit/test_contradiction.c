@@ -196,7 +196,7 @@ static void a_receiver_of_this_host_that_showed_nothing_contradicts(void **state
 	assert_true(stall.contradicted);
 	assert_int_equal(stall.record.cause, NT_CAUSE_INVALID);
 	assert_int_equal(stall.record.evidence, NT_EVIDENCE_INVALID);
-	assert_int_equal(stall.record.pattern, NT_PATTERN_ACK_CLOCKED);
+	assert_int_equal(stall.record.pattern, NT_PATTERN_WRITE_WRITE_READ);
 	assert_int_equal(stall.duration_ns, 44 * MS);
 }
 
@@ -225,7 +225,7 @@ static void no_timer_excuses_a_sender_that_held_nothing(void **state)
 	excuses_left = 5;
 	stall = judge(&r, &all);
 	assert_true(stall.contradicted);
-	assert_int_equal(stall.record.pattern, NT_PATTERN_INVALID);
+	assert_int_equal(stall.record.pattern, NT_PATTERN_PEER_HOLDS);
 	assert_int_equal(excuses_left, 5);
 }
 

@@ -195,7 +195,7 @@ static bool peer_contradicts(const struct nt_record *r, const struct nt_settings
 	       !nt_audit_excuses(audit, peer->tuple.netns, r->hold.begin_ns, r->hold.end_ns);
 }
 
-/* Turns a stall into a wait that was real, but no stall. */
+/* Turns a stall into a wait that was real, but no stall; the pattern says which one it seemed. */
 static void take_back(struct nt_stall *stall)
 {
 	struct nt_record *r = &stall->record;
@@ -204,8 +204,6 @@ static void take_back(struct nt_stall *stall)
 	stall->is_stall = false;
 	r->cause = NT_CAUSE_INVALID;
 	r->evidence = NT_EVIDENCE_INVALID;
-	r->pattern = r->sender.present && r->hold.reason == NT_HOLD_NAGLE ? NT_PATTERN_ACK_CLOCKED
-									  : NT_PATTERN_INVALID;
 }
 
 /* Do we need the process that has this end's socket? Follows owner_of() and end_matches(). */

@@ -223,7 +223,7 @@ def whole_lines() -> str:
         member("time", "strftime(make_timestamp(s.time_us), '%Y-%m-%dT%H:%M:%S.%fZ')"),
         member("side", f"CASE WHEN {seen} THEN 'sender' ELSE s.side END"),
         member("evidence", f"CASE WHEN {seen} THEN 'seen' WHEN NOT {dismissed} THEN s.evidence END"),
-        member("pattern", f"CASE WHEN NOT {dismissed} THEN s.pattern WHEN s.side = 'sender' THEN 'ack_clocked' END"),
+        member("pattern", "s.pattern"),
         member("duration_us", "s.duration_us"),
         member("excess_us", f"CASE WHEN {seen} THEN greatest(0, s.duration_us - {rtt}) WHEN NOT {dismissed} "
                "THEN s.excess_us END"),
