@@ -64,6 +64,23 @@ static __always_inline void bucket_note_tail(u32 hash, bool large)
 	}
 }
 
+/* Held bytes go out, up to this one, which several writes wrote, or which are a part of one. */
+static __always_inline void bucket_note_mixed(u32 hash, u32 end_seq)
+{
+	struct nt_bucket *b = &buckets[hash % BUCKETS];
+
+	b->mixed_hash = hash;
+	b->mixed_seq = end_seq;
+}
+
+/* May what is in flight, from una on, be of that kind? */
+static __always_inline bool bucket_knows_mixed(u32 hash, u32 una)
+{
+	const struct nt_bucket *b = &buckets[hash % BUCKETS];
+
+	return b->mixed_hash == hash && nt_after(b->mixed_seq, una);
+}
+
 /* Has a program found this socket's tail large in this jiffy? */
 static __always_inline bool bucket_knows_large(struct sock *sk, const bool trusted)
 {

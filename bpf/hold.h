@@ -22,6 +22,13 @@
 #include "user_stack.h"
 #include "tell_events.h"
 
+/* What carried an ACK: a segment by itself, or one with data; or nobody is sure of either. */
+enum ack_kind {
+	ACK_UNSURE,
+	ACK_PURE,
+	ACK_ON_DATA,
+};
+
 struct hold {
 	u64 sk; /* set last of all: until then an interrupt finds no hold */
 	struct nt_held held;
@@ -30,6 +37,8 @@ struct hold {
 	u32 rcv_nxt;
 	u32 segments_before;
 	u32 writes;
+	u32 write_bytes; /* of each of them; 0: they are not alike */
+	u32 written;     /* of them all */
 	struct nt_stack_key stack;
 	u64 begin_ns;
 	u64 looked_ns;
@@ -40,8 +49,9 @@ struct hold {
 	u32 ack;          /* what that ACK acknowledged, and its sequence number */
 	u32 ack_seq;
 	u16 bucket;
-	bool ack_pure;
+	u8 ack_kind; /* enum ack_kind */
 	bool ack_seen;
+	bool sent_one;        /* what was in flight was one write, and the held bytes are others */
 	bool kernels;         /* the kernel itself uses the socket, and the writer is its part */
 	bool recovered;       /* from loss, when an ACK came: the last ACK of a recovery hides it */
 	struct writer writer; /* tgid 0: no program saw a write yet */
@@ -207,7 +217,8 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	f->segments_before = h->segments_before;
 	f->reason = h->held.reason;
 	f->release = release;
-	f->pure_ack = h->ack_pure;
+	f->pure_ack = h->ack_kind == ACK_PURE;
+	f->ack_with_data = h->ack_kind == ACK_ON_DATA;
 	f->recovering = h->recovered || tcp_recovering(t) ||
 			PROBED(t->tp, total_retrans) != h->total_retrans;
 	f->nodelay = PROBED_BITS(t->tp, nonagle) & NT_NAGLE_OFF;
@@ -239,7 +250,11 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	r->hold.end_ns = released_ns;
 	r->hold.bytes = h->held.end_seq - h->held.seq;
 	r->hold.in_flight_bytes = h->in_flight_bytes;
-	r->hold.writes = h->writes;
+	/* else a write went unseen, or of the first of several a part is held */
+	if (h->written == r->hold.bytes || (h->writes == 1 && h->written > r->hold.bytes))
+		r->hold.writes = h->writes;
+	r->hold.write_bytes = h->write_bytes;
+	r->hold.sent_one = h->sent_one;
 	r->hold.mss = h->held.mss;
 	r->hold.stack_id = h->writer.tgid ? h->stack.id : NT_NO_STACK;
 	r->hold.stack_word = h->stack.word;
@@ -400,6 +415,16 @@ static __noinline int hold_over(const struct hold *h, u32 level, u32 release, u6
 	return 0;
 }
 
+/* Notes that held bytes go out which are not one write, or not a whole one. */
+static __noinline int note_mixed(const struct hold *h, struct sock *sk)
+{
+	u32 write_seq = PROBED((struct tcp_sock *)sk, write_seq);
+
+	if (h->writes != 1 || h->written != write_seq - h->held.seq)
+		bucket_note_mixed(PROBED(sk, __sk_common.skc_hash), write_seq);
+	return 0;
+}
+
 /* The held bytes went out, or the socket went away. */
 static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 					 enum nt_release release, u64 released_ns)
@@ -407,6 +432,7 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 	u32 level;
 	struct ended_hold *ended;
 
+	note_mixed(h, t->sk);
 	if (nt_config.timeline)
 		event_hold_end(h, t->sk, release, released_ns);
 	/* most holds of a bulk transfer are over here */
@@ -442,7 +468,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->rcv_nxt = TCP(t, rcv_nxt);
 	h->segments_before = TCP(t, data_segs_out);
 	h->begin_ns = h->ack_ns = since_ns;
-	h->recovered = false;
+	h->recovered = h->sent_one = false;
 }
 
 /*
@@ -500,6 +526,8 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 {
 	bool begins = !h || hold_changes(h, s, reason);
 
+	if (h && h->held.seq != s->snd_nxt)
+		bucket_note_mixed(SK(t, __sk_common.skc_hash), s->snd_nxt);
 	if (!h) {
 		h = hold_new(t, trusted);
 		if (!h)
@@ -512,7 +540,10 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	if (h->held.seq != s->snd_nxt) { /* these are other bytes */
 		h->held.seq = s->snd_nxt;
 		h->held.timer_seen = NT_RELEASE_INVALID;
-		h->writes = 0;
+		h->sent_one = false;
+		/* unless they are the rest of one write */
+		if (h->writes != 1 || h->held.end_seq != s->write_seq)
+			h->writes = h->write_bytes = h->written = 0;
 	}
 	h->held.sml = s->snd_sml;
 	h->held.una = s->snd_una;
@@ -529,11 +560,46 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	return h;
 }
 
-/* Current is in the system call that wrote bytes which are held now. */
-static __always_inline void hold_note_writer(struct hold *h, void *ctx)
+/* An ACK's own attempt comes so soon, and no program's next write. */
+#define ACK_SENDS_US 4
+
+/*
+ * Did one write leave all that is in flight? So it did if that is one buffer that was never held,
+ * or held as one write; if it left when nothing was in flight, tcp_rate_skb_sent(); and if nothing
+ * of it is acknowledged yet, tcp_rate_skb_delivered(). Another socket's held bytes may have taken
+ * this one's place in the bucket. So what seems to have left as an ACK came is not taken for one
+ * write either; with SACK, tcp_rack_advance() keeps when that was.
+ */
+static __noinline bool sent_by_one_write(struct sock *sk, u32 in_flight_bytes)
 {
-	if (h->writes++)
+	struct tcp_sock *tp = (void *)sk;
+	struct rb_node *buffer = PROBED(sk, tcp_rtx_queue.rb_node);
+	u32 una = PROBED(tp, snd_una);
+	u64 sent_us;
+
+	if (!bpf_core_field_exists(tp->first_tx_mstamp) ||
+	    !bpf_core_field_exists(tp->rack.rtt_us) || !buffer || PROBED(buffer, rb_left) ||
+	    PROBED(buffer, rb_right))
+		return false;
+	sent_us = PROBED(tp, first_tx_mstamp);
+	return sent_us == PROBED(tp, delivered_mstamp) &&
+	       sent_us >= PROBED(tp, rack.mstamp) + PROBED(tp, rack.rtt_us) + ACK_SENDS_US &&
+	       PROBED(tp, snd_nxt) - una == in_flight_bytes &&
+	       !bucket_knows_mixed(PROBED(sk, __sk_common.skc_hash), una);
+}
+
+/* Current is in the system call that wrote bytes which are held now; it wrote so many. */
+static __always_inline void hold_note_writer(struct hold *h, struct sock *sk, void *ctx, u32 bytes)
+{
+	h->written += bytes;
+	if (h->writes++) {
+		if (h->write_bytes != bytes)
+			h->write_bytes = 0;
 		return;
+	}
+	h->write_bytes = bytes;
+	h->sent_one = bytes && bytes == h->held.end_seq - h->held.seq && hold_may_stall(h) &&
+		      sent_by_one_write(sk, h->in_flight_bytes);
 	read_writer(&h->writer);
 	h->writer.target = nt_config.target != NT_TARGET_ALL && current_is_target();
 	if (nt_config.stacks)
@@ -541,11 +607,12 @@ static __always_inline void hold_note_writer(struct hold *h, void *ctx)
 }
 
 /* Bytes are held, and a segment that acknowledges something has come; TCP processes it next. */
-static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, bool pure, u64 now)
+static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, enum ack_kind kind,
+					  u64 now)
 {
 	h->ack = ack;
 	h->ack_seq = seq;
-	h->ack_pure = pure;
+	h->ack_kind = kind;
 	h->ack_seen = true;
 	h->silent_ns = duration_ns(h->ack_ns, now);
 	h->ack_ns = now;
@@ -593,7 +660,7 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 		return false;
 	}
 	h->recovered |= tcp_recovering(t);
-	hold_note_ack(h, seg->ack, seg->seq, true, now);
+	hold_note_ack(h, seg->ack, seg->seq, ACK_PURE, now);
 	if (asleep)
 		hold_release(h, t, NT_RELEASE_ACK, now);
 	return true;
@@ -668,9 +735,10 @@ static __always_inline void close_waited(void *ctx, const struct tcp *t, const b
 	h->total_retrans = TCP(t, total_retrans);
 	h->ack = TCP(t, snd_una);
 	h->ack_seq = TCP(t, rcv_nxt);
-	h->ack_seen = h->ack_pure = true;
+	h->ack_seen = true;
+	h->ack_kind = ACK_PURE;
 	h->stack.id = NT_NO_STACK;
-	hold_note_writer(h, ctx);
+	hold_note_writer(h, t->sk, ctx, 0);
 	if (nt_config.timeline)
 		event_hold_end(h, t->sk, NT_RELEASE_ACK, ended_ns);
 	hold_count(hold_owner(h), NT_HOLD_LINGER, NT_RELEASE_ACK, h->begin_ns, ended_ns);
@@ -789,18 +857,21 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 		return h->ack_ns;
 	sent_ns = acknowledged_hold_ended_ns(h, t, s, trusted);
 	if (sent_ns) {
-		hold_note_ack(h, h->held.seq, h->rcv_nxt, true, sent_ns);
+		hold_note_ack(h, h->held.seq, h->rcv_nxt, ACK_PURE, sent_ns);
 		return sent_ns;
 	}
 	if (!h->ack_seen || h->ack != s->snd_una)
-		hold_note_ack(h, s->snd_una, rcv_nxt,
-			      s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
-				      !(s->nonagle & NT_NAGLE_CORK) &&
-				      !loss_probe_may_end(duration_ns(h->begin_ns, s->clock_ns),
-							  NT_RTO_MIN_NS) &&
-				      (rcv_nxt == h->rcv_nxt ||
-				       late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns)),
-			      s->clock_ns);
+		hold_note_ack(
+			h, s->snd_una, rcv_nxt,
+			s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
+					!(s->nonagle & NT_NAGLE_CORK) &&
+					!loss_probe_may_end(duration_ns(h->begin_ns, s->clock_ns),
+							    NT_RTO_MIN_NS) &&
+					(rcv_nxt == h->rcv_nxt ||
+					 late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns))
+				? ACK_PURE
+				: ACK_UNSURE,
+			s->clock_ns);
 	return s->clock_ns;
 }
 

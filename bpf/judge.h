@@ -15,6 +15,9 @@
  */
 #define NT_INFER_NS 30000000ULL
 
+/* An ACK that comes so much later than the smallest round trip waited for something. */
+#define NT_PROMPT_NS 1000000ULL
+
 /* The first segments of a connection: TLS handshakes and HTTP/2 prefaces are among them. */
 #define NT_HANDSHAKE_SEGMENTS 2
 
@@ -33,6 +36,7 @@ struct nt_stall_facts {
 	__u8 release;          /* enum nt_release */
 	__u8 late_release;     /* enum nt_ack_release of the pending ACK; INVALID: unseen */
 	bool pure_ack;         /* the releasing segment carried no data */
+	bool ack_with_data;    /* it carried some; neither: nobody is sure */
 	bool recovering;       /* from loss, during the hold */
 	bool nodelay;          /* TCP_NODELAY is set when the hold is over */
 	bool locked;           /* the receiver's timer found the socket locked */
@@ -154,6 +158,18 @@ static inline enum nt_cause nt_stall_cause(const struct nt_stall_facts *f,
 	return *evidence ? NT_CAUSE_DELAYED_ACK : NT_CAUSE_INVALID;
 }
 
+/*
+ * Returns the pattern of a small segment that an ACK released and that was no stall. An ACK that
+ * came with data, later than the way explains, waited for the peer's next message. A pure one that
+ * came later than a queue on the way explains has no pattern.
+ */
+static inline enum nt_pattern nt_released_pattern(const struct nt_stall_facts *f)
+{
+	if (f->ack_with_data && nt_excess_ns(f) >= NT_PROMPT_NS)
+		return f->recovering ? NT_PATTERN_INVALID : NT_PATTERN_PIGGYBACKED_ACK;
+	return nt_excess_ns(f) < nt_late_limit_ns(f) ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
+}
+
 /* Returns the pattern, also of a hold that is no stall; INVALID: no pattern fits. */
 static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, enum nt_cause cause)
 {
@@ -180,7 +196,7 @@ static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, en
 		if (f->reason == NT_HOLD_AUTOCORK)
 			return NT_PATTERN_AUTOCORK;
 		if (f->reason == NT_HOLD_NAGLE && f->release == NT_RELEASE_ACK)
-			return NT_PATTERN_ACK_CLOCKED;
+			return nt_released_pattern(f);
 		return NT_PATTERN_INVALID;
 	}
 }

@@ -104,7 +104,7 @@ int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg, unsi
 		return 0;
 	t = tcp_of(sk, true);
 	if (t.tp)
-		locked_write_returned(ctx, &t, true);
+		locked_write_returned(ctx, &t, ret, true);
 	return 0;
 }
 
@@ -252,7 +252,7 @@ int kretprobe_tcp_sendmsg_locked(struct pt_regs *ctx)
 	if (!socket_may_hold(call.sk, false))
 		return 0;
 	t = tcp_of(call.sk, false);
-	locked_write_returned(ctx, &t, false);
+	locked_write_returned(ctx, &t, PT_REGS_RC(ctx), false);
 	return 0;
 }
 

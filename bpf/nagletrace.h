@@ -102,7 +102,8 @@ enum nt_pattern {
 	NT_PATTERN_SMALL_CWND = 10,
 	NT_PATTERN_SERVER_FIRST = 11,
 	NT_PATTERN_LINGERING_CLOSE = 12,
-	NT_PATTERNS = 13,
+	NT_PATTERN_PIGGYBACKED_ACK = 13,
+	NT_PATTERNS = 14,
 };
 
 enum nt_record_kind {
@@ -190,12 +191,14 @@ struct nt_hold_part {
 	__u64 end_ns;
 	__u32 bytes;
 	__u32 in_flight_bytes;
-	__u32 writes;
+	__u32 writes;      /* so many wrote the held bytes; 0: not known */
+	__u32 write_bytes; /* of each of them; 0: not known, or not alike */
 	__u32 mss;
 	__s32 stack_id; /* the held write's call stack, with stack_word; or NT_NO_STACK */
 	__u8 reason;    /* enum nt_hold_reason */
 	__u8 release;   /* enum nt_release */
-	__u8 reserved[2];
+	__u8 sent_one;  /* what was in flight was one write, and the held bytes are others */
+	__u8 reserved[5];
 	__u64 stack_word;
 };
 
@@ -351,6 +354,8 @@ struct nt_bucket {
 	__u32 late_jiffies;  /* when a delayed-ACK timer of theirs last sent an ACK; 0: none did */
 	__u32 large_hash;    /* of the socket whose large tail a program looked at last; 0: none */
 	__u32 large_jiffies; /* when that was */
+	__u32 mixed_hash; /* of the socket that last sent what was held and is no write by itself */
+	__u32 mixed_seq;  /* the end of that */
 };
 
 /* User space sets these between open and load; flags are 0 or 1. */
@@ -425,9 +430,9 @@ struct nt_netns {
 
 _Static_assert(sizeof(struct nt_tuple) == 44, "nt_tuple has no padding");
 _Static_assert(sizeof(struct nt_end) == 104, "nt_end has no padding");
-_Static_assert(sizeof(struct nt_hold_part) == 48, "nt_hold_part has no padding");
+_Static_assert(sizeof(struct nt_hold_part) == 56, "nt_hold_part has no padding");
 _Static_assert(sizeof(struct nt_ack_part) == 32, "nt_ack_part has no padding");
-_Static_assert(sizeof(struct nt_record) == 16 + 2 * 104 + 48 + 32 + 8, "nt_record has no padding");
+_Static_assert(sizeof(struct nt_record) == 16 + 2 * 104 + 56 + 32 + 8, "nt_record has no padding");
 _Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
 _Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
 _Static_assert(sizeof(struct nt_slow_key) == 24, "nt_slow_key has no padding");

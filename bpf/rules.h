@@ -250,10 +250,10 @@ __noinline int tail_look_at(u64 sk, u32 written)
 }
 
 /*
- * tcp_sendmsg_locked() has returned; the socket is locked. Mostly a program has seen its attempt to
- * send already. Else TCP made none, tcp_should_autocork(), or it went unseen.
+ * tcp_sendmsg_locked() has written so many bytes; the socket is locked. Mostly a program has seen
+ * its attempt to send already. Else TCP made none, tcp_should_autocork(), or it went unseen.
  */
-static __always_inline void locked_write_returned(void *ctx, const struct tcp *t,
+static __always_inline void locked_write_returned(void *ctx, const struct tcp *t, u32 bytes,
 						  const bool trusted)
 {
 	struct hold *h;
@@ -264,7 +264,7 @@ static __always_inline void locked_write_returned(void *ctx, const struct tcp *t
 	if (!h || h->held.end_seq != TCP(t, write_seq))
 		h = tail_look(t, true, trusted);
 	if (h)
-		hold_note_writer(h, ctx);
+		hold_note_writer(h, t->sk, ctx, bytes);
 }
 
 /*
@@ -289,8 +289,9 @@ static __always_inline void write_returned(void *ctx, const struct tcp *t, const
 			h = hold_find(t, trusted);
 		}
 	}
+	barrier_var(ctx); /* reads again how much was written: the stack has no room for that */
 	if (h)
-		hold_note_writer(h, ctx);
+		hold_note_writer(h, t->sk, ctx, ((u64 *)ctx)[1]);
 }
 
 /* Returns the window that a segment opens, or `before` where its header cannot be read. */
@@ -348,9 +349,19 @@ static __always_inline bool attempt_unseen(const struct hold *h, const struct tc
 	}
 }
 
+/* A FIN by itself is no message. */
+static __always_inline enum ack_kind ack_kind_of(const struct segment *seg)
+{
+	u32 len = seg->end_seq - seg->seq;
+
+	if (!len)
+		return ACK_PURE;
+	return len > seg->fin ? ACK_ON_DATA : ACK_UNSURE;
+}
+
 /* A segment meets an unsent tail; attempt_returned() will tell what it releases. */
-static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq, bool pure,
-					       const bool trusted)
+static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq,
+					       enum ack_kind kind, const bool trusted)
 {
 	struct hold *h = hold_find(t, trusted);
 
@@ -365,15 +376,15 @@ static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32
 	 * then this ACK must not pass for what released them. */
 	if (waits_for_ack(h) && (READ_BITS(trusted, t->tp, nonagle) & NT_NAGLE_CORK ||
 				 (h->held.reason != NT_HOLD_CWND && tail_is_large(t, trusted))))
-		pure = false;
+		kind = ACK_UNSURE;
 	h->recovered |= tcp_recovering(t);
-	hold_note_ack(h, ack, seq, pure, bpf_ktime_get_ns());
+	hold_note_ack(h, ack, seq, kind, bpf_ktime_get_ns());
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
 static __always_inline void segment_meets_tail(struct hold *h, const struct tcp *t,
 					       struct nt_tcp_state *s, const struct sk_buff *skb,
-					       const struct segment *seg, bool pure,
+					       const struct segment *seg, enum ack_kind kind,
 					       const bool trusted)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -390,7 +401,7 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 	if (!h || !nt_after(seg->ack, s->snd_una))
 		return;
 	h->recovered |= tcp_recovering(t);
-	hold_note_ack(h, seg->ack, seg->seq, pure, now);
+	hold_note_ack(h, seg->ack, seg->seq, kind, now);
 	s->snd_wnd = segment_window(t, skb, s->snd_wnd);
 	if (ack_will_release(h, s, seg->ack))
 		hold_release(h, t, NT_RELEASE_ACK, now);
@@ -528,9 +539,9 @@ static __always_inline void segment_came(const struct tcp *t, const struct sk_bu
 	if (!segment_is_taken(t, skb, &seg, trusted))
 		return;
 	if (functions)
-		segment_meets_hold(t, seg.ack, seg.seq, !len, trusted);
+		segment_meets_hold(t, seg.ack, seg.seq, ack_kind_of(&seg), trusted);
 	else
-		segment_meets_tail(h, t, &s, skb, &seg, !len, trusted);
+		segment_meets_tail(h, t, &s, skb, &seg, ack_kind_of(&seg), trusted);
 	if (seg.fin && len == 1 && seg.seq == TCP(t, rcv_nxt))
 		fin_meets_hold(t, &seg, trusted);
 }

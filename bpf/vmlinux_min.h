@@ -168,6 +168,15 @@ struct sock_cgroup_data___flags {
 	u64 val;
 };
 
+struct rb_node {
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	kuid_t sk_uid;
@@ -175,6 +184,7 @@ struct sock {
 	socket_lock_t sk_lock;
 	refcount_t sk_wmem_alloc; /* SK_WMEM_ALLOC_BIAS and bytes in the queues below */
 	unsigned long sk_tsq_flags;
+	struct rb_root tcp_rtx_queue; /* buffers in flight */
 	struct sk_buff_head sk_write_queue;
 	u32 sk_pacing_status;
 	int sk_wmem_queued;
@@ -239,6 +249,7 @@ struct minmax {
 /* The segment that was acknowledged last, with SACK. */
 struct tcp_rack {
 	u64 mstamp; /* us: when it was sent */
+	u32 rtt_us;
 	u32 end_seq;
 };
 
@@ -284,7 +295,8 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 	u32 tsoffset;
 	struct tcp_rack rack;
-	u64 delivered_mstamp; /* us: when something was acknowledged last */
+	u64 first_tx_mstamp;  /* us: when the flight began, or what was acknowledged last went */
+	u64 delivered_mstamp; /* us: when something was acknowledged last, or the flight began */
 	u8 is_mptcp;
 };
 

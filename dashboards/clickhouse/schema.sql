@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.understood (
         min_rtt_us Int64, family UInt8, contradicted Bool, ack_after_hold_us Nullable(Int64),
         sender Tuple(address String, netns UInt64, pid UInt32, tid UInt32, comm String, cgroup String,
             container_id String, pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
-            hold Tuple(reason String, release String, bytes Int64, in_flight_bytes Int64, writes Int64, mss Int64),
+            hold Tuple(reason String, release String, bytes Int64, in_flight_bytes Int64, writes Int64, write_bytes Int64, sent_writes Int64, mss Int64),
             stack String),
         receiver Tuple(address String, netns UInt64, pid UInt32, comm String, cgroup String, container_id String,
             pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
@@ -48,7 +48,7 @@ FROM (
            min_rtt_us Int64, family UInt8, contradicted Bool, ack_after_hold_us Nullable(Int64),
            sender Tuple(address String, netns UInt64, pid UInt32, tid UInt32, comm String, cgroup String,
                container_id String, pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
-               hold Tuple(reason String, release String, bytes Int64, in_flight_bytes Int64, writes Int64, mss Int64),
+               hold Tuple(reason String, release String, bytes Int64, in_flight_bytes Int64, writes Int64, write_bytes Int64, sent_writes Int64, mss Int64),
                stack String),
            receiver Tuple(address String, netns UInt64, pid UInt32, comm String, cgroup String, container_id String,
                pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
@@ -85,7 +85,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.records (
         cgroup LowCardinality(String), container_id LowCardinality(String), pod_uid LowCardinality(String),
         options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
         hold Tuple(reason LowCardinality(String), release LowCardinality(String), bytes Int64, in_flight_bytes Int64,
-            writes Int64, mss Int64),
+            writes Int64, write_bytes Int64, sent_writes Int64, mss Int64),
         stack String) CODEC(ZSTD),
     receiver Tuple(
         address String, netns UInt64, pid UInt32, comm LowCardinality(String),
@@ -214,7 +214,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.joined (
         cgroup LowCardinality(String), container_id LowCardinality(String), pod_uid LowCardinality(String),
         options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
         hold Tuple(reason LowCardinality(String), release LowCardinality(String), bytes Int64, in_flight_bytes Int64,
-            writes Int64, mss Int64),
+            writes Int64, write_bytes Int64, sent_writes Int64, mss Int64),
         stack String) CODEC(ZSTD),
     receiver Tuple(
         address String, netns UInt64, pid UInt32, comm LowCardinality(String),
@@ -301,8 +301,7 @@ SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS 
        multiIf(verdict IN ('contradicted', 'no stall'), '', e.kind = 'stall', e.cause,
                e.sender.hold.reason = 'nagle', 'nagle_delayed_ack', 'delayed_ack') AS cause,
        multiIf(cause != 'delayed_ack', '', e.kind = 'stall', e.reason, e.sender.hold.reason) AS reason,
-       multiIf(verdict = 'contradicted', if(side = 'sender', 'ack_clocked', ''),
-               verdict != 'seen' OR e.kind = 'stall', e.pattern, e.sender.hold.reason = 'sndbuf', 'full_buffer',
+       multiIf(verdict != 'seen' OR e.kind = 'stall', e.pattern, e.sender.hold.reason = 'sndbuf', 'full_buffer',
                e.sender.hold.reason = 'cwnd', 'small_cwnd', e.sender.hold.reason = 'linger', 'lingering_close',
                e.sender.hold.in_flight_bytes >= e.sender.hold.mss, 'reply_tail', 'write_write_read') AS pattern,
        e.duration_us AS duration_us,
@@ -491,8 +490,7 @@ WHERE NOT arrayExists(gap -> dated.there_at BETWEEN gap.1 AND gap.2, g.list)
 -- Their rows again, a millisecond newer: what `meet` writes later counts more.
 CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.dismiss REFRESH EVERY 5 MINUTE DEPENDS ON nagletrace.meet
 APPEND TO nagletrace.joined AS
-SELECT j.* REPLACE ('contradicted' AS verdict, '' AS cause, '' AS reason,
-                    if(j.side = 'sender', 'ack_clocked', '') AS pattern, 0 AS excess_us, NULL AS ack_after_hold_us,
+SELECT j.* REPLACE ('contradicted' AS verdict, '' AS cause, '' AS reason, 0 AS excess_us, NULL AS ack_after_hold_us,
                     if(j.side = 'sender', j.sender_host, d.other) AS sender_host,
                     if(j.side = 'sender', d.other, j.receiver_host) AS receiver_host,
                     j.version + INTERVAL 1 MILLISECOND AS version)

@@ -150,7 +150,7 @@ def test_the_report_names_both_processes_and_the_clocks(tmp_path: Path) -> None:
     assert joined.done.returncode == 0 and not joined.done.stderr
     text = " ".join(joined.done.stdout.split())
     for words in ("10 stalls on 2 hosts cost 400.0 ms", "seen 10 at both ends", "java[7] on web1 → nginx[8] on db1",
-                  "p50 40.3 ms", "write_write_read: 6 B sent, 7 B held", "nginx[8] delays that ACK by 40.0 ms",
+                  "p50 40.3 ms", "write_write_read: 6 B in flight, 7 B held", "nginx[8] delays that ACK by 40.0 ms",
                   "interactive mode; the kernel's limit there is 200.0 ms", "evidence seen at both ends"):
         assert words in text, words
     assert "db1 is 500.0 ms ahead of web1 (10 ACKs)" in text
@@ -159,8 +159,8 @@ def test_the_report_names_both_processes_and_the_clocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ends,reason,said", [
     ("both", "msg_more", "MSG_MORE of the last write holds the bytes"),
     ("both", "sndbuf", "the send buffer is full"),
-    ("both, a hold of it", "cwnd", "small_cwnd: 6 B sent, 7 B held"),
-    ("both, a hold of it", "msg_more", "write_write_read: 6 B sent, 7 B held"),
+    ("both, a hold of it", "cwnd", "small_cwnd: 6 B in flight, 7 B held"),
+    ("both, a hold of it", "msg_more", "write_write_read: 6 B in flight, 7 B held"),
     ("receiver", "unknown", "the sender waited for this ACK, mostly with bytes that Nagle holds")])
 def test_what_waited_without_nagle_keeps_its_reason(ends: str, reason: str, said: str, tmp_path: Path) -> None:
     web, db = Host("web1"), Host("db1")

@@ -41,7 +41,7 @@ DEFS: dict[str, Any] = SCHEMA["$defs"]
 LINKS = ("ack_id", "host", "boot_id", "number")
 #: Which shapes of the schema a class reads, and what of them no page needs.
 SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
-    Hold: (("hold",), {"writes"}),
+    Hold: (("hold",), {"writes", "write_bytes", "sent_writes"}),
     PendingAck: (("pending_ack",), {"limit_us"}),
     Frame: (("frame",), set()),
     End: (("end",), {"tid", "options", "host"}),

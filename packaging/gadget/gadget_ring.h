@@ -74,6 +74,7 @@ static const word pattern_words[NT_PATTERNS] = {
 	[NT_PATTERN_SMALL_CWND] = "small_cwnd",
 	[NT_PATTERN_SERVER_FIRST] = "server_first",
 	[NT_PATTERN_LINGERING_CLOSE] = "lingering_close",
+	[NT_PATTERN_PIGGYBACKED_ACK] = "piggybacked_ack",
 };
 
 static const word side_words[] = {"sender", "receiver"};

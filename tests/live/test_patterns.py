@@ -9,7 +9,9 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,8 +67,49 @@ def test_the_tail_of_a_reply_is_told_so() -> None:
     assert {stall["pattern"] for stall in tracer.stalls()} <= {"reply_tail", "handshake_flight"}
     holds = [s["sender"]["hold"] for s in told]
     assert {(hold["in_flight_bytes"], hold["bytes"], hold["mss"]) for hold in holds} == {(348, 152, 248)}
+    writes = Counter((hold.get("writes"), hold.get("write_bytes"), hold.get("sent_writes")) for hold in holds)
+    # where something between write and look went unseen, it says nothing of them
+    assert set(writes) <= {(1, 400, None), (None, None, None)} and writes[1, 400, None] > len(holds) // 2, writes
     [connection] = tracer.closing()["connections"]
     assert connection["pattern"] == "reply_tail" and connection["fix"].startswith("write the whole reply at once")
+    assert connection["pattern_text"].startswith(("write 400 B, of which the last 152 B are held", "348 B in flight"))
+
+
+def answering(listener: socket.socket, sizes: tuple[int, ...]) -> None:
+    """Answers each byte: twenty with one, so that both ends are in interactive mode, and the others so."""
+    with listener.accept()[0] as connection:
+        for answer in [(1,)] * 20 + [sizes] * 12:
+            connection.recv(1)
+            for size in answer:
+                connection.send(bytes(size))
+
+
+@pytest.mark.parametrize("sizes,told,text", [
+    pytest.param((6, 7), (6, 1, 1, 7, 7), "write 6 B (sent), write 7 B (held)", id="two writes"),
+    pytest.param((63, 63, 63, 63), (63, 1, 3, 63, 189), "write 63 B (sent), 3 writes of 63 B (held)", id="answers"),
+    pytest.param((82, 30, 20, 32), (82, 1, 3, None, 82), "write 82 B (sent), 3 writes, 82 B (held)", id="lines")])
+def test_sizes_are_those_of_the_writes(sizes: tuple[int, ...], told: tuple[int | None, ...], text: str) -> None:
+    with Namespace() as space, space.inside():
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            address = listener.getsockname()
+            server = threading.Thread(target=answering, args=(listener, sizes), daemon=True)
+            server.start()
+            with Tracer("--netns", str(space.holder.pid), "-L", str(address[1])) as tracer:
+                with socket.create_connection(address) as client:
+                    for size in [1] * 20 + [sum(sizes)] * 12:
+                        client.send(b"x")
+                        while size:
+                            size -= len(client.recv(size))
+                tracer.stop()
+            server.join(PATIENCE)
+    holds = [stall["sender"]["hold"] for stall in tracer.stalls()]
+    assert len(holds) >= 10 - unseen(tracer), tracer.closing()
+    # a server that the machine keeps waiting for 40 ms between two writes leaves others
+    seen = Counter(tuple(hold.get(key) for key in ("in_flight_bytes", "sent_writes", "writes", "write_bytes", "bytes"))
+                   for hold in holds)
+    assert seen[told] >= len(holds) - 2, seen
+    if seen[told] == len(holds):
+        assert tracer.closing()["connections"][0]["pattern_text"].startswith(text)
 
 
 def test_a_loss_probe_that_takes_the_tail_along_is_told_so() -> None:

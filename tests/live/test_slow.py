@@ -50,6 +50,7 @@ class Nagle:
     """The second request waits for the ACK that comes with the reply to the first."""
 
     reason, advice = "nagle", "TCP_NODELAY, or one write"
+    ended = ("piggybacked_ack", "ack")
 
     @staticmethod
     def serve(connection: socket.socket) -> None:
@@ -70,6 +71,7 @@ class ReceiveWindow:
     """The receiver's window is smaller than a segment, so that a timer sends each piece."""
 
     reason, advice = "rwnd", "smaller than a segment"
+    ended = None
     size = 100_000
 
     def serve(self, connection: socket.socket) -> None:
@@ -86,6 +88,7 @@ class Pacing:
     """The second segment of a request waits until the pacing rate allows it."""
 
     reason, advice = "pacing", "SO_MAX_PACING_RATE"
+    ended = (None, "device")
 
     @staticmethod
     def serve(connection: socket.socket) -> None:
@@ -113,7 +116,7 @@ def slow_holds(tracer: Tracer, reason: str) -> Record:
 def test_what_held_the_bytes_is_told_with_process_time_and_advice(kind: type[Nagle | ReceiveWindow | Pacing]) -> None:
     wait = kind()
     with serving(wait.serve) as address:
-        with Tracer("-P", str(address[1])) as tracer, socket.create_connection(address) as client:
+        with Tracer("-P", str(address[1]), "--all-holds") as tracer, socket.create_connection(address) as client:
             for _ in range(WARM):
                 client.send(b"x")
                 client.recv(1)
@@ -124,6 +127,9 @@ def test_what_held_the_bytes_is_told_with_process_time_and_advice(kind: type[Nag
     assert (row["pid"], row["comm"]) == (os.getpid(), Path("/proc/self/comm").read_text()[:-1])
     assert row["remote"] == f"127.0.0.1:{address[1]}" and wait.advice in row["advice"]
     assert not tracer.stalls()
+    over = {(hold.get("pattern"), hold["sender"]["hold"]["release"]) for hold in tracer.records("hold")
+            if hold["sender"]["hold"]["reason"] == wait.reason and hold["duration_us"] >= 10_000}
+    assert not wait.ended or over == {wait.ended}, tracer.records("hold")
     # it waits less where a pacing timer runs already, and longer than the clock between a send and the next call
     assert 0.7 * waited < row["hold_us"] < 1.05 * waited + 1000 * ROUNDS, (waited, row)
 

@@ -148,7 +148,8 @@ class Run:
         unseen, and the sender's end may be part of it. may_be: so many more may be wrong, missed or invented.
         """
         missed = max(0, len(self.score.missed) - self.closing.get("unseen", 0) - self.not_by_timer())
-        if missed + len(self.score.false) <= may_be:
+        # two connections may have one bucket, in which the kernel side keeps what it knows of the last one's writes
+        if missed + len(self.score.false) <= may_be and len(self.score.other_writes) <= self.score.matched // 1000:
             return ""
         told = self.score.wrong()
         disputed = [(s.ended, s.sender, s.receiver) for s in self.score.missed]

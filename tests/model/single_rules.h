@@ -129,6 +129,111 @@ static void write_without_tail_is_not_looked_at(void)
 	endpoint_leaves(e);
 }
 
+/* Returns whether one write is told to have written what is in flight; spoil: what else is so. */
+static bool one_write_is_told(void (*spoil)(struct endpoint *e, struct rb_node *sent))
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct rb_node sent = {};
+	bool told;
+
+	sock_of(e)->tcp_rtx_queue.rb_node = &sent;
+	e->tp.first_tx_mstamp = e->tp.delivered_mstamp = 2000;
+	e->tp.rack.mstamp = 1000;
+	e->tp.rack.rtt_us = 1000 - ACK_SENDS_US;
+	if (spoil)
+		spoil(e, &sent);
+	attempt_fails(e);
+	hook_sendmsg_exit(e, 50);
+	told = hold_at_hand(e)->sent_one;
+	endpoint_leaves(e);
+	return told;
+}
+
+static void two_buffers(struct endpoint *e, struct rb_node *sent)
+{
+	(void)e;
+	sent->rb_left = sent;
+}
+
+static void two_buffers_the_second_higher(struct endpoint *e, struct rb_node *sent)
+{
+	(void)e;
+	sent->rb_right = sent;
+}
+
+static void a_part_is_acknowledged(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	e->tp.delivered_mstamp++;
+}
+
+static void it_left_as_an_ack_came(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	e->tp.rack.rtt_us++;
+}
+
+static void it_was_held(struct endpoint *e, u32 writes, u32 written)
+{
+	struct hold h = {.writes = writes, .written = written, .held = {.seq = e->tp.snd_una}};
+	u32 write_seq = e->tp.write_seq;
+
+	e->tp.write_seq = e->tp.snd_nxt; /* as they were when it went */
+	note_mixed(&h, sock_of(e));
+	e->tp.write_seq = write_seq;
+}
+
+static void it_was_held_as_two_writes(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	it_was_held(e, 2, 100);
+}
+
+static void it_was_held_as_a_part_of_one(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	it_was_held(e, 1, 3000);
+}
+
+static void it_was_held_as_one_write(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	it_was_held(e, 1, 100);
+}
+
+static void another_was_held_before(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash, e->tp.snd_una);
+}
+
+static void another_sockets_was_held(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash + BUCKETS, e->tp.snd_nxt);
+}
+
+static void no_buffer(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	sock_of(e)->tcp_rtx_queue.rb_node = NULL;
+}
+
+static void what_is_in_flight_is_one_write_if_it_left_alone(void)
+{
+	assert_true(one_write_is_told(NULL));
+	assert_false(one_write_is_told(two_buffers));
+	assert_false(one_write_is_told(two_buffers_the_second_higher));
+	assert_false(one_write_is_told(a_part_is_acknowledged));
+	assert_false(one_write_is_told(it_left_as_an_ack_came));
+	assert_false(one_write_is_told(it_was_held_as_two_writes));
+	assert_false(one_write_is_told(it_was_held_as_a_part_of_one));
+	assert_true(one_write_is_told(it_was_held_as_one_write));
+	assert_true(one_write_is_told(another_was_held_before));
+	assert_true(one_write_is_told(another_sockets_was_held));
+	assert_false(one_write_is_told(no_buffer));
+}
+
 static void timer_starts_when_a_hold_is_over(void)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
@@ -416,7 +521,7 @@ static void acks_are_noted(void)
 	assert_false(h->ack_seen);
 	world_delay(2 * MS);
 	segment_comes(e, 0, e->tp.snd_una + 40, tcp_stamp(e));
-	assert_true(h->ack_seen && h->ack_pure && !h->recovered);
+	assert_true(h->ack_seen && h->ack_kind == ACK_PURE && !h->recovered);
 	assert_int_equal(h->ack, e->tp.snd_una + 40);
 	assert_int_equal(h->ack_seq, e->tp.rcv_nxt);
 	assert_int_equal(h->silent_ns, 2 * MS);
@@ -425,18 +530,18 @@ static void acks_are_noted(void)
 	e->tp.snd_una += 40;
 	world_delay(MS);
 	segment_comes(e, 10, e->tp.snd_una + 60, tcp_stamp(e));
-	assert_false(h->ack_pure);
+	assert_true(h->ack_kind != ACK_PURE);
 	assert_int_equal(h->silent_ns, MS);
 	assert_int_equal(h->silent_bytes, 60);
 	segment_comes(e, 0, e->tp.snd_una + 60, tcp_stamp(e));
-	assert_true(h->ack_pure);
+	assert_true(h->ack_kind == ACK_PURE);
 	e->tp.nonagle = NT_NAGLE_CORK;
 	segment_comes(e, 0, e->tp.snd_una + 60, tcp_stamp(e));
-	assert_false(h->ack_pure);
+	assert_true(h->ack_kind != ACK_PURE);
 	e->tp.nonagle = 0;
 	e->tp.write_seq = e->tp.snd_nxt + 1448;
 	segment_comes(e, 0, e->tp.snd_una + 60, tcp_stamp(e));
-	assert_false(h->ack_pure);
+	assert_true(h->ack_kind != ACK_PURE);
 	endpoint_leaves(e);
 }
 

@@ -50,7 +50,7 @@ enum caller {
 /* truth.h defines these; tcp.h reports to it. */
 static void truth_attempt(struct endpoint *e, enum caller caller, enum nt_hold_reason why);
 static void truth_attempt_seen(struct endpoint *e, enum nt_hold_reason why);
-static void truth_wrote(struct endpoint *e);
+static void truth_wrote(struct endpoint *e, u32 copied);
 static void truth_autocorked(struct endpoint *e, bool more);
 static void truth_closed(struct endpoint *e);
 static void truth_ack_pending(struct endpoint *e);
@@ -559,7 +559,7 @@ static u32 tcp_sendmsg_locked(struct endpoint *e, u32 len, bool more)
 	if (copied)
 		tcp_push(e, more);
 	if (copied)
-		truth_wrote(e);
+		truth_wrote(e, copied);
 	hook_sendmsg_exit(e, copied);
 	return copied;
 }

@@ -169,10 +169,12 @@ static bool ack_is_alike(const struct endpoint *e, const struct true_hold *h,
 static bool writer_is_alike(const struct endpoint *e, const struct true_hold *h, const struct nt_record *r)
 {
 	const struct task_struct *task = task_of(e);
+	u32 writes;
 
-	if (h->any_writes)
+	if (h->any_writes || !may_stall(h) || h->reason == NT_HOLD_CWND)
 		return true;
-	if (h->writes != r->hold.writes)
+	writes = h->written == r->hold.bytes || (h->writes == 1 && h->written > r->hold.bytes) ? h->writes : 0;
+	if (writes != r->hold.writes || (writes && h->write_bytes != r->hold.write_bytes))
 		return false;
 	return !h->writes ||
 	       (r->sender.tgid == task->tgid && r->sender.tid == task->pid &&

@@ -171,6 +171,18 @@ static bool tcp_recovers(const struct endpoint *e)
 	return e->tp.retrans_out || e->tp.lost_out || e->tp.sacked_out || e->tp.inet_conn.icsk_ca_state >= 3;
 }
 
+/* Says how an ACK released a small segment that did not stall. */
+static u8 pattern_of_release(const struct endpoint *e, const struct true_hold *h)
+{
+	u64 lasted = world.now_ns - h->begin_ns, rtt = least_rtt_ns(e), excess = lasted > rtt ? lasted - rtt : 0;
+
+	if (e->came->len && excess >= MS)
+		return h->recovered || tcp_recovers(e) || e->tp.total_retrans != h->retransmitted
+			       ? 0
+			       : NT_PATTERN_PIGGYBACKED_ACK;
+	return excess < min_u64(ack_limit_ns(e), INFERRED_NS) ? NT_PATTERN_ACK_CLOCKED : 0;
+}
+
 static void judge(struct endpoint *e, enum caller caller)
 {
 	struct true_hold *h = &e->hold;
@@ -187,7 +199,7 @@ static void judge(struct endpoint *e, enum caller caller)
 	if (!waits_for(h))
 		return;
 	if (caller == CALLER_ACK && h->reason == NT_HOLD_NAGLE)
-		h->pattern = NT_PATTERN_ACK_CLOCKED;
+		h->pattern = pattern_of_release(e, h);
 	/* if no hook sees ACKs leave, or its programs are skipped, the programs assume that the
 	 * expired timer sent the ACK; nor do they see that the bytes were corked meanwhile */
 	h->in_doubt = caller == CALLER_ACK && e->came &&
@@ -266,6 +278,7 @@ static void truth_end(struct endpoint *e, enum caller caller)
 static void truth_hold_for(struct endpoint *e, u8 reason, u64 since_ns)
 {
 	struct true_hold *h = &e->hold;
+	bool goes_on = h->active;
 
 	if (!h->active || h->seq != e->tp.snd_nxt ||
 	    (!may_stall(h) && h->reason != NT_HOLD_AUTOCORK))
@@ -283,7 +296,8 @@ static void truth_hold_for(struct endpoint *e, u8 reason, u64 since_ns)
 		truth_begin(e, reason, since_ns);
 	if (h->seq != e->tp.snd_nxt) {
 		h->seq = e->tp.snd_nxt;
-		h->writes = 0;
+		if (!goes_on || h->writes != 1 || h->end_seq != e->tp.write_seq)
+			h->writes = h->write_bytes = h->written = 0;
 	}
 	h->end_seq = e->tp.write_seq;
 }
@@ -309,14 +323,18 @@ static void truth_attempt(struct endpoint *e, enum caller caller, enum nt_hold_r
 	truth_hold_for(e, why, since);
 }
 
-static void truth_wrote(struct endpoint *e)
+static void truth_wrote(struct endpoint *e, u32 copied)
 {
 	TRACE(e, "a write ends, nonagle %u", e->tp.nonagle);
 	e->wrote = true;
 	truth.writes += truth_counted(e);
 	if (e->tp.write_seq == e->tp.snd_nxt || !e->hold.active)
 		return;
-	e->hold.writes++;
+	if (!e->hold.writes++)
+		e->hold.write_bytes = copied;
+	else if (e->hold.write_bytes != copied)
+		e->hold.write_bytes = 0;
+	e->hold.written += copied;
 	e->hold.end_seq = e->tp.write_seq;
 }
 

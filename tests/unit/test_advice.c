@@ -121,6 +121,53 @@ static void who_waits_without_nagle_gets_a_remedy_of_its_own(void **state)
 	assert_non_null(strstr(advice.fix, "TCP_DEFER_ACCEPT"));
 }
 
+static void expect_pattern(struct nt_hold_part hold, enum nt_pattern pattern, const char *expected)
+{
+	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
+	struct nt_advice advice;
+
+	stall.record.hold = hold;
+	nt_advice_for(&stall, pattern, &advice);
+	assert_string_equal(advice.pattern, expected);
+}
+
+/* A size is a write's where that is known, and else that of the bytes. */
+static void sizes_are_those_of_the_writes(void **state)
+{
+	struct nt_hold_part hold = {.bytes = 7, .in_flight_bytes = 6, .writes = 1, .mss = 1448};
+
+	(void)state;
+	hold.write_bytes = 7;
+	hold.sent_one = 1;
+	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
+		       "write 6 B (sent), write 7 B (held), waits for the reply");
+	hold.sent_one = 0;
+	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
+		       "6 B in flight, write 7 B (held), waits for the reply");
+	/* a part of the write has gone */
+	hold.write_bytes = 3000;
+	expect_pattern(
+		hold, NT_PATTERN_REPLY_TAIL,
+		"write 3000 B, of which the last 7 B are held, less than a segment of 1448 B");
+	hold.bytes = 189;
+	hold.writes = 3;
+	hold.write_bytes = 63;
+	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
+		       "6 B in flight, 3 writes of 63 B (held), waits for the reply");
+	hold.write_bytes = 0; /* they are not alike */
+	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
+		       "6 B in flight, 3 writes, 189 B (held), waits for the reply");
+	/* no program saw a write */
+	hold.writes = 0;
+	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
+		       "6 B in flight, 189 B (held), waits for the reply");
+	hold.reason = NT_HOLD_CORK;
+	hold.writes = 1;
+	hold.write_bytes = 189;
+	expect_pattern(hold, NT_PATTERN_CORK_CEILING,
+		       "write 189 B corked by TCP_CORK, and nothing came to release that");
+}
+
 static void expect_fix(enum nt_side side, const char *user, enum nt_cause cause, const char *fix)
 {
 	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
@@ -165,6 +212,7 @@ int main(void)
 		cmocka_unit_test(nagle_is_no_fact_from_the_receivers_end_alone),
 		cmocka_unit_test(what_limits_the_delay_and_who_asked_for_it_is_said),
 		cmocka_unit_test(who_waits_without_nagle_gets_a_remedy_of_its_own),
+		cmocka_unit_test(sizes_are_those_of_the_writes),
 		cmocka_unit_test(a_socket_that_the_kernel_uses_has_a_remedy_of_its_own),
 	};
 

@@ -75,6 +75,8 @@ static struct nt_stall stall_of(enum nt_side side, bool sender, bool receiver)
 							  .bytes = 7,
 							  .in_flight_bytes = 6,
 							  .writes = 1,
+							  .write_bytes = 7,
+							  .sent_one = 1,
 							  .mss = 1448,
 							  .reason = NT_HOLD_NAGLE,
 							  .release = NT_RELEASE_ACK};
@@ -100,8 +102,9 @@ static struct nt_stall no_stall(struct nt_stall stall, bool contradicted)
 	stall.contradicted = contradicted;
 	stall.record.cause = NT_CAUSE_INVALID;
 	stall.record.evidence = NT_EVIDENCE_INVALID;
-	stall.record.pattern =
-		stall.record.sender.present ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
+	if (!contradicted)
+		stall.record.pattern =
+			stall.record.sender.present ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
 	return stall;
 }
 

@@ -280,14 +280,40 @@ static void patterns_are_told_apart(void **state)
 	f.locked = true;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_LOCKED_SOCKET);
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_CORK_CEILING), NT_PATTERN_CORK_CEILING);
-	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);
 	f.reason = NT_HOLD_AUTOCORK;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_AUTOCORK);
 	f.reason = NT_HOLD_CWND;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
 }
 
+/* What released a small segment that did not stall: a prompt ACK, or the peer's next message. */
+static void an_ack_with_a_late_message_is_no_clock(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	(void)state;
+	f.late_release = NT_ACK_INVALID;
+	f.duration_ns = f.min_rtt_ns + NT_INFER_NS - 1;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);
+	f.duration_ns++; /* and something else says that it was no delayed ACK */
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
+	f.pure_ack = false; /* nobody is sure what it carried */
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
+	f.ack_with_data = true;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_PIGGYBACKED_ACK);
+	f.recovering = true; /* loss explains the wait */
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
+	f.recovering = false;
+	f.duration_ns = f.min_rtt_ns + NT_PROMPT_NS;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_PIGGYBACKED_ACK);
+	f.duration_ns--;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);
+	f.release = NT_RELEASE_PUSH;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(an_ack_with_a_late_message_is_no_clock),
 	cmocka_unit_test(a_hold_released_by_the_timers_ack_is_a_stall_seen),
 	cmocka_unit_test(an_ack_that_carried_data_is_no_stall),
 	cmocka_unit_test(only_an_ack_releases_into_a_stall),

@@ -64,6 +64,15 @@ class Log:
                   if option in ("TCP_CORK", "TCP_NODELAY") and not value and since < start <= before]
         return max([since, *opened])
 
+    def sizes_around(self, begin: int, end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of the writes that wrote these bytes, and of the one before them, alone or with parts that had MSG_MORE."""
+        held = tuple(w.length for w in self.writes if w.offset < end and w.offset + w.length > begin)
+        sent: list[int] = [0]
+        for write in reversed(self.writes):
+            if write.offset + write.length == begin - sent[-1] and (len(sent) == 1 or write.more):
+                sent.append(sent[-1] + write.length)
+        return held, tuple(sent[1:])
+
     def option_at(self, name: str, time: int) -> int:
         """Its value at this time, as far as calls that had returned set it."""
         value = 0
@@ -95,6 +104,10 @@ class Stall:
     released_before: int = 0
     #: ns since the write was over
     least: int = 0
+    #: the sizes of the writes that wrote what was held, and what the one before them may count as; none where nobody
+    #: logged them
+    held: tuple[int, ...] = ()
+    sent: tuple[int, ...] = ()
 
 
 @dataclass
@@ -109,6 +122,8 @@ class Score:
     missed: list[Stall] = field(default_factory=list)
     false: list[Record] = field(default_factory=list)
     errors_us: list[float] = field(default_factory=list)
+    #: records whose writes are not those of the log
+    other_writes: list[str] = field(default_factory=list)
 
     @property
     def median_error_us(self) -> float:
@@ -120,6 +135,7 @@ class Score:
                 f"answered after {s.answered / MS:.1f} ms" for s in self.missed]
         told += [f"false: {' -> '.join(ends_of(r))} {r['cause']} {r['duration_us'] / 1000:.1f} ms, ended {when(r)}: {r}"
                  for r in self.false]
+        told += [f"other writes: {text}" for text in self.other_writes]
         return "\n".join([self.line(), *told[:6]]) if told else ""
 
     def line(self) -> str:
@@ -224,7 +240,8 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
             why = "an option set as the ACK came"
         cause = "delayed_ack" if last.more else "nagle_delayed_ack"
         stalls.append(Stall(cause, s.sender, s.receiver, s.left, s.left - since, why, s.answered,
-                            s.pending, s.left - s.ack_came, s.left - max(since, write.end)))
+                            s.pending, s.left - s.ack_came, s.left - max(since, write.end),
+                            *log.sizes_around(s.offset, s.offset + s.length)))
     return stalls
 
 
@@ -316,6 +333,18 @@ def cause_of(record: Record) -> str:
     return "nagle_delayed_ack" if unknown else str(record["cause"])
 
 
+def other_writes(stall: Stall, record: Record) -> str:
+    """What the record says of the sender's writes and the log does not; "" if they agree, or one of them is silent."""
+    hold = record["sender"].get("hold", {})
+    if not stall.held or "writes" not in hold:
+        return ""
+    alike = stall.held[0] if len(set(stall.held)) == 1 else None
+    agree = (hold["writes"], hold.get("write_bytes")) == (len(stall.held), alike)
+    if agree and ("sent_writes" not in hold or hold["in_flight_bytes"] in stall.sent):
+        return ""
+    return f"{stall.sender} wrote {stall.sent}, then {stall.held}; ended {stall.ended}: {hold}"
+
+
 def apart(stall: Stall, record: Record) -> int:
     """How far the record's end is from the stall's, ns; of a doubtful one also from when its ACK came."""
     earliest = stall.ended - stall.released_before if stall.doubt else stall.ended
@@ -345,6 +374,8 @@ def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: in
             score.missed.append(stall)
         else:
             score.matched += 1
+            if wrong := other_writes(stall, match):
+                score.other_writes.append(wrong)
             duration = stall.duration if match["side"] == "sender" else stall.pending
             score.errors_us.append(abs(match["duration_us"] - duration / 1000))
     score.false = [record for records_left in left.values() for record in records_left]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import score
 import wire
 from score import Doubt, Log, Stall, Write
@@ -136,6 +137,34 @@ def test_what_has_no_match_is_missed_or_false() -> None:
     made = score.compare("x", [stall(100 * MS), stall(200 * MS)], [record(100_100), record(150_000)])
     assert (made.matched, len(made.missed), len(made.false)) == (1, 1, 1)
     assert "missed" in made.wrong() and "false" in made.wrong()
+
+
+@pytest.mark.parametrize(("held", "sent", "says", "agrees"), [
+    ((7,), (6,), {"writes": 1, "write_bytes": 7, "sent_writes": 1, "in_flight_bytes": 6}, True),
+    ((7,), (3,), {"writes": 1, "write_bytes": 7, "sent_writes": 1, "in_flight_bytes": 6}, False),
+    ((7,), (3,), {"writes": 1, "write_bytes": 7, "in_flight_bytes": 6}, True),
+    ((7,), (6,), {"writes": 1, "write_bytes": 8}, False),
+    ((7, 7), (6,), {"writes": 2, "write_bytes": 7}, True),
+    ((7, 7), (6,), {"writes": 1, "write_bytes": 14}, False),
+    ((7, 8), (6,), {"writes": 2}, True),
+    ((7, 8), (6,), {"writes": 2, "write_bytes": 8}, False),
+    ((7, 7), (6,), {"writes": 2}, False),
+    ((7, 7), (6,), {}, True),
+    ((), (), {"writes": 1, "write_bytes": 7}, True)])
+def test_the_record_has_the_writes_of_the_log(held: tuple[int, ...], sent: tuple[int, ...], says: score.Record,
+                                              agrees: bool) -> None:
+    told = record(100_100)
+    told["sender"]["hold"] = says
+    made = score.compare("x", [replace(stall(100 * MS), held=held, sent=sent)], [told])
+    assert (made.wrong() == "") == agrees
+
+
+def test_parts_with_msg_more_may_be_one_write() -> None:
+    made = Log([Write(0, 9, 0, 0, False), Write(9, 4, 0, 0, True), Write(13, 2, 0, 0, False),
+                Write(15, 7, 0, 0, False)])
+    assert made.sizes_around(15, 22) == ((7,), (2, 6))
+    assert made.sizes_around(14, 22) == ((2, 7), ())
+    assert made.sizes_around(9, 22) == ((4, 2, 7), (9,))
 
 
 def test_the_doubtful_are_neither_demanded_nor_forbidden() -> None:

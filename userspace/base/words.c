@@ -66,6 +66,7 @@ static const char *const patterns[NT_PATTERNS] = {
 	[NT_PATTERN_SMALL_CWND] = "small_cwnd",
 	[NT_PATTERN_SERVER_FIRST] = "server_first",
 	[NT_PATTERN_LINGERING_CLOSE] = "lingering_close",
+	[NT_PATTERN_PIGGYBACKED_ACK] = "piggybacked_ack",
 };
 
 static const char *const dropped_ways[NT_DROPPED_WAYS] = {

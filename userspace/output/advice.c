@@ -38,37 +38,64 @@ void nt_format_placed(const struct nt_process *process, bool full, char *out, si
 			 in->pod_uid, in->id[0] ? " container " : "", in->id);
 }
 
-/* Describes the pattern by the sizes in flight and held. */
+/* Describes the held bytes by the writes that wrote them, as far as these are known. */
+static void describe_held(const struct nt_hold_part *hold, char *out, size_t size)
+{
+	if (!hold->writes)
+		snprintf(out, size, "%u B", hold->bytes);
+	else if (hold->writes == 1)
+		snprintf(out, size, "write %u B", hold->bytes);
+	else if (hold->write_bytes)
+		snprintf(out, size, "%u writes of %u B", hold->writes, hold->write_bytes);
+	else
+		snprintf(out, size, "%u writes, %u B", hold->writes, hold->bytes);
+}
+
+/* Describes what is in flight, and what is held, by the writes that wrote it. */
+static void describe_writes(const struct nt_hold_part *hold, char *out, size_t size)
+{
+	char held[64];
+
+	if (hold->writes == 1 && hold->write_bytes > hold->bytes) {
+		snprintf(out, size, "write %u B, of which the last %u B are held",
+			 hold->write_bytes, hold->bytes);
+		return;
+	}
+	describe_held(hold, held, sizeof(held));
+	snprintf(out, size,
+		 hold->sent_one ? "write %u B (sent), %s (held)" : "%u B in flight, %s (held)",
+		 hold->in_flight_bytes, held);
+}
+
+/* Describes the pattern by what is in flight and held. */
 static void describe_pattern(const struct nt_stall *stall, unsigned int pattern, char *out,
 			     size_t size)
 {
 	const struct nt_hold_part *hold = &stall->record.hold;
+	char writes[128];
 
+	describe_writes(hold, writes, sizeof(writes));
 	switch (pattern) {
 	case NT_PATTERN_WRITE_WRITE_READ:
-		snprintf(out, size, "write %u B (sent), write %u B (held), waits for the reply",
-			 hold->in_flight_bytes, hold->bytes);
+		snprintf(out, size, "%s, waits for the reply", writes);
 		break;
 	case NT_PATTERN_REPLY_TAIL:
-		snprintf(out, size,
-			 "%u B sent, the last %u B of them held (less than a segment of %u B)",
-			 hold->in_flight_bytes + hold->bytes, hold->bytes, hold->mss);
+		snprintf(out, size, "%s, less than a segment of %u B", writes, hold->mss);
 		break;
 	case NT_PATTERN_HANDSHAKE_FLIGHT:
 		snprintf(out, size,
-			 "%u B in flight, %u B held, at the start of the connection or before "
-			 "TCP_NODELAY was set",
-			 hold->in_flight_bytes, hold->bytes);
+			 "%s, at the start of the connection or before TCP_NODELAY was set",
+			 writes);
 		break;
 	case NT_PATTERN_CORK_CEILING:
-		snprintf(out, size, "%u B corked by %s, and nothing came to release them",
-			 hold->bytes, hold->reason == NT_HOLD_MSG_MORE ? "MSG_MORE" : "TCP_CORK");
+		describe_held(hold, writes, sizeof(writes));
+		snprintf(out, size, "%s corked by %s, and nothing came to release that", writes,
+			 hold->reason == NT_HOLD_MSG_MORE ? "MSG_MORE" : "TCP_CORK");
 		break;
 	case NT_PATTERN_LOCKED_SOCKET:
 		snprintf(out, size,
-			 "write %u B (sent), write %u B (held); the receiver was busy in a "
-			 "call on the socket when its ACK was due",
-			 hold->in_flight_bytes, hold->bytes);
+			 "%s; the receiver was busy in a call on the socket when its ACK was due",
+			 writes);
 		break;
 	case NT_PATTERN_FULL_BUFFER:
 		snprintf(out, size,
@@ -76,8 +103,7 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 			 hold->in_flight_bytes);
 		break;
 	case NT_PATTERN_SMALL_CWND:
-		snprintf(out, size, "%u B in flight fill the congestion window, %u B held",
-			 hold->in_flight_bytes, hold->bytes);
+		snprintf(out, size, "%s: what is in flight fills the congestion window", writes);
 		break;
 	case NT_PATTERN_SERVER_FIRST:
 		snprintf(
@@ -94,8 +120,7 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 			 stall->record.ack.bytes);
 		break;
 	default:
-		snprintf(out, size, "%u B held, %u B in flight", hold->bytes,
-			 hold->in_flight_bytes);
+		snprintf(out, size, "%s", writes);
 	}
 }
 

@@ -346,6 +346,10 @@ static void add_hold(struct json_object *o, const struct nt_hold_part *hold)
 	nt_json_number(h, "in_flight_bytes", hold->in_flight_bytes);
 	if (hold->writes)
 		nt_json_number(h, "writes", hold->writes);
+	if (hold->writes && hold->write_bytes)
+		nt_json_number(h, "write_bytes", hold->write_bytes);
+	if (hold->sent_one)
+		nt_json_number(h, "sent_writes", 1);
 	nt_json_number(h, "mss", hold->mss);
 	json_object_object_add(o, "hold", h);
 }

@@ -98,7 +98,7 @@ def lines_of(group: Group) -> Iterator[str]:
            f"p99 {milliseconds(group.percentile(99))}  max {milliseconds(max(group.durations))}\n")
     yield from labelled("address", f"{last['sender']} → {last['receiver']}")
     if last["held"] is not None:
-        yield from labelled("pattern", f"{last['pattern']}: {last['in_flight']} B sent, {last['held']} B held")
+        yield from labelled("pattern", f"{last['pattern']}: {last['in_flight']} B in flight, {last['held']} B held")
     if last["cause"] == "cork_ceiling":
         yield from labelled("why", "the sender's cork held the bytes until the probe timer sent them")
     elif last["pending_us"] is not None:
