@@ -79,7 +79,7 @@ TEST_PACKAGES  := $(UNIT_PACKAGES) $(EXPORTER_PACKAGES) $(LAB_PACKAGES) tcpdump 
 # with the programs that the live tests look at, or that look at them
 LIVE_PACKAGES  := $(TEST_PACKAGES) $(STATIC_PACKAGES) strace nginx-light memcached python3-pymemcache socat \
                   libhttp-daemon-perl file git systemd default-jdk-headless zsh jq curl beanstalkd haproxy lighttpd \
-                  rsync openssh-server openssh-client
+                  rsync openssh-server openssh-client unbound mosquitto mosquitto-clients php8.2-cgi
 
 # what is installed as nagletrace-NAME, and starts main.py in the package of that name in exporters/nagletrace_exporters
 PYTHON_COMMANDS := exporter report flame join

@@ -58,17 +58,21 @@ static __always_inline void bucket_note_tail(u32 hash, bool large)
 
 	if (large) {
 		b->large_hash = hash;
-		b->large_jiffies = (u32)bpf_jiffies64();
+		b->large_jiffies = (u16)bpf_jiffies64();
 	} else if (b->large_hash == hash) {
 		b->large_hash = 0;
 	}
 }
 
-/* Held bytes go out, up to this one, which several writes wrote, or which are a part of one. */
-static __always_inline void bucket_note_mixed(u32 hash, u32 end_seq)
+/*
+ * Held bytes go out, from seq to end_seq, which several writes wrote, or which are a part of one.
+ * longer: than a segment, together with those that are held on.
+ */
+static __always_inline void bucket_note_mixed(u32 hash, u32 seq, u32 end_seq, bool longer)
 {
 	struct nt_bucket *b = &buckets[hash % BUCKETS];
 
+	b->mixed_long = longer || (b->mixed_long && b->mixed_hash == hash && b->mixed_seq == seq);
 	b->mixed_hash = hash;
 	b->mixed_seq = end_seq;
 }
@@ -81,13 +85,30 @@ static __always_inline bool bucket_knows_mixed(u32 hash, u32 una)
 	return b->mixed_hash == hash && nt_after(b->mixed_seq, una);
 }
 
+/* And is it the end of a longer one? */
+static __always_inline bool bucket_knows_long(u32 hash, u32 una)
+{
+	return buckets[hash % BUCKETS].mixed_long && bucket_knows_mixed(hash, una);
+}
+
+/* A socket stalls while it awaits this byte of its peer. Returns: as it did at its stall before? */
+static __always_inline bool bucket_note_stall(u32 hash, u32 rcv_nxt)
+{
+	struct nt_bucket *b = &buckets[hash % BUCKETS];
+	bool unanswered = b->stalled_hash == hash && b->stalled_rcv_nxt == rcv_nxt;
+
+	b->stalled_hash = hash;
+	b->stalled_rcv_nxt = rcv_nxt;
+	return unanswered;
+}
+
 /* Has a program found this socket's tail large in this jiffy? */
 static __always_inline bool bucket_knows_large(struct sock *sk, const bool trusted)
 {
 	u32 hash = READ(trusted, sk, __sk_common.skc_hash);
 	const struct nt_bucket *b = &buckets[hash % BUCKETS];
 
-	return hash && b->large_hash == hash && b->large_jiffies == (u32)bpf_jiffies64();
+	return hash && b->large_hash == hash && b->large_jiffies == (u16)bpf_jiffies64();
 }
 
 static __always_inline bool may_hold(struct sock *sk, const bool direct)

@@ -29,6 +29,14 @@ enum ack_kind {
 	ACK_ON_DATA,
 };
 
+/* What is in flight as bytes are held: one write; or the rest of what left together, of which the
+ * peer has acknowledged a part; or nobody is sure of either. */
+enum flight_kind {
+	FLIGHT_UNSURE,
+	FLIGHT_ONE_WRITE,
+	FLIGHT_REST,
+};
+
 struct hold {
 	u64 sk; /* set last of all: until then an interrupt finds no hold */
 	struct nt_held held;
@@ -51,7 +59,7 @@ struct hold {
 	u16 bucket;
 	u8 ack_kind; /* enum ack_kind */
 	bool ack_seen;
-	bool sent_one;        /* what was in flight was one write, and the held bytes are others */
+	u8 flight;            /* enum flight_kind, when it began */
 	bool kernels;         /* the kernel itself uses the socket, and the writer is its part */
 	bool recovered;       /* from loss, when an ACK came: the last ACK of a recovery hides it */
 	struct writer writer; /* tgid 0: no program saw a write yet */
@@ -61,7 +69,6 @@ struct hold {
 struct ended_hold {
 	struct hold hold;
 	struct nt_stall_facts facts;
-	bool stall; /* it was one, however short */
 };
 
 _Static_assert(sizeof(struct ended_hold) <= SCRATCH_BYTES, "a hold fits the scratch");
@@ -206,6 +213,8 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 				       const struct tcp *t, enum nt_release release,
 				       u64 released_ns, struct late_ack *la)
 {
+	u32 bytes = h->held.end_seq - h->held.seq;
+
 	__builtin_memset(f, 0, sizeof(*f));
 	f->duration_ns = duration_ns(h->begin_ns, released_ns);
 	f->silent_ns = h->silent_ns;
@@ -215,6 +224,10 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	f->in_flight_bytes = h->in_flight_bytes;
 	f->mss = h->held.mss;
 	f->segments_before = h->segments_before;
+	/* else a write went unseen, or of the first of several a part is held */
+	if (h->written == bytes || (h->writes == 1 && h->written > bytes))
+		f->writes = h->writes;
+	f->rest = h->flight == FLIGHT_REST || (f->writes == 1 && h->written > bytes);
 	f->reason = h->held.reason;
 	f->release = release;
 	f->pure_ack = h->ack_kind == ACK_PURE;
@@ -250,11 +263,9 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	r->hold.end_ns = released_ns;
 	r->hold.bytes = h->held.end_seq - h->held.seq;
 	r->hold.in_flight_bytes = h->in_flight_bytes;
-	/* else a write went unseen, or of the first of several a part is held */
-	if (h->written == r->hold.bytes || (h->writes == 1 && h->written > r->hold.bytes))
-		r->hold.writes = h->writes;
+	r->hold.writes = f->writes;
 	r->hold.write_bytes = h->write_bytes;
-	r->hold.sent_one = h->sent_one;
+	r->hold.sent_one = h->flight == FLIGHT_ONE_WRITE;
 	r->hold.mss = h->held.mss;
 	r->hold.stack_id = h->writer.tgid ? h->stack.id : NT_NO_STACK;
 	r->hold.stack_word = h->stack.word;
@@ -318,14 +329,15 @@ static __always_inline bool hold_may_meet(const struct hold *h, const struct nt_
 }
 
 /*
- * Judges a hold that is over, and reports it if it was a stall. This is a global function for the
- * verifier's sake, as hold_count().
+ * Judges a hold that is over, and reports it if it was a stall. Returns whether it was one, however
+ * short. This is a global function for the verifier's sake, as hold_count().
  */
 __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 {
 	struct ended_hold *ended = scratch_get(level);
 	enum nt_evidence evidence;
 	enum nt_cause cause;
+	bool stall;
 	struct late_ack *la = NULL;
 	struct nt_stall_facts *f;
 	struct hold *h;
@@ -340,18 +352,20 @@ __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 		la = hold_join(h, released_ns);
 	hold_facts(f, h, &t, release, released_ns, la);
 	cause = nt_stall_cause(f, &evidence);
-	ended->stall = cause;
+	stall = cause;
 	if (f->duration_ns < nt_config.min_ns)
-		return 0;
+		return stall;
 	if (la && f->pending_in_hold_ns < nt_config.min_ns) {
 		cause = NT_CAUSE_INVALID;
 		evidence = NT_EVIDENCE_INVALID;
 	}
-	if (cause)
+	if (cause) {
 		count_stall(cause);
+		f->unanswered = bucket_note_stall(PROBED(t.sk, __sk_common.skc_hash), h->rcv_nxt);
+	}
 	if (cause || nt_config.all_holds || hold_may_meet(h, f))
 		hold_report(h, &t, f, cause, evidence, released_ns, la);
-	return 0;
+	return stall;
 }
 
 /*
@@ -364,7 +378,7 @@ __noinline int hold_slow(u32 level, u32 release, u64 until_ns)
 	struct ended_hold *ended = scratch_get(level);
 	struct hold *h;
 
-	if (!ended || ended->stall)
+	if (!ended)
 		return 0;
 	h = &ended->hold;
 	if (nt_costs_time(h->held.reason, release) &&
@@ -409,19 +423,20 @@ static __noinline int hold_over(const struct hold *h, u32 level, u32 release, u6
 	hold_count(hold_owner(h), h->held.reason, release, h->begin_ns, released_ns);
 	if (lasted_ns >= nt_config.min_ns || lasted_ns >= SLOW_NS)
 		hold_name_kernel(level);
-	hold_judge(level, release, released_ns);
-	if (lasted_ns >= SLOW_NS)
+	if (!hold_judge(level, release, released_ns) && lasted_ns >= SLOW_NS)
 		hold_slow(level, release, released_ns);
 	return 0;
 }
 
-/* Notes that held bytes go out which are not one write, or not a whole one. */
-static __noinline int note_mixed(const struct hold *h, struct sock *sk)
+/* Notes that held bytes go out, up to end_seq, unless they are one write, and all of it. */
+static __noinline int note_mixed(const struct hold *h, struct sock *sk, u32 end_seq)
 {
-	u32 write_seq = PROBED((struct tcp_sock *)sk, write_seq);
+	u32 held = PROBED((struct tcp_sock *)sk, write_seq) - h->held.seq;
+	u32 go = end_seq - h->held.seq;
 
-	if (h->writes != 1 || h->written != write_seq - h->held.seq)
-		bucket_note_mixed(PROBED(sk, __sk_common.skc_hash), write_seq);
+	if (h->writes != 1 || h->written != go || go != held)
+		bucket_note_mixed(PROBED(sk, __sk_common.skc_hash), h->held.seq, end_seq,
+				  held >= h->held.mss || (h->writes == 1 && h->written > go));
 	return 0;
 }
 
@@ -432,7 +447,7 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 	u32 level;
 	struct ended_hold *ended;
 
-	note_mixed(h, t->sk);
+	note_mixed(h, t->sk, PROBED(t->tp, write_seq));
 	if (nt_config.timeline)
 		event_hold_end(h, t->sk, release, released_ns);
 	/* most holds of a bulk transfer are over here */
@@ -468,7 +483,8 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->rcv_nxt = TCP(t, rcv_nxt);
 	h->segments_before = TCP(t, data_segs_out);
 	h->begin_ns = h->ack_ns = since_ns;
-	h->recovered = h->sent_one = false;
+	h->recovered = false;
+	h->flight = FLIGHT_UNSURE;
 }
 
 /*
@@ -492,7 +508,6 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	before = duration_ns(h->begin_ns, since) < SLOW_NS ? NULL : scratch_take(&level);
 	if (before) {
 		before->hold = *h;
-		before->stall = false;
 		hold_name_kernel(level);
 		hold_slow(level, NT_RELEASE_INVALID, since);
 		scratch_give(level);
@@ -527,7 +542,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	bool begins = !h || hold_changes(h, s, reason);
 
 	if (h && h->held.seq != s->snd_nxt)
-		bucket_note_mixed(SK(t, __sk_common.skc_hash), s->snd_nxt);
+		note_mixed(h, t->sk, s->snd_nxt);
 	if (!h) {
 		h = hold_new(t, trusted);
 		if (!h)
@@ -540,7 +555,7 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 	if (h->held.seq != s->snd_nxt) { /* these are other bytes */
 		h->held.seq = s->snd_nxt;
 		h->held.timer_seen = NT_RELEASE_INVALID;
-		h->sent_one = false;
+		h->flight = FLIGHT_UNSURE;
 		/* unless they are the rest of one write */
 		if (h->writes != 1 || h->held.end_seq != s->write_seq)
 			h->writes = h->write_bytes = h->written = 0;
@@ -564,28 +579,34 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 #define ACK_SENDS_US 4
 
 /*
- * Did one write leave all that is in flight? So it did if that is one buffer that was never held,
- * or held as one write; if it left when nothing was in flight, tcp_rate_skb_sent(); and if nothing
- * of it is acknowledged yet, tcp_rate_skb_delivered(). Another socket's held bytes may have taken
- * this one's place in the bucket. So what seems to have left as an ACK came is not taken for one
- * write either; with SACK, tcp_rack_advance() keeps when that was.
+ * Returns what is in flight (enum flight_kind). Since something left when nothing was in flight,
+ * tcp_rate_skb_sent(), a part is acknowledged or nothing, tcp_rate_skb_delivered(). It is one write
+ * if it is one buffer that was never held, or held as one write. Another socket's held bytes may
+ * have taken this one's place in the bucket. So what seems to have left as an ACK came is not taken
+ * for one write either; with SACK, tcp_rack_advance() keeps when that was. bytes: the size of the
+ * first held write.
  */
-static __noinline bool sent_by_one_write(struct sock *sk, u32 in_flight_bytes)
+static __noinline u32 flight_of(const struct hold *h, struct sock *sk, u32 bytes)
 {
 	struct tcp_sock *tp = (void *)sk;
 	struct rb_node *buffer = PROBED(sk, tcp_rtx_queue.rb_node);
-	u32 una = PROBED(tp, snd_una);
+	u32 una = PROBED(tp, snd_una), hash = PROBED(sk, __sk_common.skc_hash);
 	u64 sent_us;
 
-	if (!bpf_core_field_exists(tp->first_tx_mstamp) ||
-	    !bpf_core_field_exists(tp->rack.rtt_us) || !buffer || PROBED(buffer, rb_left) ||
-	    PROBED(buffer, rb_right))
-		return false;
+	if (!bytes || !hold_may_stall(h) || !bpf_core_field_exists(tp->first_tx_mstamp) ||
+	    !bpf_core_field_exists(tp->rack.rtt_us) || !buffer)
+		return FLIGHT_UNSURE;
 	sent_us = PROBED(tp, first_tx_mstamp);
-	return sent_us == PROBED(tp, delivered_mstamp) &&
-	       sent_us >= PROBED(tp, rack.mstamp) + PROBED(tp, rack.rtt_us) + ACK_SENDS_US &&
-	       PROBED(tp, snd_nxt) - una == in_flight_bytes &&
-	       !bucket_knows_mixed(PROBED(sk, __sk_common.skc_hash), una);
+	if (sent_us != PROBED(tp, delivered_mstamp) || bucket_knows_long(hash, una))
+		return FLIGHT_REST;
+	return bytes == h->held.end_seq - h->held.seq && !PROBED(buffer, rb_left) &&
+			       !PROBED(buffer, rb_right) &&
+			       sent_us >= PROBED(tp, rack.mstamp) + PROBED(tp, rack.rtt_us) +
+						  ACK_SENDS_US &&
+			       PROBED(tp, snd_nxt) - una == h->in_flight_bytes &&
+			       !bucket_knows_mixed(hash, una)
+		       ? FLIGHT_ONE_WRITE
+		       : FLIGHT_UNSURE;
 }
 
 /* Current is in the system call that wrote bytes which are held now; it wrote so many. */
@@ -598,8 +619,7 @@ static __always_inline void hold_note_writer(struct hold *h, struct sock *sk, vo
 		return;
 	}
 	h->write_bytes = bytes;
-	h->sent_one = bytes && bytes == h->held.end_seq - h->held.seq && hold_may_stall(h) &&
-		      sent_by_one_write(sk, h->in_flight_bytes);
+	h->flight = flight_of(h, sk, bytes);
 	read_writer(&h->writer);
 	h->writer.target = nt_config.target != NT_TARGET_ALL && current_is_target();
 	if (nt_config.stacks)

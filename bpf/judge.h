@@ -32,6 +32,7 @@ struct nt_stall_facts {
 	__u32 silent_bytes;    /* in flight while no ACK came, before the releasing one */
 	__u32 mss;
 	__u32 segments_before; /* data segments sent before the hold began */
+	__u32 writes;          /* so many wrote the held bytes; 0: not known */
 	__u8 reason;           /* enum nt_hold_reason */
 	__u8 release;          /* enum nt_release */
 	__u8 late_release;     /* enum nt_ack_release of the pending ACK; INVALID: unseen */
@@ -40,6 +41,9 @@ struct nt_stall_facts {
 	bool recovering;       /* from loss, during the hold */
 	bool nodelay;          /* TCP_NODELAY is set when the hold is over */
 	bool locked;           /* the receiver's timer found the socket locked */
+	bool rest;             /* the held bytes are what is left of a write, or follow what is
+				* left of bytes of which the peer has acknowledged a part */
+	bool unanswered;       /* the peer has sent no data since the stall before */
 };
 
 static inline __u64 nt_excess_ns(const struct nt_stall_facts *f)
@@ -170,6 +174,16 @@ static inline enum nt_pattern nt_released_pattern(const struct nt_stall_facts *f
 	return nt_excess_ns(f) < nt_late_limit_ns(f) ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
 }
 
+/* Returns what the program did, by its writes, so that a small segment waited for a late ACK. */
+static inline enum nt_pattern nt_program_pattern(const struct nt_stall_facts *f)
+{
+	if (f->rest || f->in_flight_bytes >= f->mss)
+		return NT_PATTERN_REPLY_TAIL;
+	if (f->unanswered)
+		return NT_PATTERN_ONE_WAY;
+	return f->writes > 1 ? NT_PATTERN_SEVERAL_WRITES : NT_PATTERN_WRITE_WRITE_READ;
+}
+
 /* Returns the pattern, also of a hold that is no stall; INVALID: no pattern fits. */
 static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, enum nt_cause cause)
 {
@@ -189,9 +203,7 @@ static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, en
 		if ((f->nodelay && cause == NT_CAUSE_NAGLE_DELAYED_ACK) ||
 		    f->segments_before <= NT_HANDSHAKE_SEGMENTS)
 			return NT_PATTERN_HANDSHAKE_FLIGHT;
-		if (f->in_flight_bytes >= f->mss)
-			return NT_PATTERN_REPLY_TAIL;
-		return NT_PATTERN_WRITE_WRITE_READ;
+		return nt_program_pattern(f);
 	default:
 		if (f->reason == NT_HOLD_AUTOCORK)
 			return NT_PATTERN_AUTOCORK;

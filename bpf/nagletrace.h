@@ -103,7 +103,9 @@ enum nt_pattern {
 	NT_PATTERN_SERVER_FIRST = 11,
 	NT_PATTERN_LINGERING_CLOSE = 12,
 	NT_PATTERN_PIGGYBACKED_ACK = 13,
-	NT_PATTERNS = 14,
+	NT_PATTERN_SEVERAL_WRITES = 14,
+	NT_PATTERN_ONE_WAY = 15,
+	NT_PATTERNS = 16,
 };
 
 enum nt_record_kind {
@@ -353,9 +355,12 @@ struct nt_bucket {
 	__u32 holds;         /* how many of its sockets have one */
 	__u32 late_jiffies;  /* when a delayed-ACK timer of theirs last sent an ACK; 0: none did */
 	__u32 large_hash;    /* of the socket whose large tail a program looked at last; 0: none */
-	__u32 large_jiffies; /* when that was */
+	__u16 large_jiffies; /* when that was: the lower half */
+	__u16 mixed_long;    /* what is noted below was longer than a segment */
 	__u32 mixed_hash; /* of the socket that last sent what was held and is no write by itself */
 	__u32 mixed_seq;  /* the end of that */
+	__u32 stalled_hash;    /* of the socket that stalled last */
+	__u32 stalled_rcv_nxt; /* what it awaited then from its peer */
 };
 
 /* User space sets these between open and load; flags are 0 or 1. */

@@ -303,7 +303,9 @@ SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS 
        multiIf(cause != 'delayed_ack', '', e.kind = 'stall', e.reason, e.sender.hold.reason) AS reason,
        multiIf(verdict != 'seen' OR e.kind = 'stall', e.pattern, e.sender.hold.reason = 'sndbuf', 'full_buffer',
                e.sender.hold.reason = 'cwnd', 'small_cwnd', e.sender.hold.reason = 'linger', 'lingering_close',
-               e.sender.hold.in_flight_bytes >= e.sender.hold.mss, 'reply_tail', 'write_write_read') AS pattern,
+               e.sender.hold.in_flight_bytes >= e.sender.hold.mss
+                   OR (e.sender.hold.writes = 1 AND e.sender.hold.write_bytes > e.sender.hold.bytes), 'reply_tail',
+               e.sender.hold.writes > 1, 'several_writes', 'write_write_read') AS pattern,
        e.duration_us AS duration_us,
        multiIf(verdict = 'seen', greatest(0, ack_could_wait_us), verdict = 'contradicted', 0, e.excess_us) AS excess_us,
        e.min_rtt_us AS min_rtt_us, e.family AS family,

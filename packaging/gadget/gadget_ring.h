@@ -75,6 +75,8 @@ static const word pattern_words[NT_PATTERNS] = {
 	[NT_PATTERN_SERVER_FIRST] = "server_first",
 	[NT_PATTERN_LINGERING_CLOSE] = "lingering_close",
 	[NT_PATTERN_PIGGYBACKED_ACK] = "piggybacked_ack",
+	[NT_PATTERN_SEVERAL_WRITES] = "several_writes",
+	[NT_PATTERN_ONE_WAY] = "one_way",
 };
 
 static const word side_words[] = {"sender", "receiver"};

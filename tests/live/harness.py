@@ -361,10 +361,12 @@ def seen_at_both(tracer: Tracer, stalls: list[Record]) -> list[Record]:
 
 
 def nearest(felt: Sequence[float], told: Sequence[float], missing: int) -> Sequence[float]:
-    """Chooses as many felt rounds as stalls were told, those that fit best. It leaves out at most `missing` rounds."""
+    """Chooses as many felt rounds as stalls were told (in us), those that fit best: none is shorter than its stall, if
+    that can be. It leaves out at most `missing` rounds."""
     if not 0 < len(felt) - len(told) <= missing:
         return felt
-    return min(itertools.combinations(felt, len(told)), key=lambda some: sum(abs(a - b) for a, b in zip(some, told)))
+    return min(itertools.combinations(felt, len(told)), key=lambda some: (any(a < b - 500 for a, b in zip(some, told)),
+                                                                          sum(abs(a - b) for a, b in zip(some, told))))
 
 
 def assert_durations_match(rounds: list[Record], stalls: list[Record], missing: int = 0) -> None:

@@ -85,9 +85,11 @@ def answering(listener: socket.socket, sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("sizes,told,text", [
-    pytest.param((6, 7), (6, 1, 1, 7, 7), "write 6 B (sent), write 7 B (held)", id="two writes"),
-    pytest.param((63, 63, 63, 63), (63, 1, 3, 63, 189), "write 63 B (sent), 3 writes of 63 B (held)", id="answers"),
-    pytest.param((82, 30, 20, 32), (82, 1, 3, None, 82), "write 82 B (sent), 3 writes, 82 B (held)", id="lines")])
+    pytest.param((6, 7), (6, 1, 1, 7, 7), "write 6 B (sent), write 7 B (held), waits for the reply", id="two writes"),
+    pytest.param((63, 63, 63, 63), (63, 1, 3, 63, 189), "write 63 B (sent), 3 writes of 63 B (held): parts of",
+                 id="answers"),
+    pytest.param((82, 30, 20, 32), (82, 1, 3, None, 82), "write 82 B (sent), 3 writes, 82 B (held): parts of",
+                 id="lines")])
 def test_sizes_are_those_of_the_writes(sizes: tuple[int, ...], told: tuple[int | None, ...], text: str) -> None:
     with Namespace() as space, space.inside():
         with socket.create_server(("127.0.0.1", 0)) as listener:

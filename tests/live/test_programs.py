@@ -10,40 +10,49 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import select
+import socket
+import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from ends import own_end
-from harness import PATIENCE, STALLED_US, Record, Tracer, nearest
+from harness import PATIENCE, ROOT, STALLED_US, Record, Tracer, nearest
 from programs import LOOPBACK, free_port, started
+
+sys.path.insert(0, str(ROOT / "tests"))
+from spaces import Namespace  # noqa: E402
 
 ROUNDS = 8
 Ask = Callable[[], None]
 
 
-def play(ask: Ask) -> list[float]:
+def play(ask: Ask, rounds: int) -> list[float]:
     """Rounds, one after the other; what each took, in us."""
     latencies = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         start = time.monotonic_ns()
         ask()
         latencies.append((time.monotonic_ns() - start) / 1000)
     return latencies
 
 
-def traced(ask: Ask, pid: int) -> tuple[list[float], list[Record], Record]:
+def traced(ask: Ask, pid: int, rounds: int = ROUNDS) -> tuple[list[float], list[Record], Record]:
     """(what the client felt, the stalls reported of this process, the closing report)."""
     with Tracer("-p", str(pid)) as tracer:
-        felt = play(ask)
+        felt = play(ask, rounds)
         tracer.stop()
     return [us for us in felt if us >= STALLED_US], tracer.stalls(), tracer.closing()
 
 
-def check_found(ask: Ask, pid: int, comm: str, pattern: str, fix: str, side: str = "sender") -> None:
-    felt, stalls, closing = traced(ask, pid)
+def check_found(ask: Ask, pid: int, comm: str, pattern: str, fix: str, *, side: str = "sender",
+                first: str = "handshake_flight", quick: int = 0) -> list[Record]:
+    """first: the pattern that the first stalls may have. quick: so many rounds may precede them."""
+    felt, stalls, closing = traced(ask, pid, quick + ROUNDS)
     assert len(felt) >= ROUNDS - 2, f"it does not stall: {felt}"
     told = [s["duration_us"] for s in stalls]
     fitting = nearest(felt, told, closing.get("unseen", 0))
@@ -51,11 +60,12 @@ def check_found(ask: Ask, pid: int, comm: str, pattern: str, fix: str, side: str
     for stall in stalls:
         assert (stall["cause"], stall["side"], own_end(stall)["comm"]) == ("nagle_delayed_ack", side, comm)
         assert own_end(stall)["pid"] == pid
-    assert {s["pattern"] for s in stalls} <= {pattern, "handshake_flight"}
+    assert {s["pattern"] for s in stalls} <= {pattern, first}, stalls
     assert stalls[-1]["pattern"] == pattern
     assert all(abs(f - t) < 10_000 for f, t in zip(fitting, told)), f"felt {felt}, told {told}"
     (connection,) = closing["connections"]
     assert fix in connection["fix"], connection["fix"]
+    return stalls
 
 
 def check_cured(ask: Ask, pid: int) -> None:
@@ -72,6 +82,15 @@ def get(connection: http.client.HTTPConnection, path: str) -> Ask:
 
     ask()  # connects
     return ask
+
+
+def read_all(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        assert more
+        data += more
+    return data
 
 
 @contextlib.contextmanager
@@ -238,8 +257,136 @@ def perl_daemon(how: str, directory: Path) -> Iterator[tuple[int, Ask]]:
 
 
 def test_perls_http_daemon_writes_header_and_body(tmp_path: Path) -> None:
-    """The example of HTTP::Daemon's manual: header and body are two writes (httpcore 651, touche 4)."""
+    """The example of HTTP::Daemon's manual: status, header lines and body are writes (httpcore 651, touche 4)."""
     with perl_daemon("default", tmp_path) as (pid, ask):
-        check_found(ask, pid, "perl", "write_write_read", "TCP_NODELAY")
+        check_found(ask, pid, "perl", "several_writes", "TCP_NODELAY")
     with perl_daemon("nodelay", tmp_path) as (pid, ask):
+        check_cured(ask, pid)
+
+
+BEGIN, END, PARAMETERS, STDIN = 1, 3, 4, 5  # types of FastCGI's records
+
+
+def fastcgi(kind: int, content: bytes = b"") -> bytes:
+    return struct.pack("!BBHHxx", 1, kind, 1, len(content)) + content
+
+
+@contextlib.contextmanager
+def php(directory: Path) -> Iterator[tuple[int, Ask]]:
+    """PHP's FastCGI server, and what asks it for a page; segments are those of Ethernet."""
+    page, port = directory / "page.php", free_port()
+    page.write_text("<?php echo str_repeat('x', 42000);")
+    names = {"SCRIPT_FILENAME": str(page), "REQUEST_METHOD": "GET", "REDIRECT_STATUS": "1"}
+    parameters = b"".join(bytes([len(name), len(value)]) + (name + value).encode() for name, value in names.items())
+    request = (fastcgi(BEGIN, struct.pack("!HB5x", 1, 1)) + fastcgi(PARAMETERS, parameters) + fastcgi(PARAMETERS)
+               + fastcgi(STDIN))
+    with Namespace() as space, space.inside():
+        subprocess.run(["ip", "link", "set", "lo", "mtu", "1500", "gso_max_segs", "1"], check=True)
+        with started(["php-cgi", "-b", f"{LOOPBACK}:{port}"], port, directory) as server, \
+                socket.create_connection((LOOPBACK, port)) as connection:
+
+            def ask() -> None:
+                connection.sendall(request)
+                kind = 0
+                while kind != END:
+                    kind, size, padding = struct.unpack("!xBxxHBx", read_all(connection, 8))
+                    read_all(connection, size + padding)
+
+            for _ in range(5):
+                ask()
+            yield server.pid, ask
+
+
+def test_a_reply_whose_last_record_is_a_write_of_its_own(tmp_path: Path) -> None:
+    """FastCGI: the end of the page is on its way, most of it acknowledged, and Nagle holds 16 B behind it."""
+    with php(tmp_path) as (pid, ask):
+        stalls = check_found(ask, pid, "php-cgi", "reply_tail", "write the whole reply at once", quick=24)
+    assert {stall["sender"]["hold"]["bytes"] for stall in stalls} == {16}
+
+
+UNBOUND = """\
+server:
+    do-daemonize: no
+    username: ""
+    chroot: ""
+    pidfile: ""
+    interface: 127.0.0.1@{port}
+    do-udp: no
+    local-data: "a.test. A 192.0.2.1"
+"""
+
+
+@contextlib.contextmanager
+def unbound(directory: Path) -> Iterator[tuple[int, int]]:
+    port = free_port()
+    (directory / "unbound.conf").write_text(UNBOUND.format(port=port))
+    with started(["/usr/sbin/unbound", "-c", "unbound.conf"], port, directory) as server:
+        yield server.pid, port
+
+
+def resolve(connection: socket.socket, requests: int) -> Ask:
+    """Sends so many queries in one write (RFC 7766), and reads the answers."""
+    question = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + b"\1a\4test\0" + struct.pack("!HH", 1, 1)
+
+    def ask() -> None:
+        connection.sendall((struct.pack("!H", len(question)) + question) * requests)
+        for _ in range(requests):
+            [size] = struct.unpack("!H", read_all(connection, 2))
+            assert read_all(connection, size).endswith(bytes([192, 0, 2, 1]))
+
+    for _ in range(10):
+        ask()
+    return ask
+
+
+def test_a_resolver_answers_queries_that_come_together(tmp_path: Path) -> None:
+    """Each answer is a write, and Nagle holds all but the first (unbound 1045, dragonfly 1910)."""
+    with unbound(tmp_path) as (pid, port), socket.create_connection((LOOPBACK, port)) as connection:
+        check_found(resolve(connection, 4), pid, "unbound", "several_writes", "gather what is ready into one write")
+        check_cured(resolve(connection, 1), pid)
+
+
+MOSQUITTO = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+user root
+set_tcp_nodelay {nodelay}
+"""
+CONNECT, SUBSCRIBE = b"\x10\x0d\0\4MQTT\4\2\0\0\0\1s", b"\x82\6\0\1\0\1t\0"
+MESSAGE = b"x" * 40
+TWO_PACKETS = 2 * (5 + len(MESSAGE))
+QUICK_ACKS = 16  # TCP_MAX_QUICKACKS: so many, after a pause, of a program that answers nothing
+
+
+@contextlib.contextmanager
+def broker(directory: Path, nodelay: str) -> Iterator[tuple[int, Ask]]:
+    """Passes on what mosquitto_pub sends; the subscriber wakes up when two messages have come."""
+    port = free_port()
+    (directory / "mosquitto.conf").write_text(MOSQUITTO.format(port=port, nodelay=nodelay))
+    publish = ["mosquitto_pub", "-h", LOOPBACK, "-p", str(port), "-t", "t", "-l", "--nodelay"]
+    with started(["/usr/sbin/mosquitto", "-c", "mosquitto.conf"], port, directory) as server, \
+            socket.create_connection((LOOPBACK, port)) as subscriber, \
+            subprocess.Popen(publish, stdin=subprocess.PIPE) as publisher:
+        subscriber.sendall(CONNECT)
+        read_all(subscriber, 4)
+        subscriber.sendall(SUBSCRIBE)
+        read_all(subscriber, 5)
+        subscriber.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, TWO_PACKETS)
+
+        def ask() -> None:
+            assert publisher.stdin
+            publisher.stdin.write((MESSAGE + b"\n") * 2)
+            publisher.stdin.flush()
+            select.select([subscriber], [], [], PATIENCE)
+            read_all(subscriber, TWO_PACKETS)
+
+        yield server.pid, ask
+
+
+def test_a_broker_sends_messages_that_nobody_answers(tmp_path: Path) -> None:
+    """MQTT with QoS 0: the second message waits for the ACK of the first (mosquitto 433)."""
+    with broker(tmp_path, "false") as (pid, ask):
+        check_found(ask, pid, "mosquitto", "one_way", "set TCP_NODELAY if each message", first="write_write_read",
+                    quick=QUICK_ACKS)
+    with broker(tmp_path, "true") as (pid, ask):
         check_cured(ask, pid)

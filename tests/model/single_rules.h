@@ -129,12 +129,12 @@ static void write_without_tail_is_not_looked_at(void)
 	endpoint_leaves(e);
 }
 
-/* Returns whether one write is told to have written what is in flight; spoil: what else is so. */
-static bool one_write_is_told(void (*spoil)(struct endpoint *e, struct rb_node *sent))
+/* Returns what is told to be in flight, which one write has written; spoil: what else is so. */
+static u32 flight_told(void (*spoil)(struct endpoint *e, struct rb_node *sent))
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct rb_node sent = {};
-	bool told;
+	u32 told;
 
 	sock_of(e)->tcp_rtx_queue.rb_node = &sent;
 	e->tp.first_tx_mstamp = e->tp.delivered_mstamp = 2000;
@@ -144,7 +144,7 @@ static bool one_write_is_told(void (*spoil)(struct endpoint *e, struct rb_node *
 		spoil(e, &sent);
 	attempt_fails(e);
 	hook_sendmsg_exit(e, 50);
-	told = hold_at_hand(e)->sent_one;
+	told = hold_at_hand(e)->flight;
 	endpoint_leaves(e);
 	return told;
 }
@@ -175,11 +175,11 @@ static void it_left_as_an_ack_came(struct endpoint *e, struct rb_node *sent)
 
 static void it_was_held(struct endpoint *e, u32 writes, u32 written)
 {
-	struct hold h = {.writes = writes, .written = written, .held = {.seq = e->tp.snd_una}};
+	struct hold h = {.writes = writes, .written = written, .held = {.seq = e->tp.snd_una, .mss = 1448}};
 	u32 write_seq = e->tp.write_seq;
 
 	e->tp.write_seq = e->tp.snd_nxt; /* as they were when it went */
-	note_mixed(&h, sock_of(e));
+	note_mixed(&h, sock_of(e), e->tp.write_seq);
 	e->tp.write_seq = write_seq;
 }
 
@@ -201,16 +201,29 @@ static void it_was_held_as_one_write(struct endpoint *e, struct rb_node *sent)
 	it_was_held(e, 1, 100);
 }
 
+/* Two segments were; the first went, and then the rest, which is in flight. */
+static void it_was_held_with_more_before(struct endpoint *e, struct rb_node *sent)
+{
+	struct hold h = {.held = {.seq = e->tp.snd_una - 1448, .mss = 1448}};
+	u32 write_seq = e->tp.write_seq;
+
+	(void)sent;
+	e->tp.write_seq = e->tp.snd_nxt;
+	note_mixed(&h, sock_of(e), e->tp.snd_una);
+	it_was_held(e, 0, 0);
+	e->tp.write_seq = write_seq;
+}
+
 static void another_was_held_before(struct endpoint *e, struct rb_node *sent)
 {
 	(void)sent;
-	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash, e->tp.snd_una);
+	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash, e->tp.snd_una - 1, e->tp.snd_una, true);
 }
 
 static void another_sockets_was_held(struct endpoint *e, struct rb_node *sent)
 {
 	(void)sent;
-	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash + BUCKETS, e->tp.snd_nxt);
+	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash + BUCKETS, e->tp.snd_una, e->tp.snd_nxt, true);
 }
 
 static void no_buffer(struct endpoint *e, struct rb_node *sent)
@@ -221,17 +234,18 @@ static void no_buffer(struct endpoint *e, struct rb_node *sent)
 
 static void what_is_in_flight_is_one_write_if_it_left_alone(void)
 {
-	assert_true(one_write_is_told(NULL));
-	assert_false(one_write_is_told(two_buffers));
-	assert_false(one_write_is_told(two_buffers_the_second_higher));
-	assert_false(one_write_is_told(a_part_is_acknowledged));
-	assert_false(one_write_is_told(it_left_as_an_ack_came));
-	assert_false(one_write_is_told(it_was_held_as_two_writes));
-	assert_false(one_write_is_told(it_was_held_as_a_part_of_one));
-	assert_true(one_write_is_told(it_was_held_as_one_write));
-	assert_true(one_write_is_told(another_was_held_before));
-	assert_true(one_write_is_told(another_sockets_was_held));
-	assert_false(one_write_is_told(no_buffer));
+	assert_int_equal(flight_told(NULL), FLIGHT_ONE_WRITE);
+	assert_int_equal(flight_told(two_buffers), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(two_buffers_the_second_higher), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(a_part_is_acknowledged), FLIGHT_REST);
+	assert_int_equal(flight_told(it_left_as_an_ack_came), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(it_was_held_as_two_writes), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(it_was_held_as_a_part_of_one), FLIGHT_REST);
+	assert_int_equal(flight_told(it_was_held_with_more_before), FLIGHT_REST);
+	assert_int_equal(flight_told(it_was_held_as_one_write), FLIGHT_ONE_WRITE);
+	assert_int_equal(flight_told(another_was_held_before), FLIGHT_ONE_WRITE);
+	assert_int_equal(flight_told(another_sockets_was_held), FLIGHT_ONE_WRITE);
+	assert_int_equal(flight_told(no_buffer), FLIGHT_UNSURE);
 }
 
 static void timer_starts_when_a_hold_is_over(void)

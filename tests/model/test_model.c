@@ -403,6 +403,7 @@ static void pool_play(const struct setting *setting)
 		nothing_is_dropped();
 	t = totals_told();
 	assert_true(truth.clean > 10);
+	assert_true(run.one_way_told >= run.one_way * 3 / 4);
 	share_add(&pool.stalls_missed, truth.clean - run.told_clean, truth.clean);
 	share_add(&pool.holds_missed, apart(truth.long_holds, run.holds_told), truth.long_holds);
 	if (setting->netns)

@@ -28,6 +28,7 @@ static struct {
 	u64 stalls[NT_CAUSES], releases[NT_RELEASES]; /* counted over the records */
 	u64 holds_told, holds_unknown;                /* stallable holds; holds that never were */
 	u64 compared, unlike[PARTS];
+	u64 one_way, one_way_told;
 	u64 felt_told, felt_unlike, felt_denied;
 } run;
 
@@ -169,17 +170,29 @@ static bool ack_is_alike(const struct endpoint *e, const struct true_hold *h,
 static bool writer_is_alike(const struct endpoint *e, const struct true_hold *h, const struct nt_record *r)
 {
 	const struct task_struct *task = task_of(e);
-	u32 writes;
+	u32 writes = writes_known(h);
 
 	if (h->any_writes || !may_stall(h) || h->reason == NT_HOLD_CWND)
 		return true;
-	writes = h->written == r->hold.bytes || (h->writes == 1 && h->written > r->hold.bytes) ? h->writes : 0;
 	if (writes != r->hold.writes || (writes && h->write_bytes != r->hold.write_bytes))
 		return false;
 	return !h->writes ||
 	       (r->sender.tgid == task->tgid && r->sender.tid == task->pid &&
 		!strcmp(r->sender.comm, task->comm) && r->sender.target == (truth.target && e->client) &&
 		(r->hold.stack_id != NT_NO_STACK) == nt_config.stacks);
+}
+
+/*
+ * Another socket of its bucket may have stalled since, so that a one-way stall is told by its writes
+ * alone; and those tell nothing where their number is not known.
+ */
+static bool pattern_is_alike(const struct true_hold *h, const struct nt_record *r)
+{
+	run.one_way += h->pattern == NT_PATTERN_ONE_WAY;
+	run.one_way_told += h->pattern == NT_PATTERN_ONE_WAY && r->pattern == NT_PATTERN_ONE_WAY;
+	return h->pattern == r->pattern ||
+	       (h->pattern_alone && (r->pattern == h->pattern_alone ||
+				     (!r->hold.writes && r->pattern == NT_PATTERN_WRITE_WRITE_READ)));
 }
 
 static bool part_is_alike(const struct endpoint *e, const struct true_hold *h, const struct nt_record *r,
@@ -199,7 +212,7 @@ static bool part_is_alike(const struct endpoint *e, const struct true_hold *h, c
 		if (h->unprobed && !r->cause)
 			return h->reason == r->hold.reason && h->releases & 1U << r->hold.release;
 		return h->reason == r->hold.reason && h->releases & 1U << r->hold.release &&
-		       h->cause == r->cause && h->pattern == r->pattern &&
+		       h->cause == r->cause && pattern_is_alike(h, r) &&
 		       (run.one_end || r->evidence == (h->cause ? NT_EVIDENCE_SEEN : 0));
 	default:
 		return ack_is_alike(e, h, r);

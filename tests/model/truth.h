@@ -70,6 +70,7 @@ static void truth_begin(struct endpoint *e, u8 reason, u64 since_ns)
 	h->in_flight = h->last_in_flight = e->tp.snd_nxt - e->tp.snd_una;
 	h->mss = e->tp.mss_cache;
 	h->segments_before = e->tp.data_segs_out;
+	h->rcv_nxt = e->tp.rcv_nxt;
 	h->retransmitted = e->tp.total_retrans;
 	h->recovered = false;
 }
@@ -183,12 +184,33 @@ static u8 pattern_of_release(const struct endpoint *e, const struct true_hold *h
 	return excess < min_u64(ack_limit_ns(e), INFERRED_NS) ? NT_PATTERN_ACK_CLOCKED : 0;
 }
 
+/* Returns how many writes wrote the held bytes, where the program that looks can know. */
+static u32 writes_known(const struct true_hold *h)
+{
+	u32 bytes = h->end_seq - h->seq;
+
+	return h->written == bytes || (h->writes == 1 && h->written > bytes) ? h->writes : 0;
+}
+
+/* Says what the application did, so that a small segment waited for a late ACK. */
+static u8 pattern_of_writes(const struct true_hold *h)
+{
+	if (h->in_flight >= h->mss || (h->writes == 1 && h->written > h->end_seq - h->seq))
+		return NT_PATTERN_REPLY_TAIL;
+	return writes_known(h) > 1 ? NT_PATTERN_SEVERAL_WRITES : NT_PATTERN_WRITE_WRITE_READ;
+}
+
+static bool unanswered(const struct endpoint *e, const struct true_hold *h)
+{
+	return e->stalled && e->stalled_rcv_nxt == h->rcv_nxt;
+}
+
 static void judge(struct endpoint *e, enum caller caller)
 {
 	struct true_hold *h = &e->hold;
 	u64 rtt = least_rtt_ns(e);
 
-	h->cause = h->pattern = 0;
+	h->cause = h->pattern = h->pattern_alone = 0;
 	h->clean = h->nearly = h->in_doubt = h->felt_clean = false;
 	h->felt = caller == CALLER_ACK && e->came && e->came->lateness == ACK_BY_TIMER;
 	if (h->reason != NT_HOLD_NAGLE && stallable(h->reason) && caller == CALLER_WAKEUP) {
@@ -218,8 +240,9 @@ static void judge(struct endpoint *e, enum caller caller)
 		 h->segments_before <= FIRST_PACKETS)
 		h->pattern = NT_PATTERN_HANDSHAKE_FLIGHT;
 	else
-		h->pattern = h->in_flight >= h->mss ? NT_PATTERN_REPLY_TAIL
-						    : NT_PATTERN_WRITE_WRITE_READ;
+		h->pattern_alone = h->pattern = pattern_of_writes(h);
+	if (h->pattern_alone && h->pattern_alone != NT_PATTERN_REPLY_TAIL && unanswered(e, h))
+		h->pattern = NT_PATTERN_ONE_WAY;
 	h->clean = truth_visible(e) && rtt && e->came->lateness == ACK_BY_TIMER && !e->tp.total_retrans &&
 		   world.now_ns - h->last_ack_ns > INFERRED_NS &&
 		   world.now_ns - h->begin_ns > rtt + INFERRED_NS + MS &&
@@ -261,6 +284,10 @@ static void truth_end(struct endpoint *e, enum caller caller)
 		h->late_pingpong = e->came->late_pingpong;
 	}
 	judge(e, caller);
+	if (h->cause && world.now_ns - h->begin_ns >= truth.least_ns) {
+		e->stalled = true;
+		e->stalled_rcv_nxt = h->rcv_nxt;
+	}
 	if (h->felt && h->reason == NT_HOLD_CWND)
 		e->cwnd_felt_ns = e->came->sent_ns;
 	h->end_ns = world.now_ns;

@@ -57,11 +57,12 @@ struct true_hold {
 	u8 reason;
 	u32 releases;    /* a bit for each possible release: some cases leave open which */
 	bool any_writes; /* an earlier reason held it, in which writes are not counted */
-	u32 seq, end_seq, in_flight, writes, write_bytes, written, mss, segments_before, retransmitted;
+	u32 seq, end_seq, in_flight, writes, write_bytes, written, mss, segments_before, retransmitted, rcv_nxt;
 	bool recovered; /* from loss, when an ACK came */
 	u64 begin_ns, end_ns;
 	u64 since_ns; /* when a stallable reason first held the same bytes */
 	u8 cause, pattern;  /* of the stall, if it was one */
+	u8 pattern_alone;   /* by the writes of this stall alone, if they tell it */
 	bool nearly;        /* one end alone may take it for a stall, though it was none */
 	bool clean;         /* one end alone has to infer it */
 	bool in_doubt; /* the receiver's timer had expired, but something else sent the ACK */
@@ -112,6 +113,8 @@ struct endpoint {
 	bool usec_stamps; /* timestamps count microseconds; the route's tcp_usec_ts */
 	/* the truth */
 	struct true_hold hold, held[HOLDS_KEPT];
+	bool stalled;        /* before, when it awaited this byte of its peer */
+	u32 stalled_rcv_nxt;
 	u32 n_held, n_told;
 	bool ack_pending, ack_by_timer, ack_locked, ack_pingpong;
 	u8 ack_why;

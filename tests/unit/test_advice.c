@@ -152,8 +152,14 @@ static void sizes_are_those_of_the_writes(void **state)
 	hold.bytes = 189;
 	hold.writes = 3;
 	hold.write_bytes = 63;
-	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
-		       "6 B in flight, 3 writes of 63 B (held), waits for the reply");
+	expect_pattern(
+		hold, NT_PATTERN_SEVERAL_WRITES,
+		"6 B in flight, 3 writes of 63 B (held): parts of one message, or answers to "
+		"requests that came together");
+	expect_pattern(
+		hold, NT_PATTERN_ONE_WAY,
+		"6 B in flight, 3 writes of 63 B (held): messages one after the other, with no "
+		"data from the peer in between");
 	hold.write_bytes = 0; /* they are not alike */
 	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
 		       "6 B in flight, 3 writes, 189 B (held), waits for the reply");

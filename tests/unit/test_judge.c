@@ -268,6 +268,16 @@ static void patterns_are_told_apart(void **state)
 	(void)state;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
 			 NT_PATTERN_WRITE_WRITE_READ);
+	f.writes = 1;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
+			 NT_PATTERN_WRITE_WRITE_READ);
+	f.writes = 2;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_DELAYED_ACK), NT_PATTERN_SEVERAL_WRITES);
+	f.unanswered = true;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_ONE_WAY);
+	f.rest = true;
+	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_REPLY_TAIL);
+	f.rest = f.unanswered = false;
 	f.in_flight_bytes = f.mss;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_REPLY_TAIL);
 	f.segments_before = NT_HANDSHAKE_SEGMENTS;

@@ -67,6 +67,8 @@ static const char *const patterns[NT_PATTERNS] = {
 	[NT_PATTERN_SERVER_FIRST] = "server_first",
 	[NT_PATTERN_LINGERING_CLOSE] = "lingering_close",
 	[NT_PATTERN_PIGGYBACKED_ACK] = "piggybacked_ack",
+	[NT_PATTERN_SEVERAL_WRITES] = "several_writes",
+	[NT_PATTERN_ONE_WAY] = "one_way",
 };
 
 static const char *const dropped_ways[NT_DROPPED_WAYS] = {

@@ -79,6 +79,16 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 	case NT_PATTERN_WRITE_WRITE_READ:
 		snprintf(out, size, "%s, waits for the reply", writes);
 		break;
+	case NT_PATTERN_SEVERAL_WRITES:
+		snprintf(out, size,
+			 "%s: parts of one message, or answers to requests that came together",
+			 writes);
+		break;
+	case NT_PATTERN_ONE_WAY:
+		snprintf(out, size,
+			 "%s: messages one after the other, with no data from the peer in between",
+			 writes);
+		break;
 	case NT_PATTERN_REPLY_TAIL:
 		snprintf(out, size, "%s, less than a segment of %u B", writes, hold->mss);
 		break;
@@ -283,6 +293,12 @@ static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern
 	case NT_PATTERN_REPLY_TAIL:
 		return "write the whole reply at once (writev, a buffer, MSG_MORE on all parts but the "
 		       "last), or set TCP_NODELAY";
+	case NT_PATTERN_SEVERAL_WRITES:
+		return "gather what is ready into one write (a buffer, writev, MSG_MORE on all but the "
+		       "last), or set TCP_NODELAY";
+	case NT_PATTERN_ONE_WAY:
+		return "set TCP_NODELAY if each message has to arrive at once, or gather messages into "
+		       "one write; if none has to, nothing is wrong";
 	default:
 		return "write both parts at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY";
 	}

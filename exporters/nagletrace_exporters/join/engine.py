@@ -42,7 +42,7 @@ WHOLE_LINE = {"family": "INTEGER", "ack_after_hold_us": "BIGINT"}
 ENDS = {
     "sender": {"address": "VARCHAR", "netns": "BIGINT", "comm": "VARCHAR", "pid": "BIGINT",
                "hold": {"reason": "VARCHAR", "release": "VARCHAR", "bytes": "BIGINT", "in_flight_bytes": "BIGINT",
-                        "mss": "BIGINT"},
+                        "writes": "BIGINT", "write_bytes": "BIGINT", "mss": "BIGINT"},
                "stack": [{"ip": "VARCHAR", "symbol": "VARCHAR"}]},
     "receiver": {"address": "VARCHAR", "netns": "BIGINT", "comm": "VARCHAR", "pid": "BIGINT",
                  "pending_ack": {"duration_us": "BIGINT", "reason": "VARCHAR", "release": "VARCHAR",
@@ -98,7 +98,9 @@ COLUMNS = {
     "pattern": ("VARCHAR", """CASE WHEN type <> 'hold' THEN pattern
         WHEN sender.hold.reason = 'sndbuf' THEN 'full_buffer' WHEN sender.hold.reason = 'cwnd' THEN 'small_cwnd'
         WHEN sender.hold.reason = 'linger' THEN 'lingering_close'
-        WHEN sender.hold.in_flight_bytes >= sender.hold.mss THEN 'reply_tail' ELSE 'write_write_read' END"""),
+        WHEN sender.hold.in_flight_bytes >= sender.hold.mss OR sender.hold.writes = 1
+            AND sender.hold.write_bytes > sender.hold.bytes THEN 'reply_tail'
+        WHEN sender.hold.writes > 1 THEN 'several_writes' ELSE 'write_write_read' END"""),
     "duration_us": ("BIGINT", "coalesce(duration_us, 0)"),
     "excess_us": ("BIGINT", "excess_us"),
     "rtt_us": ("BIGINT", "min_rtt_us"),
