@@ -15,6 +15,10 @@ from pathlib import Path
 
 from harness import NAGLETRACE, PATIENCE, Lines, Record, Tracer, assert_valid
 
+RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
+#: Then the kernel attaches function hooks only once, so that --standby cannot use them.
+ATTACHED_ONCE = Tracer.hooks == "function" and RELEASE < (5, 13)
+
 
 class Reader:
     """Connects to the daemon, and checks each answer against the schema."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import harness
 import pytest
-from daemon import Daemon
+from daemon import ATTACHED_ONCE, RELEASE, Daemon
 from ends import own_end
 from harness import NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Tracer, of_lab, run, seen_at_both
 from terminal import Terminal
@@ -28,7 +28,6 @@ from terminal import Terminal
 #: bits of /proc/PID/status; linux/capability.h
 BITS = {"DAC_READ_SEARCH": 2, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_RESOURCE": 24, "PERFMON": 38, "BPF": 39,
         "CHECKPOINT_RESTORE": 40}
-RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
 OLD = RELEASE < (5, 11)
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 USER = 65534
@@ -189,6 +188,7 @@ def cgroup_of(pid: int) -> str:
     return str(path)
 
 
+STANDBY = "`nagletrace daemon --standby`"
 RUNS = {
     "`nagletrace check`": Run(lambda pid, place: ["check"], the_check),
     "`nagletrace`": Run(lambda pid, place: []),
@@ -206,7 +206,7 @@ RUNS = {
     "`nagletrace fix --pid PID --nodelay` of another user":
         Run(lambda pid, place: ["fix", "--pid", str(pid), "--nodelay", "--yes", "--for", "1s"], the_fix),
     "`nagletrace daemon`": Run(lambda pid, place: ["daemon", "--socket", str(place / "socket")], the_daemon),
-    "`nagletrace daemon --standby`":
+    STANDBY:
         Run(lambda pid, place: ["daemon", "--standby", "--socket", str(place / "socket")], the_daemon_in_standby),
 }
 READERS = ["`nagletrace report`", "`nagletrace top`, by the daemon", "`nagletrace-exporter`", "`nagletrace-report`",
@@ -217,7 +217,7 @@ LINES = table()
 #: What a line needs is the same by every family but where it says so, and by every kernel since 5.19: the guests with
 #: 5.10 and 6.1 play all of them by function hooks, newer ones some.
 BY_EVERY_FAMILY = [OF_KPROBES, "`nagletrace --name NAME`"]
-QUICK = ["`nagletrace`", "`nagletrace --stacks`", "`nagletrace daemon`", "`nagletrace daemon --standby`"]
+QUICK = ["`nagletrace`", "`nagletrace --stacks`", "`nagletrace daemon`", STANDBY]
 in_guests_by_functions = [pytest.mark.guest] if Tracer.hooks == "function" else []
 in_older_guests = in_guests_by_functions if RELEASE < (6, 2) else []
 
@@ -226,7 +226,7 @@ def cases(*more: Callable[[Line], tuple[str, ...]]) -> list[object]:
     """Each line that this kernel's hooks can play, alone or with each of those capabilities."""
     found = []
     for how in RUNS:
-        if how == OF_KPROBES and Tracer.hooks != "kprobe":
+        if (how == OF_KPROBES and Tracer.hooks != "kprobe") or (how == STANDBY and ATTACHED_ONCE):
             continue
         marks = ([pytest.mark.guest] if how in BY_EVERY_FAMILY else
                  [pytest.mark.quick, *in_guests_by_functions] if how in QUICK else in_older_guests)
@@ -311,7 +311,7 @@ def test_frames_are_named_as_far_as_they_may_be(missing: str | None, private_pro
     frames = [f for stall in stalls for f in stall["sender"]["stack"] if str(private_program) in f.get("module", "")]
     told = [text for text in tracer.errors.text().splitlines() if "--stacks" in text]
     assert stalls and bool(frames) == (missing != "SYS_PTRACE")
-    assert any("symbol" in frame for frame in frames) == (missing is None), frames
+    assert any("symbol" in frame for frame in frames) == (missing is None), (tracer.closing()["unnamed_stacks"], frames)
     assert len(told) == (missing is not None) and (not missing or f"without CAP_{missing} " in told[0]), told
 
 

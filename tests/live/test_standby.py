@@ -12,14 +12,15 @@ import re
 import resource
 import signal
 import socket
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon import Daemon
-from harness import IN_GUEST, PATIENCE, Lab, Record, day_s, run, stalled_rounds
+from daemon import ATTACHED_ONCE, Daemon
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, day_s, run, stalled_rounds
 from spaces import Namespace
 
 MANY = ("--rounds", "100000")
@@ -30,6 +31,8 @@ SOME = ("--rounds", "1500" if IN_GUEST else "60")
 @pytest.fixture
 def space() -> Iterator[Namespace]:
     """Only this namespace is watched: whoever stalls elsewhere on this host attaches nothing."""
+    if ATTACHED_ONCE:
+        pytest.skip("this kernel attaches function hooks only once")
     with Namespace() as made:
         yield made
 
@@ -108,6 +111,19 @@ def growing(before: Record, after: Record) -> None:
 
 
 # ---- it attaches, counts and detaches ----
+
+
+@pytest.mark.guest
+@pytest.mark.skipif(not ATTACHED_ONCE, reason="this kernel attaches function hooks again")
+def test_where_function_hooks_are_attached_only_once_it_takes_kprobes(tmp_path: Path) -> None:
+    command = ("daemon", "--standby", "--socket", str(tmp_path / "socket"), "--hooks")
+    refused = run(*command, "function")
+    assert refused.returncode == 3 and "before Linux 5.13 they are attached only once" in refused.stderr, refused
+    with subprocess.Popen([NAGLETRACE, *command, "auto"], stderr=subprocess.PIPE, text=True) as daemon:
+        errors = Lines(daemon.stderr)
+        errors.wait_for("nagletrace: ready")
+        daemon.terminate()
+        assert daemon.wait(PATIENCE) == 0 and "nagletrace: kprobe hooks (fentry: before Linux 5.13" in errors.text()
 
 
 @pytest.mark.quick

@@ -201,6 +201,7 @@ while True:
 
 
 @pytest.mark.quick
+@pytest.mark.skipif(IN_GUEST, reason="where it is emulated, a child takes longer than 100 ms to its exec")
 def test_a_child_between_fork_and_exec_is_not_taken_for_the_owner() -> None:
     with subprocess.Popen([sys.executable, "-c", FORKING_SERVER], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
@@ -214,8 +215,7 @@ def test_a_child_between_fork_and_exec_is_not_taken_for_the_owner() -> None:
             tracer.stop()
         server.kill()
     receivers = Counter(s["receiver"]["pid"] for s in tracer.stalls() if s["evidence"] == "seen")
-    assert receivers.most_common(1)[0][0] == server.pid, receivers
-    assert IN_GUEST or len(receivers) == 1, f"a child gets to its exec in 100 ms where nobody emulates it: {receivers}"
+    assert set(receivers) == {server.pid}, receivers
 
 
 def asks_and_ends(address: tuple[str, int], way: str) -> None:

@@ -78,21 +78,33 @@ static int load_empty_fentry(const struct btf *btf, const char *function, enum n
 	return fd < 0 ? -errno : fd;
 }
 
-/* Loading is not enough: some kernels refuse only when the trampoline is to be placed. */
-static int try_fentry(const struct btf *btf)
+static int try_to_attach(int prog)
 {
-	int prog, link, err = 0;
+	int link = bpf_raw_tracepoint_open(NULL, prog);
+
+	if (link < 0)
+		return -errno;
+	close(link);
+	return 0;
+}
+
+/*
+ * Loading is not enough: some kernels refuse only when the trampoline is to be placed. Before 5.13
+ * a program forgets its target once it is detached: bpf_tracing_prog_attach(),
+ * kernel/bpf/syscall.c.
+ */
+static int try_fentry(const struct btf *btf, bool again)
+{
+	int prog, err;
 
 	if (!btf)
 		return -ENODATA;
 	prog = load_empty_fentry(btf, PROBED_FUNCTION, NT_ATTACH_FENTRY);
 	if (prog < 0)
 		return prog;
-	link = bpf_raw_tracepoint_open(NULL, prog);
-	if (link < 0)
-		err = -errno;
-	else
-		close(link);
+	err = try_to_attach(prog);
+	if (!err && again)
+		err = try_to_attach(prog) == -ENOENT ? -NT_E_ONCE : 0;
 	close(prog);
 	return err;
 }
@@ -164,7 +176,7 @@ void nt_kernel_probe(struct nt_kernel *k)
 static int fentry_refused(struct nt_kernel *k)
 {
 	if (!k->fentry.known)
-		k->fentry.err = try_fentry(k->btf);
+		k->fentry.err = try_fentry(k->btf, k->again);
 	k->fentry.known = true;
 	return k->fentry.err;
 }
@@ -391,6 +403,11 @@ void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t si
 			snprintf(text, size,
 				 "refused by the kernel (its configuration or a security "
 				 "policy)");
+		break;
+	case NT_E_ONCE:
+		snprintf(text, size,
+			 "before Linux 5.13 they are attached only once, and --standby attaches "
+			 "again");
 		break;
 	case NT_E_PARANOID:
 		snprintf(text, size,

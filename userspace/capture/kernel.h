@@ -13,10 +13,13 @@ struct btf;
 
 /* An errno of our own: perf_event_paranoid leaves kprobes to CAP_SYS_ADMIN. */
 #define NT_E_PARANOID 600
+/* It attaches function hooks only once, and they are wanted again. */
+#define NT_E_ONCE 601
 
 struct nt_kernel {
 	struct utsname uname;
 	struct btf *btf; /* the kernel's own; NULL if it has none that we can read */
+	bool again;      /* hooks are attached again after they were detached: --standby */
 	struct {
 		bool known;
 		int err; /* 0, or -errno with which a hook of that kind was refused */

@@ -488,6 +488,7 @@ enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_settings *
 	if (nt_permission_check(err, err_size) == -EPERM)
 		return NT_EXIT_PERMISSION;
 	nt_kernel_probe(&kernel);
+	kernel.again = settings->standby;
 	code = open_with_kernel(tracer, &kernel, settings, err, err_size);
 	nt_kernel_free(&kernel);
 	return code;
