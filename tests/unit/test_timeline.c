@@ -124,6 +124,31 @@ static void a_write_stands_before_its_segment_and_both_ends_in_one_order(void **
 			     "10.0.0.2:80", " sent 1:5 (4 B) ack 1", " got 1:7 (6 B) ack 1", NULL});
 }
 
+/* Two connections begin at once, with the same addresses in other namespaces: each has its ends. */
+static void connections_with_the_same_addresses_are_told_apart_by_their_numbers(void **state)
+{
+	struct fixture *f = *state;
+	struct nt_event e;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		e = segment(false, NT_EVENT_SENT, 1000 + i, 5001 + 900 * i, 10 + i, 9001 + 900 * i);
+		e.sk = 10 + i;
+		e.tuple.netns = 101 + i;
+		add(f, e);
+	}
+	for (uint32_t i = 2; i-- > 0;) {
+		e = segment(true, NT_EVENT_RECEIVED, 2000 - i, 5001 + 900 * i, 10 + i,
+			    9001 + 900 * i);
+		e.sk = 20 + i;
+		e.tuple.netns = 201 + i;
+		add(f, e);
+	}
+	assert_order(written(f, UINT64_MAX, 0),
+		     (const char *const[]){"sent 1:11 (10 B)", "sent 1:12 (11 B)", "\n  2", "right",
+					   "got 1:12 (11 B)", "\n  1", "right", "got 1:11 (10 B)",
+					   NULL});
+}
+
 static void what_happened_later_waits(void **state)
 {
 	struct fixture *f = *state;
@@ -380,6 +405,9 @@ static const struct CMUnitTest tests[] = {
 					set_up, tear_down),
 	cmocka_unit_test_setup_teardown(
 		a_write_stands_before_its_segment_and_both_ends_in_one_order, set_up, tear_down),
+	cmocka_unit_test_setup_teardown(
+		connections_with_the_same_addresses_are_told_apart_by_their_numbers, set_up,
+		tear_down),
 	cmocka_unit_test_setup_teardown(what_happened_later_waits, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(
 		what_there_is_no_time_for_waits_and_something_is_always_written, set_up, tear_down),

@@ -7,6 +7,7 @@
 #define MAX_ENDS    16384
 #define CLOSED_NS   1000000000ULL /* a closed socket does nothing more after this time */
 #define SAME_NUMBER (1U << 24) /* sequence numbers of one connection mostly lie closer together */
+#define FAR         UINT32_MAX
 
 static void remove_connection(struct nt_timeline_ends *ends, struct nt_timeline_connection *c)
 {
@@ -123,31 +124,38 @@ int64_t nt_timeline_number(const struct nt_timeline_end *end, bool of_peer, uint
 
 /* ---- which end an event belongs to ---- */
 
-static bool is_numbered(const struct nt_timeline_connection *c, bool right, uint32_t seq)
+/* Returns how far this number is from the first of that end; FAR: they are of two connections. */
+static uint32_t distance_from(const struct nt_timeline_connection *c, bool right, uint32_t seq)
 {
 	uint32_t distance = seq - c->base[right];
 
-	return !c->base_known[right] || distance < SAME_NUMBER || -distance < SAME_NUMBER;
+	if (!c->base_known[right])
+		return SAME_NUMBER - 1;
+	if (distance > -distance)
+		distance = -distance;
+	return distance < SAME_NUMBER ? distance : FAR;
 }
 
 /*
  * Can this event belong to the end of a connection that we have not seen yet? Its sequence numbers
- * decide too, since other namespaces may use the same addresses.
+ * decide too, since other namespaces may use the same addresses. Returns how far they are apart;
+ * FAR: it cannot.
  */
-static bool may_belong(const struct nt_timeline_connection *c, bool right, const struct nt_event *e)
+static uint32_t distance_of(const struct nt_timeline_connection *c, bool right,
+			    const struct nt_event *e)
 {
 	if (c->ends[right])
-		return false;
+		return FAR;
 	switch (e->kind) {
 	case NT_EVENT_WRITE:
 	case NT_EVENT_SENT:
 	case NT_EVENT_STATE:
-		return is_numbered(c, right, e->seq);
+		return distance_from(c, right, e->seq);
 	case NT_EVENT_RECEIVED:
 	case NT_EVENT_READ:
-		return is_numbered(c, !right, e->seq);
+		return distance_from(c, !right, e->seq);
 	default:
-		return true;
+		return SAME_NUMBER - 1;
 	}
 }
 
@@ -162,12 +170,20 @@ static struct nt_timeline_connection *connection_of(struct nt_timeline_ends *end
 						    const struct nt_event *e)
 {
 	uint64_t key = nt_connection_key(&e->tuple);
-	struct nt_timeline_connection *first, *c;
+	struct nt_timeline_connection *first, *c, *nearest = NULL;
+	uint32_t least = FAR, distance;
 
 	HASH_FIND(hh, ends->connections, &key, sizeof(key), first);
-	for (c = first; c; c = c->next)
-		if (may_belong(c, is_right(c, &e->tuple), e))
-			return c;
+	/* connections that begin at once have numbers that are near, too: secure_tcp_seq() */
+	for (c = first; c; c = c->next) {
+		distance = distance_of(c, is_right(c, &e->tuple), e);
+		if (distance < least) {
+			least = distance;
+			nearest = c;
+		}
+	}
+	if (nearest)
+		return nearest;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return NULL;
