@@ -70,7 +70,7 @@ static uint64_t read_all(const struct nt_window *window, const struct nt_series_
 {
 	const struct nt_aggregate *stalls = &nt_window_older(window)->stalls;
 	struct nt_connection **sorted = nt_aggregate_sorted(stalls);
-	uint64_t sum = sorted ? nt_connection_percentile(sorted[0], 99) : 0;
+	uint64_t sum = sorted ? nt_percentile(sorted, 1, 99) : 0;
 
 	for (const struct nt_series *s = series->list; s; s = s->hh.next)
 		sum += s->stalls;

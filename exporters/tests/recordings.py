@@ -167,7 +167,8 @@ def report(*connections: Record, closing: bool = True, span_us: int = 30_000_000
               "delayed_acks": dict.fromkeys(ACK_RELEASES, 0) | {"timer": 23, "read": 1}, "contradicted": 0}
     return {"type": "report", "time": at(span_us), "closing": closing, "span_us": span_us,
             "stalls": sum(c["stalls"] for c in connections) if stalls is None else stalls,
-            "excess_us": sum(c["excess_us"] for c in connections), "connections": list(connections), "folded_stalls": 0,
+            "excess_us": sum(c["excess_us"] for c in connections), "connections": list(connections),
+            "groups": [{**c, "connections": 1, "processes": 1} for c in connections], "folded_stalls": 0,
             "totals": totals, "dropped": dict.fromkeys(DROPPED, 0), **of}
 
 

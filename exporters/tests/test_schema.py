@@ -46,13 +46,13 @@ SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
     Frame: (("frame",), set()),
     End: (("end",), {"tid", "options", "host"}),
     Stall: (("stall", "socket_record"), {"type", "family", "contradicted", *LINKS}),
-    Connection: (("connection",), {"family"}),
+    Connection: (("stalled",), {"family"}),
     Event: (("event",), {"type", "pid", "tid", "comm", "cgroup", "container_id", "pod_uid", "family", "options",
                          "events"}),
     Totals: (("totals",), {"contradicted"}),
     SlowHolds: (("slow_holds",), {"family", "mss", "window_bytes"}),
     Report: (("report",), {"type", "host", "boot_id", "number", "unseen", "untraced", "unnamed_stacks",
-                          "detached_hooks", "standby"}),
+                          "detached_hooks", "standby", "groups"}),
     SampledHold: (("sampled_hold",), set()),
     SampledReceiver: (("sampled_receiver",), set()),
     SampledSender: (("sampled_sender",), {"options"}),
@@ -62,7 +62,7 @@ SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
                          "ack_key", "late_acks", "holds"}),
     Snapshot: (("reply_snapshot", "identity"), {
         "type", "protocol", "uptime_us", "hooks_because", "detached_hooks", "unnamed_stacks", "by_cgroup", "limits",
-        "unseen", "untraced", "tracer", "connections", "connections_span_us", "standby"}),
+        "unseen", "untraced", "tracer", "connections", "connections_span_us", "groups", "standby"}),
 }
 #: Words that keys leave to others: pending, excess, dropped, detached; and, as a whole key, release and reason.
 BANNED = re.compile(r"(^|_)(owed|put_off|withheld|lost|let_go)(_|$)|^(end|why|cost)(_us)?$")

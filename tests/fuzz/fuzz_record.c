@@ -4,7 +4,7 @@
 // links: userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
 // links: userspace/base/container.c userspace/base/each_process.c userspace/capture/processes.c
 // links: userspace/capture/standby.c userspace/output/json.c userspace/output/text.c userspace/base/text.c userspace/base/words.c
-// links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/series.c userspace/summary/window.c
+// links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c userspace/summary/series.c userspace/summary/window.c
 // links: userspace/capture/counts.c userspace/capture/hooks.c userspace/capture/kernel.c userspace/capture/tracer.c
 // links: userspace/base/numbers.c userspace/base/log.c userspace/output/timeline_json.c userspace/output/timeline_text.c
 // links: userspace/capture/audit.c userspace/capture/iterator.c userspace/capture/namespaces.c

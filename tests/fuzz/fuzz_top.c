@@ -50,6 +50,7 @@ static void check_model(struct nt_top_model *model)
 	for (size_t i = 0; i < model->live.count; i++)
 		check_row(&model->live.rows[i]);
 	nt_top_rates_sparkline(&model->live.rates, 60, text);
+	nt_top_choose_view(model, NT_TOP_PROBLEMS);
 	nt_top_choose_view(model, NT_TOP_PROCESSES);
 	nt_top_enter(model);
 	nt_top_enter(model);

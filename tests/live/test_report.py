@@ -43,6 +43,32 @@ def test_the_report_names_process_connection_cause_and_fix() -> None:
 
 
 @pytest.mark.quick
+def test_connections_with_one_problem_are_one_block() -> None:
+    with Lab("write-write-read", "--rounds", "8", "--connections", "3") as lab, Tracer("-p", str(lab.client)) as tracer:
+        _, text, _ = text_of(lab)
+        tracer.wait()
+        pairs = [f"{connection['client']} → {connection['server']}" for connection in lab.ready["connections"]]
+        client = lab.client
+    assert f"\n  lab-client[{client}]  3 connections  (sender)\n" in text and text.count("fix ") == 1
+    worst = re.search(r"worst +(\S+ → \S+), \d+ stalls, \d+ ms\n +lasted +(\d+) stalls: p50 .* in all\n",
+                      text.replace("\n              ", " "))
+    assert worst and worst[1] in pairs, text
+    with Lab("write-write-read", "--rounds", "8", "--connections", "3") as lab:
+        _, text, _ = text_of(lab, "--wide")
+        pairs = [f"{connection['client']} → {connection['server']}" for connection in lab.ready["connections"]]
+    assert all(f"]  {pair}  (sender)\n" in text for pair in pairs), text
+    # JSON has both; a connection of which the machine hid many timers may have another pattern
+    told = tracer.closing()
+    assert sum(group["connections"] for group in told["groups"]) == len(told["connections"]) == 3
+    for key in ("stalls", "excess_us"):
+        sums = [sum(one[key] for one in told[kind]) for kind in ("groups", "connections")]
+        assert abs(sums[0] - sums[1]) <= 3 and abs(sums[0] - told[key]) <= 3, (key, sums, told[key])
+    [group] = told["groups"]
+    assert (group["processes"], group["pattern"]) == (1, "write_write_read")
+    assert group["max_us"] == max(one["max_us"] for one in told["connections"])
+
+
+@pytest.mark.quick
 def test_each_stall_is_a_line_unless_reports_are_asked_for() -> None:
     line = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} lab-client\[\d+\] +send +\d\d\.\d ms +7 :\d+ → 127\.0\.0\.1:\d+$", re.M)
     with Lab("write-write-read", "--rounds", "8") as lab:
@@ -68,6 +94,18 @@ def test_without_a_stall_it_says_so_and_what_was_looked_at() -> None:
         _, text, _ = text_of(lab)
     assert "nagletrace: no stall in " in text
     assert re.search(r"looked at 10 writes, 0 holds, ", " ".join(text.split()))
+
+
+@pytest.mark.quick
+def test_where_nothing_was_seen_it_says_that_this_is_no_answer() -> None:
+    with Lab("write-write-read") as lab, Tracer("-P", "1", text=True) as tracer:
+        lab.play()
+        tracer.stop()
+    flowing = " ".join(tracer.lines.text().split())
+    assert "looked at 0 writes, 0 holds, 0 delayed ACKs nothing no socket that was asked for wrote anything" in flowing
+    with Lab("echo") as lab:
+        _, text, _ = text_of(lab)
+    assert "nothing" not in text
 
 
 @pytest.mark.quick

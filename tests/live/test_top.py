@@ -87,7 +87,7 @@ def test_keys_sort_reverse_and_change_the_view(fake: FakeDaemon) -> None:
         top.press("p")
         text = top.wait_for("40 processes")
         assert "CONNS" in text and "write_write_read" in text
-        top.press("\t")
+        top.press("\t\t")
         top.wait_for("40 connections")
         top.press("?")
         assert "underlined" in top.wait_for("any key: back")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/summary/aggregate.c
+// links: userspace/summary/aggregate.c userspace/summary/groups.c
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
-#include "summary/aggregate.h"
+#include "summary/groups.h"
 
 #define MS 1000000ULL
 
@@ -82,9 +83,9 @@ static void percentiles_are_exact_for_as_many_as_are_kept(void **state)
 
 		nt_aggregate_add(&a, &s);
 	}
-	assert_int_equal(nt_connection_percentile(a.connections, 50), 50 * MS);
-	assert_int_equal(nt_connection_percentile(a.connections, 99), 99 * MS);
-	assert_int_equal(nt_connection_percentile(a.connections, 100), 100 * MS);
+	assert_int_equal(nt_percentile(&a.connections, 1, 50), 50 * MS);
+	assert_int_equal(nt_percentile(&a.connections, 1, 99), 99 * MS);
+	assert_int_equal(nt_percentile(&a.connections, 1, 100), 100 * MS);
 	assert_int_equal(a.connections->max_ns, 100 * MS);
 	nt_aggregate_clear(&a);
 }
@@ -101,7 +102,7 @@ static void percentiles_of_many_are_near(void **state)
 
 		nt_aggregate_add(&a, &s);
 	}
-	p50 = nt_connection_percentile(a.connections, 50);
+	p50 = nt_percentile(&a.connections, 1, 50);
 	assert_in_range(p50, 400 * MS, 600 * MS);
 	nt_aggregate_clear(&a);
 }
@@ -252,6 +253,51 @@ static void a_peer_that_is_gone_by_the_last_stall_keeps_its_name(void **state)
 	nt_aggregate_clear(&a);
 }
 
+static void add_named(struct nt_aggregate *a, const char *comm, pid_t tgid, uint16_t port,
+		      unsigned int pattern, uint64_t duration_ns)
+{
+	struct nt_stall s = stall_of(tgid, port, duration_ns);
+
+	snprintf(s.sender.comm, sizeof(s.sender.comm), "%s", comm);
+	s.record.pattern = pattern;
+	nt_aggregate_add(a, &s);
+}
+
+static void connections_with_one_problem_are_one_group(void **state)
+{
+	struct nt_aggregate a;
+	struct nt_groups groups;
+
+	(void)state;
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
+	assert_int_equal(nt_groups_make(&groups, &a), 0);
+	assert_int_equal(groups.count, 0);
+	nt_groups_free(&groups);
+	for (int i = 0; i < 30; i++) /* three processes of ten connections */
+		add_named(&a, "git", 1 + i % 3, 100 + i, NT_PATTERN_SEVERAL_WRITES,
+			  (i == 17 ? 43 : 40) * MS);
+	add_named(&a, "git", 1, 200, NT_PATTERN_REPLY_TAIL, 41 * MS);
+	add_named(&a, "java", 9, 300, NT_PATTERN_SEVERAL_WRITES, 1000 * MS);
+	add_named(&a, "java", 9, 300, NT_PATTERN_SEVERAL_WRITES, 1000 * MS);
+	assert_int_equal(nt_groups_make(&groups, &a), 0);
+	assert_int_equal(groups.count, 3);
+	assert_int_equal(groups.list[0].count, 1);
+	assert_int_equal(groups.list[0].stalls, 2);
+	assert_int_equal(groups.list[1].count, 30);
+	assert_int_equal(groups.list[1].processes, 3);
+	assert_int_equal(groups.list[1].stalls, 30);
+	assert_int_equal(groups.list[1].seen, 30);
+	assert_int_equal(groups.list[1].excess_ns, 1203 * MS);
+	assert_int_equal(groups.list[1].max_ns, 43 * MS);
+	assert_int_equal(groups.list[1].pattern, NT_PATTERN_SEVERAL_WRITES);
+	assert_int_equal(groups.list[1].connections[0]->key.tuple.local_port, 117);
+	assert_int_equal(nt_group_percentile(&groups.list[1], 50), 40 * MS);
+	assert_int_equal(nt_group_percentile(&groups.list[1], 99), 43 * MS);
+	assert_int_equal(groups.list[2].pattern, NT_PATTERN_REPLY_TAIL);
+	nt_groups_free(&groups);
+	nt_aggregate_clear(&a);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(stalls_of_one_connection_are_summed),
 	cmocka_unit_test(connections_sides_causes_reasons_and_processes_are_told_apart),
@@ -263,6 +309,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_process_that_lost_most_comes_first),
 	cmocka_unit_test(percentiles_of_all_weigh_each_connection_by_its_stalls),
 	cmocka_unit_test(a_peer_that_is_gone_by_the_last_stall_keeps_its_name),
+	cmocka_unit_test(connections_with_one_problem_are_one_group),
 };
 
 UNIT_MAIN(tests)

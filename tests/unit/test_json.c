@@ -3,7 +3,8 @@
 // links: userspace/capture/origin.c userspace/base/siphash.c
 // links: userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
 // links: userspace/base/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/standby.c userspace/output/json.c userspace/base/text.c userspace/base/words.c
-// links: userspace/output/advice.c userspace/summary/aggregate.c userspace/capture/counts.c userspace/capture/hooks.c
+// links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c
+// links: userspace/capture/counts.c userspace/capture/hooks.c
 // links: userspace/capture/kernel.c userspace/capture/tracer.c userspace/base/numbers.c userspace/base/log.c
 // links: userspace/capture/audit.c userspace/capture/iterator.c userspace/capture/namespaces.c userspace/output/timeline_json.c
 /*

@@ -136,8 +136,30 @@ static void processes_sum_up_their_connections(void **state)
 	assert_int_equal(model.lines[0].excess_us, 700);
 	assert_int_equal(model.lines[0].max_us, 90);
 	assert_true(model.lines[0].rate == 4);
-	press("\t");
+	press("\t\t");
 	assert_int_equal(model.view, NT_TOP_CONNECTIONS);
+}
+
+static void problems_sum_up_processes_of_one_name_with_one_pattern(void **state)
+{
+	(void)state;
+	add(27, 5005, 7, 450, 95); /* has the name of process 1 */
+	snprintf(add(1, 5006, 1, 50, 60)->pattern, NT_TOP_WORD, "one_way");
+	press("b");
+	assert_string_equal(shown(), "05 03 04 06 ");
+	assert_int_equal(model.lines[0].connections, 3);
+	assert_int_equal(model.lines[0].processes, 2);
+	assert_int_equal(model.lines[0].stalls, 47);
+	assert_int_equal(model.lines[0].excess_us, 1150);
+	assert_int_equal(model.lines[0].max_us, 95);
+	press("\n");
+	assert_string_equal(shown(), "05 01 02 ");
+	nt_top_key(&model, ESCAPE);
+	assert_int_equal(model.view, NT_TOP_PROBLEMS);
+	assert_int_equal(model.cursor, 0);
+	press("j\n");
+	nt_top_key(&model, ESCAPE);
+	assert_int_equal(model.cursor, 1);
 }
 
 static void enter_goes_into_a_process_then_into_a_connection_and_escape_back(void **state)
@@ -201,10 +223,10 @@ static void the_chosen_line_is_followed_but_the_first_is_a_place(void **state)
 	press("s");
 	assert_int_equal(model.cursor, 0);
 	press("lj"); /* 5001 */
-	assert_string_equal(model.chosen.local, "127.0.0.1:5001");
+	assert_string_equal(model.chosen.key.local, "127.0.0.1:5001");
 	press("s");
 	assert_int_equal(model.cursor, 2);
-	assert_string_equal(model.chosen.local, "127.0.0.1:5001");
+	assert_string_equal(model.chosen.key.local, "127.0.0.1:5001");
 	model.live.count = 1; /* the others are gone */
 	nt_top_update(&model);
 	assert_int_equal(model.cursor, 0);
@@ -253,7 +275,7 @@ static void lines_outlive_what_is_added(void **state)
 	for (int i = 0; i < 600; i++)
 		add(60, 6000 + i, 1, 1, 1);
 	press("jj");
-	assert_string_equal(model.chosen.local, "127.0.0.1:5002");
+	assert_string_equal(model.chosen.key.local, "127.0.0.1:5002");
 	press("\n");
 	assert_string_equal(model.detail.key.local, "127.0.0.1:5002");
 }
@@ -319,6 +341,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(each_column_sorts_and_r_reverses),
 	TEST(less_and_greater_go_to_the_columns_beside),
 	TEST(processes_sum_up_their_connections),
+	TEST(problems_sum_up_processes_of_one_name_with_one_pattern),
 	TEST(enter_goes_into_a_process_then_into_a_connection_and_escape_back),
 	TEST(a_filter_matches_name_pid_address_and_pattern),
 	TEST(a_filter_is_edited_by_characters_and_never_overruns),

@@ -403,33 +403,58 @@ static void add_order(struct json_object *o, const struct nt_record *r)
 				       json_object_new_int64(after_ns / 1000));
 }
 
-struct json_object *nt_json_connection(const struct nt_connection *c, struct nt_stacks *stacks)
+/* Makes an object of connections with one problem; its ends are those of the first. */
+static struct json_object *new_group(const struct nt_group *group, struct nt_stacks *stacks)
 {
 	struct json_object *o = json_object_new_object(), *evidence = json_object_new_object();
+	const struct nt_connection *c = group->connections[0];
 	struct json_object *sender = new_end(&c->last, NT_SIDE_SENDER, 0);
-	unsigned int pattern = nt_connection_pattern(c);
 	struct nt_advice advice;
 
-	nt_advice_for(&c->last, pattern, &advice);
+	nt_advice_for(&c->last, group->pattern, &advice);
 	nt_json_string(o, "side", side_word(c->key.side));
 	nt_json_cause(o, c->key.cause, c->key.reason);
 	add_family(o, &nt_stall_end(&c->last, c->last.side)->tuple);
 	add_stack(sender, &c->last, stacks);
 	json_object_object_add(o, "sender", sender);
 	json_object_object_add(o, "receiver", new_end(&c->last, NT_SIDE_RECEIVER, 0));
-	nt_json_number(o, "stalls", c->count);
-	nt_json_number(o, "excess_us", c->excess_ns / 1000);
-	nt_json_number(o, "p50_us", nt_connection_percentile(c, 50) / 1000);
-	nt_json_number(o, "p99_us", nt_connection_percentile(c, 99) / 1000);
-	nt_json_number(o, "max_us", c->max_ns / 1000);
-	nt_json_number(evidence, "seen", c->seen);
-	nt_json_number(evidence, "inferred", c->count - c->seen);
+	nt_json_number(o, "stalls", group->stalls);
+	nt_json_number(o, "excess_us", group->excess_ns / 1000);
+	nt_json_number(o, "p50_us", nt_group_percentile(group, 50) / 1000);
+	nt_json_number(o, "p99_us", nt_group_percentile(group, 99) / 1000);
+	nt_json_number(o, "max_us", group->max_ns / 1000);
+	nt_json_number(evidence, "seen", group->seen);
+	nt_json_number(evidence, "inferred", group->stalls - group->seen);
 	json_object_object_add(o, "evidence", evidence);
-	nt_json_string(o, "pattern", nt_pattern_word(pattern));
+	nt_json_string(o, "pattern", nt_pattern_word(group->pattern));
 	nt_json_string(o, "pattern_text", advice.pattern);
 	nt_json_string(o, "cause_text", advice.why);
 	nt_json_string(o, "fix", advice.fix);
 	return o;
+}
+
+struct json_object *nt_json_connection(struct nt_connection *c, struct nt_stacks *stacks)
+{
+	struct nt_group alone = nt_group_of(&c, 1);
+
+	return new_group(&alone, stacks);
+}
+
+void nt_json_groups(struct json_object *o, const struct nt_aggregate *stalls,
+		    struct nt_stacks *stacks)
+{
+	struct json_object *list = json_object_new_array(), *group;
+	struct nt_groups groups;
+
+	nt_groups_make(&groups, stalls);
+	for (size_t i = 0; i < groups.count && i < NT_JSON_GROUPS; i++) {
+		group = new_group(&groups.list[i], stacks);
+		nt_json_number(group, "connections", groups.list[i].count);
+		nt_json_number(group, "processes", groups.list[i].processes);
+		json_object_array_add(list, group);
+	}
+	nt_groups_free(&groups);
+	json_object_object_add(o, "groups", list);
 }
 
 /* ---- records ---- */
@@ -593,6 +618,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 		json_object_array_add(list, nt_json_connection(sorted[i], report->stacks));
 	free(sorted);
 	json_object_object_add(o, "connections", list);
+	nt_json_groups(o, report->stalls, report->stacks);
 	nt_json_number(o, "folded_stalls", report->stalls->folded);
 	add_slow_holds(o, report);
 	nt_json_totals(o, &report->counts);

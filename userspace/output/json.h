@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <json-c/json.h>
-#include "summary/aggregate.h"
+#include "summary/groups.h"
 #include "capture/counts.h"
 #include "capture/overhead.h"
 #include "capture/stacks.h"
@@ -52,12 +52,13 @@ void nt_json_tuple(struct json_object *o, const struct nt_tuple *tuple);
 void nt_json_totals(struct json_object *o, const struct nt_counts *counts);
 void nt_json_dropped(struct json_object *o, const struct nt_counts *counts);
 
-/* Lists the family's hooks that are marked, by the names of functions and tracepoints. */
 /* Adds the host, its boot, and the ID of the key of ack_id. */
 void nt_json_origin(struct json_object *o, const struct nt_origin *origin);
 
 /* Adds that late ACKs are told, and whether filters leave some out. */
 void nt_json_late_acks(struct json_object *o, const struct nt_origin *origin);
+
+/* Lists the family's hooks that are marked, by the names of functions and tracepoints. */
 void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_MAX_HOOKS]);
 
 /* Adds the limit of --max-overhead and the last measurement; nothing without a limit. */
@@ -68,6 +69,11 @@ void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *ove
 void nt_json_standby(struct json_object *o, const struct nt_standby *standby);
 
 /* Makes a connection of a report, with its advice. */
-struct json_object *nt_json_connection(const struct nt_connection *c, struct nt_stacks *stacks);
+struct json_object *nt_json_connection(struct nt_connection *c, struct nt_stacks *stacks);
+
+/* Adds connections with one problem together, as `groups`: those that lost most. */
+#define NT_JSON_GROUPS 100
+void nt_json_groups(struct json_object *o, const struct nt_aggregate *stalls,
+		    struct nt_stacks *stacks);
 
 #endif /* NT_JSON_H */

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include "summary/aggregate.h"
+#include "summary/groups.h"
 #include "capture/counts.h"
 #include "capture/origin.h"
 #include "capture/overhead.h"

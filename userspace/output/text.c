@@ -16,11 +16,11 @@
 #include "base/text.h"
 #include "base/words.h"
 
-#define WIDTH           80
-#define WIDE            200
-#define INDENT          14 /* the text after a label begins in this column */
-#define TOP_CONNECTIONS 10
-#define SHOWN_FRAMES    8
+#define WIDTH        80
+#define WIDE         200
+#define INDENT       14 /* the text after a label begins in this column */
+#define TOP_GROUPS   10
+#define SHOWN_FRAMES 8
 
 size_t nt_text_width(const struct nt_writer *writer)
 {
@@ -243,6 +243,12 @@ static void print_untraced(const struct nt_writer *writer, FILE *out,
 		nt_text_labelled(out, "untraced", text, nt_text_width(writer));
 }
 
+/* What there is to ask where "no stall" says nothing. */
+#define NOTHING_SEEN                                                                                \
+	"no socket that was asked for wrote anything or delayed an ACK in this time, so this says " \
+	"nothing: is it the right process, port and namespace, did the connection come about, did " \
+	"anybody use it, and is it TCP?"
+
 /* Prints the totals, also of what did not stall: they help to rule Nagle out. */
 static void print_looked_at(const struct nt_writer *writer, FILE *out,
 			    const struct nt_report *report)
@@ -282,6 +288,8 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 		add_text(text, sizeof(text), "; %llu late by one end, contradicted by the other",
 			 report->counts.contradicted);
 	nt_text_labelled(out, "looked at", text, nt_text_width(writer));
+	if (!t->writes && !holds && !acks)
+		nt_text_labelled(out, "nothing", NOTHING_SEEN, nt_text_width(writer));
 	if (report->counts.unseen) {
 		snprintf(text, sizeof(text),
 			 "%llu delayed ACK%s whose timer this machine hid from BPF",
@@ -376,34 +384,91 @@ static void print_stack(const struct nt_writer *writer, FILE *out, const struct 
 		nt_text_labelled(out, "where", text, nt_text_width(writer));
 }
 
-static void print_connection(const struct nt_writer *writer, FILE *out,
-			     const struct nt_report *report, const struct nt_connection *c)
+/* Prints whose stalls they are, and on which connection; of several, which one lost most. */
+static void print_whose(const struct nt_writer *writer, FILE *out, const struct nt_group *group)
 {
-	const struct nt_tuple *tuple = &nt_stall_end(&c->last, c->last.side)->tuple;
-	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], name[NT_PLACED_LEN];
-	char p50[16], p99[16], max[16];
-	struct nt_advice advice;
-	char text[2 * NT_ADVICE_LEN];
+	const struct nt_connection *worst = group->connections[0];
+	const struct nt_tuple *tuple = &nt_stall_end(&worst->last, worst->last.side)->tuple;
+	const struct nt_process *process = nt_stall_process(&worst->last, worst->last.side);
+	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], name[NT_PLACED_LEN], excess[16];
+	char text[NT_PLACED_LEN + 2 * NT_ADDRESS_LEN + 64];
+	const char *side = worst->key.side == NT_SIDE_SENDER ? "sender" : "receiver";
 
 	nt_format_address(tuple, true, local, sizeof(local));
 	nt_format_address(tuple, false, remote, sizeof(remote));
-	nt_format_placed(nt_stall_process(&c->last, c->last.side), writer->wide, name,
-			 sizeof(name));
-	nt_format_duration(nt_connection_percentile(c, 50), p50, sizeof(p50));
-	nt_format_duration(nt_connection_percentile(c, 99), p99, sizeof(p99));
-	nt_format_duration(c->max_ns, max, sizeof(max));
-	nt_advice_for(&c->last, nt_connection_pattern(c), &advice);
-	fprintf(out, "\n  %s  %s → %s  (%s)\n", name, local, remote,
-		c->key.side == NT_SIDE_SENDER ? "sender" : "receiver");
-	snprintf(text, sizeof(text), "%" PRIu64 " stall%s: p50 %s, p99 %s, max %s", c->count,
-		 nt_plural(c->count), p50, p99, max);
+	nt_format_placed(process, writer->wide, name, sizeof(name));
+	if (group->count == 1) {
+		fprintf(out, "\n  %s  %s → %s  (%s)\n", name, local, remote, side);
+		return;
+	}
+	if (group->processes == 1) {
+		fprintf(out, "\n  %s  %zu connections  (%s)\n", name, group->count, side);
+		name[0] = '\0';
+	} else {
+		nt_escape(process->comm, sizeof(process->comm), text, sizeof(text));
+		fprintf(out, "\n  %s  %zu connections of %zu processes  (%s)\n",
+			text[0] ? text : "unknown", group->count, group->processes, side);
+	}
+	nt_format_duration(worst->excess_ns, excess, sizeof(excess));
+	snprintf(text, sizeof(text), "%s%s%s → %s, %" PRIu64 " stall%s, %s", name,
+		 name[0] ? "  " : "", local, remote, worst->count, nt_plural(worst->count), excess);
+	nt_text_labelled(out, "worst", text, nt_text_width(writer));
+}
+
+/* Prints a block for connections with one problem, or for one connection. */
+static void print_group(const struct nt_writer *writer, FILE *out, const struct nt_report *report,
+			const struct nt_group *group)
+{
+	const struct nt_stall *last = &group->connections[0]->last;
+	char p50[16], p99[16], max[16], excess[16], sum[32] = "";
+	struct nt_advice advice;
+	char text[2 * NT_ADVICE_LEN];
+
+	nt_format_duration(nt_group_percentile(group, 50), p50, sizeof(p50));
+	nt_format_duration(nt_group_percentile(group, 99), p99, sizeof(p99));
+	nt_format_duration(group->max_ns, max, sizeof(max));
+	nt_format_duration(group->excess_ns, excess, sizeof(excess));
+	nt_advice_for(last, group->pattern, &advice);
+	print_whose(writer, out, group);
+	if (group->count > 1)
+		snprintf(sum, sizeof(sum), ", %s in all", excess);
+	snprintf(text, sizeof(text), "%" PRIu64 " stall%s: p50 %s, p99 %s, max %s%s", group->stalls,
+		 nt_plural(group->stalls), p50, p99, max, sum);
 	nt_text_labelled(out, "lasted", text, nt_text_width(writer));
 	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(writer));
 	snprintf(text, sizeof(text), "%s", advice.why);
 	nt_text_labelled(out, "why", text, nt_text_width(writer));
 	nt_text_labelled(out, "evidence", advice.evidence, nt_text_width(writer));
-	print_stack(writer, out, report, &c->last);
+	print_stack(writer, out, report, last);
 	nt_text_labelled(out, "fix", advice.fix, nt_text_width(writer));
+}
+
+/* Prints those blocks; each connection's own where more is asked for. */
+static void print_stalls(const struct nt_writer *writer, FILE *out, const struct nt_report *report,
+			 struct nt_connection *const *list, size_t n)
+{
+	struct nt_groups groups;
+	struct nt_group alone;
+	size_t left = 0;
+
+	if (writer->wide || report->settings->all_holds) {
+		for (size_t i = 0; i < n; i++) {
+			alone = nt_group_of(&list[i], 1);
+			print_group(writer, out, report, &alone);
+		}
+		return;
+	}
+	nt_groups_make(&groups, report->stalls);
+	for (size_t i = 0; i < groups.count; i++) {
+		if (i < TOP_GROUPS)
+			print_group(writer, out, report, &groups.list[i]);
+		else
+			left += groups.list[i].count;
+	}
+	nt_groups_free(&groups);
+	if (left)
+		fprintf(out, "\n  and %zu more connection%s (--wide shows all)\n", left,
+			nt_plural(left));
 }
 
 /* Prints the process that lost most, for the first line. */
@@ -438,11 +503,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	size_t n = list ? nt_aggregate_count(report->stalls) : 0;
 
 	print_headline(out, report, list, n);
-	for (size_t i = 0; i < n && (writer->wide || i < TOP_CONNECTIONS); i++)
-		print_connection(writer, out, report, list[i]);
-	if (!writer->wide && n > TOP_CONNECTIONS)
-		fprintf(out, "\n  and %zu more connection%s (--wide shows all)\n",
-			n - TOP_CONNECTIONS, nt_plural(n - TOP_CONNECTIONS));
+	print_stalls(writer, out, report, list, n);
 	if (report->stalls->folded)
 		fprintf(out, "\n  and %" PRIu64 " stall%s of further connections\n",
 			report->stalls->folded, nt_plural(report->stalls->folded));

@@ -213,20 +213,6 @@ static int compare_us(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-uint64_t nt_connection_percentile(const struct nt_connection *connection, unsigned int percent)
-{
-	size_t n = connection->count < NT_SAMPLES ? connection->count : NT_SAMPLES;
-	uint32_t sorted[NT_SAMPLES];
-	size_t rank;
-
-	if (!n)
-		return 0;
-	memcpy(sorted, connection->samples_us, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), compare_us);
-	rank = (n * percent + 99) / 100;
-	return sorted[rank ? rank - 1 : 0] * 1000ULL;
-}
-
 /* A duration that we kept, and how many stalls it represents. */
 struct weighted {
 	uint32_t us;
@@ -238,18 +224,19 @@ static int compare_weighted(const void *a, const void *b)
 	return compare_us(&((const struct weighted *)a)->us, &((const struct weighted *)b)->us);
 }
 
-uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent)
+uint64_t nt_percentile(struct nt_connection *const *connections, size_t count, unsigned int percent)
 {
-	struct weighted *all = calloc(nt_aggregate_count(aggregate) * NT_SAMPLES, sizeof(*all));
+	struct weighted *all = calloc(count * NT_SAMPLES, sizeof(*all));
 	double left = 0;
 	size_t n = 0, at = 0;
 	uint64_t us;
 
-	for (struct nt_connection *c = aggregate->connections; all && c; c = c->hh.next) {
+	for (size_t i = 0; all && i < count; i++) {
+		const struct nt_connection *c = connections[i];
 		size_t kept = c->count < NT_SAMPLES ? c->count : NT_SAMPLES;
 
-		for (size_t i = 0; i < kept; i++)
-			all[n++] = (struct weighted){c->samples_us[i], (double)c->count / kept};
+		for (size_t k = 0; k < kept; k++)
+			all[n++] = (struct weighted){c->samples_us[k], (double)c->count / kept};
 		left += c->count;
 	}
 	if (n)
@@ -259,6 +246,15 @@ uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned 
 	us = n ? all[at].us : 0;
 	free(all);
 	return us * 1000;
+}
+
+uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent)
+{
+	struct nt_connection **all = nt_aggregate_sorted(aggregate);
+	uint64_t ns = all ? nt_percentile(all, nt_aggregate_count(aggregate), percent) : 0;
+
+	free(all);
+	return ns;
 }
 
 unsigned int nt_connection_pattern(const struct nt_connection *connection)

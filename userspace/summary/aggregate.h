@@ -62,12 +62,13 @@ size_t nt_aggregate_count(const struct nt_aggregate *aggregate);
 struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate);
 
 /*
- * Returns the duration (ns) at or below which percent of the connection's stalls lie, by nearest
- * rank.
+ * Returns the duration (ns) at or below which percent of these connections' stalls lie, by nearest
+ * rank; 0 without memory.
  */
-uint64_t nt_connection_percentile(const struct nt_connection *connection, unsigned int percent);
+uint64_t nt_percentile(struct nt_connection *const *connections, size_t count,
+		       unsigned int percent);
 
-/* Does the same for the stalls of all connections that we keep; 0 without memory. */
+/* Does the same for the stalls of all connections that we keep. */
 uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent);
 
 /* Returns the pattern that most of its stalls have. */

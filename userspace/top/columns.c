@@ -104,6 +104,18 @@ static void write_connection(struct cell *cell)
 	nt_shorten(cell->text, cell->width);
 }
 
+/* Writes whose problem it is: a process, or the name of several. */
+static void write_program(struct cell *cell)
+{
+	if (cell->line->processes == 1)
+		write_process(cell);
+	else
+		snprintf(cell->text, CELL_LEN, "%s, %zu processes",
+			 cell->line->row->comm[0] ? cell->line->row->comm : NT_TOP_UNKNOWN,
+			 cell->line->processes);
+	nt_shorten(cell->text, cell->width);
+}
+
 static void write_connections(struct cell *cell)
 {
 	snprintf(cell->text, CELL_LEN, "%zu", cell->line->connections);
@@ -183,9 +195,28 @@ static const struct column of_processes[] = {
 	{0},
 };
 
+static const struct column of_problems[] = {
+	{"PROCESS", 0, 0, NT_TOP_BY_NAME, false, write_program},
+	{"SIDE", 4, 72, -1, false, write_side},
+	{"CONNS", 5, 48, -1, true, write_connections},
+	{"STALLS", 6, 48, NT_TOP_BY_STALLS, true, write_stalls},
+	{"LOST", 6, 0, NT_TOP_BY_EXCESS, true, write_excess},
+	{"MAX", 6, 56, NT_TOP_BY_MAX, true, write_max},
+	{"RATE", 5, 64, NT_TOP_BY_RATE, true, write_rate},
+	{"PATTERN", 16, 40, -1, false, write_pattern},
+	{0},
+};
+
 static const struct column *columns_of(const struct nt_top_model *model)
 {
-	return model->view == NT_TOP_PROCESSES ? of_processes : of_connections;
+	switch (model->view) {
+	case NT_TOP_PROCESSES:
+		return of_processes;
+	case NT_TOP_PROBLEMS:
+		return of_problems;
+	default:
+		return of_connections;
+	}
 }
 
 static bool fits(const struct nt_screen *screen, const struct column *column)

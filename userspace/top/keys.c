@@ -15,7 +15,7 @@ static const char sort_keys[NT_TOP_SORTS] = {
 };
 
 const struct nt_top_key_help nt_top_keys_help[] = {
-	{"c  p  Tab", "by connection, by process, the other of both"},
+	{"c  p  b  Tab", "by connection, by process, by problem, the next of these"},
 	{"l s 5 m a o", "sort by LOST, STALLS, P50, MAX, RATE, PROCESS (underlined letter)"},
 	{"<  >  r", "sort by the column to the left, to the right; reverse"},
 	{"arrows j k", "choose a line; also PgUp, PgDn, Home, End"},
@@ -74,7 +74,7 @@ static void sort_by_neighbour(struct nt_top_model *model, int step)
 		at++;
 	at += step;
 	if (at >= 0 && at < NT_TOP_SORTS && order[at] == NT_TOP_BY_P50 &&
-	    model->view == NT_TOP_PROCESSES)
+	    model->view != NT_TOP_CONNECTIONS)
 		at += step;
 	if (at >= 0 && at < NT_TOP_SORTS)
 		nt_top_choose_sort(model, order[at]);
@@ -141,9 +141,11 @@ static void choose(struct nt_top_model *model, int key)
 	case 'p':
 		nt_top_choose_view(model, NT_TOP_PROCESSES);
 		break;
+	case 'b':
+		nt_top_choose_view(model, NT_TOP_PROBLEMS);
+		break;
 	case '\t':
-		nt_top_choose_view(model, model->view == NT_TOP_PROCESSES ? NT_TOP_CONNECTIONS
-									  : NT_TOP_PROCESSES);
+		nt_top_choose_view(model, (model->view + 1) % NT_TOP_VIEWS);
 		break;
 	case 'r':
 		model->reverse = !model->reverse;

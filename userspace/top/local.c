@@ -138,7 +138,7 @@ static void take_stack(struct nt_top_row *row, const struct nt_stall *stall,
 	}
 }
 
-static void take_connection(struct nt_top_own *own, const struct nt_connection *c, uint64_t now_ns)
+static void take_connection(struct nt_top_own *own, struct nt_connection *c, uint64_t now_ns)
 {
 	bool sender = c->last.side == NT_SIDE_SENDER;
 	const struct nt_process *process = sender ? &c->last.sender : &c->last.receiver;
@@ -154,8 +154,8 @@ static void take_connection(struct nt_top_own *own, const struct nt_connection *
 		return;
 	nt_top_row_count(row, now_ns, c->count);
 	row->excess_us = c->excess_ns / 1000;
-	row->p50_us = nt_connection_percentile(c, 50) / 1000;
-	row->p99_us = nt_connection_percentile(c, 99) / 1000;
+	row->p50_us = nt_percentile(&c, 1, 50) / 1000;
+	row->p99_us = nt_percentile(&c, 1, 99) / 1000;
 	row->max_us = c->max_ns / 1000;
 	row->seen = c->seen;
 	row->inferred = c->count - c->seen;

@@ -47,36 +47,61 @@ static bool matches(const struct nt_top_row *row, const char *filter)
 	return false;
 }
 
+/* Do both connections belong to one line of this view? */
+static bool is_same_line(enum nt_top_view view, const struct nt_top_row *a,
+			 const struct nt_top_row *b)
+{
+	switch (view) {
+	case NT_TOP_PROCESSES:
+		return a->key.pid == b->key.pid;
+	case NT_TOP_PROBLEMS:
+		return a->key.sender == b->key.sender && !strcmp(a->comm, b->comm) &&
+		       !strcmp(a->key.cause, b->key.cause) &&
+		       !strcmp(a->key.reason, b->key.reason) && !strcmp(a->pattern, b->pattern);
+	default:
+		return !memcmp(&a->key, &b->key, sizeof(a->key));
+	}
+}
+
 static bool wanted(const struct nt_top_model *model, const struct nt_top_row *row)
 {
 	if (!nt_top_row_shown(row))
 		return false;
-	if (model->one_process && row->key.pid != model->only_pid)
+	if (model->one_line && !is_same_line(model->one_line_of, row, &model->one_line_row))
 		return false;
 	return matches(row, model->filter);
 }
 
-/* Returns the line of the row's process, if there is one yet. */
-static struct nt_top_line *line_of_process(struct nt_top_model *model, const struct nt_top_row *row)
+/* Returns the row's line, if there is one yet. */
+static struct nt_top_line *line_of(struct nt_top_model *model, const struct nt_top_row *row)
 {
-	for (size_t i = 0; i < model->count; i++)
-		if (model->lines[i].row->key.pid == row->key.pid)
+	for (size_t i = 0; i < model->count && model->view != NT_TOP_CONNECTIONS; i++)
+		if (is_same_line(model->view, model->lines[i].row, row))
 			return &model->lines[i];
 	return NULL;
 }
 
+/* Has a row before this one the same line and the same process? */
+static bool is_known_process(const struct nt_top_model *model, const struct nt_top_row *row)
+{
+	for (const struct nt_top_row *r = nt_top_shown(model)->rows; r < row; r++)
+		if (r->key.pid == row->key.pid && wanted(model, r) &&
+		    is_same_line(model->view, r, row))
+			return true;
+	return false;
+}
+
 static void add_row(struct nt_top_model *model, const struct nt_top_row *row)
 {
-	struct nt_top_line *line = NULL;
+	struct nt_top_line *line = line_of(model, row);
 
-	if (model->view == NT_TOP_PROCESSES)
-		line = line_of_process(model, row);
 	if (!line) {
 		line = &model->lines[model->count++];
 		memset(line, 0, sizeof(*line));
 		line->row = row;
 	}
 	line->connections++;
+	line->processes += model->view != NT_TOP_PROBLEMS || !is_known_process(model, row);
 	line->stalls += row->stalls;
 	line->excess_us += row->excess_us;
 	line->rate += row->rate;
@@ -136,18 +161,11 @@ static int compare(const void *a, const void *b, void *context)
 
 /* ---- which one is chosen ---- */
 
-static bool is_chosen(const struct nt_top_model *model, const struct nt_top_line *line)
-{
-	if (model->view == NT_TOP_PROCESSES)
-		return line->row->key.pid == model->chosen.pid;
-	return !memcmp(&line->row->key, &model->chosen, sizeof(model->chosen));
-}
-
 /* Follows the chosen line to its new place. The first line is a place, and stays the first. */
 static void find_chosen(struct nt_top_model *model)
 {
 	for (size_t i = 0; i < model->count && model->cursor; i++) {
-		if (is_chosen(model, &model->lines[i])) {
+		if (is_same_line(model->view, model->lines[i].row, &model->chosen)) {
 			model->cursor = i;
 			break;
 		}
@@ -165,7 +183,7 @@ void nt_top_move(struct nt_top_model *model, long lines)
 		at = 0;
 	model->cursor = at;
 	if (model->count)
-		model->chosen = model->lines[at].row->key;
+		model->chosen = *model->lines[at].row;
 	if (model->cursor < model->first)
 		model->first = model->cursor;
 	if (model->cursor >= model->first + model->fit)
@@ -218,16 +236,16 @@ void nt_top_pause(struct nt_top_model *model, bool pause)
 void nt_top_choose_view(struct nt_top_model *model, enum nt_top_view view)
 {
 	model->view = view;
-	model->one_process = false;
+	model->one_line = false;
 	model->cursor = model->first = 0;
-	if (view == NT_TOP_PROCESSES && model->sort == NT_TOP_BY_P50)
+	if (view != NT_TOP_CONNECTIONS && model->sort == NT_TOP_BY_P50)
 		nt_top_choose_sort(model, NT_TOP_BY_EXCESS);
 	nt_top_update(model);
 }
 
 void nt_top_choose_sort(struct nt_top_model *model, enum nt_top_sort sort)
 {
-	if (sort == NT_TOP_BY_P50 && model->view == NT_TOP_PROCESSES)
+	if (sort == NT_TOP_BY_P50 && model->view != NT_TOP_CONNECTIONS)
 		return; /* no column shows it */
 	if (model->sort != sort)
 		model->reverse = false;
@@ -245,8 +263,9 @@ void nt_top_enter(struct nt_top_model *model)
 		model->page = NT_TOP_DETAIL;
 		return;
 	}
-	model->only_pid = model->lines[model->cursor].row->key.pid;
-	model->one_process = true;
+	model->one_line_row = *model->lines[model->cursor].row;
+	model->one_line_of = model->view;
+	model->one_line = true;
 	model->view = NT_TOP_CONNECTIONS;
 	model->cursor = model->first = 0;
 	nt_top_update(model);
@@ -267,12 +286,10 @@ void nt_top_escape(struct nt_top_model *model)
 		model->page = NT_TOP_TABLE;
 	} else if (model->filter[0]) {
 		model->filter[0] = '\0';
-	} else if (model->one_process) {
-		int64_t pid = model->only_pid;
-
-		nt_top_choose_view(model, NT_TOP_PROCESSES);
+	} else if (model->one_line) {
+		nt_top_choose_view(model, model->one_line_of);
 		for (size_t i = 0; i < model->count; i++)
-			if (model->lines[i].row->key.pid == pid)
+			if (is_same_line(model->view, model->lines[i].row, &model->one_line_row))
 				nt_top_move(model, (long)i - (long)model->cursor);
 	}
 	nt_top_update(model);

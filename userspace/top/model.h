@@ -10,6 +10,8 @@
 enum nt_top_view {
 	NT_TOP_CONNECTIONS,
 	NT_TOP_PROCESSES,
+	NT_TOP_PROBLEMS, /* as summary/groups.h has them */
+	NT_TOP_VIEWS,
 };
 
 enum nt_top_sort {
@@ -29,10 +31,10 @@ enum nt_top_page {
 	NT_TOP_HELP,
 };
 
-/* A line of the table is a connection, or a process; row is then its most costly connection. */
+/* A line of the table is a connection, or several: row is then the most costly of them. */
 struct nt_top_line {
 	const struct nt_top_row *row;
-	size_t connections;
+	size_t connections, processes;
 	uint64_t stalls, excess_us, max_us;
 	double rate;
 };
@@ -47,15 +49,16 @@ struct nt_top_model {
 	enum nt_top_page page;
 	enum nt_top_page below_help; /* the page that help covers */
 	char filter[NT_TOP_FILTER];
-	bool typing;      /* keys go into the filter */
-	bool one_process; /* show connections of this process only */
-	int64_t only_pid;
+	bool typing;   /* keys go into the filter */
+	bool one_line; /* show connections of this line of that view only */
+	enum nt_top_view one_line_of;
+	struct nt_top_row one_line_row;
 
 	struct nt_top_line *lines;
 	size_t count, room;
 	size_t cursor, first; /* the chosen line, the first one on the screen */
 	size_t fit;           /* the screen has room for so many lines */
-	struct nt_top_key chosen;
+	struct nt_top_row chosen;
 	struct nt_top_row detail; /* a copy: it stays when its connection is no longer reported */
 	bool detail_gone;
 	bool quit;

@@ -90,10 +90,32 @@ static void draw_sparkline(struct nt_screen *screen, int row, const struct nt_to
 			nt_top_rates_most(&data->rates, cells), span);
 }
 
+/* Says of which process, or of which problem, all connections are. Returns how many columns that
+ * took. */
+static int print_line_of(struct nt_screen *screen, int row, int at,
+			 const struct nt_top_model *model)
+{
+	const struct nt_top_row *one = &model->one_line_row;
+
+	if (model->one_line_of == NT_TOP_PROBLEMS)
+		return nt_screen_print(screen, row, at, NT_INK_PLAIN, " of %s, %s", one->comm,
+				       one->pattern);
+	if (one->key.pid < 0)
+		return nt_screen_print(screen, row, at, NT_INK_PLAIN, " of the kernel");
+	if (!one->key.pid)
+		return nt_screen_print(screen, row, at, NT_INK_PLAIN, " of nobody known");
+	return nt_screen_print(screen, row, at, NT_INK_PLAIN, " of process %" PRId64, one->key.pid);
+}
+
 /* Says which part of the data the table shows. */
 static void draw_choice(struct nt_screen *screen, int row, const struct nt_top_model *model)
 {
 	const struct nt_top_data *data = nt_top_shown(model);
+	static const char *const words[NT_TOP_VIEWS] = {
+		[NT_TOP_CONNECTIONS] = "connection",
+		[NT_TOP_PROCESSES] = "process",
+		[NT_TOP_PROBLEMS] = "problem",
+	};
 	char span[32];
 	int at = 0;
 
@@ -101,17 +123,12 @@ static void draw_choice(struct nt_screen *screen, int row, const struct nt_top_m
 	if (model->paused)
 		at = nt_screen_print(screen, row, 0, NT_INK_WARN, "PAUSED  ");
 	at += nt_screen_print(screen, row, at, NT_INK_PLAIN, "%zu %s%s", model->count,
-			      model->view == NT_TOP_PROCESSES ? "process" : "connection",
+			      words[model->view],
 			      model->count == 1                 ? ""
 			      : model->view == NT_TOP_PROCESSES ? "es"
 								: "s");
-	if (model->one_process && model->only_pid < 0)
-		at += nt_screen_print(screen, row, at, NT_INK_PLAIN, " of the kernel");
-	else if (model->one_process && model->only_pid)
-		at += nt_screen_print(screen, row, at, NT_INK_PLAIN, " of process %" PRId64,
-				      model->only_pid);
-	else if (model->one_process)
-		at += nt_screen_print(screen, row, at, NT_INK_PLAIN, " of nobody known");
+	if (model->one_line)
+		at += print_line_of(screen, row, at, model);
 	if (model->filter[0])
 		at += nt_screen_print(screen, row, at, NT_INK_BOLD, " with \"%s\"", model->filter);
 	nt_screen_print(screen, row, at, NT_INK_PLAIN, " that stalled in the last %s%s, by %s%s",
@@ -152,16 +169,16 @@ static void draw_footer(struct nt_screen *screen, const struct nt_top_model *mod
 		nt_screen_print(screen, row, 0, NT_INK_BAR,
 				"Enter %s  / filter  Space %s  Tab view  < > sort  %s  "
 				"? help  q quit",
-				model->view == NT_TOP_PROCESSES ? "into" : "why",
+				model->view == NT_TOP_CONNECTIONS ? "why" : "into",
 				model->paused ? "go on" : "pause",
-				model->filter[0] || model->one_process ? "Esc all" : "r reverse");
+				model->filter[0] || model->one_line ? "Esc all" : "r reverse");
 }
 
 static void draw_nothing(struct nt_screen *screen, int row, const struct nt_top_model *model)
 {
 	const struct nt_top_data *data = nt_top_shown(model);
 
-	if (model->filter[0] || model->one_process) {
+	if (model->filter[0] || model->one_line) {
 		nt_screen_print(screen, row, 0, NT_INK_PLAIN,
 				"no connection like that has stalled; Esc shows all");
 		return;

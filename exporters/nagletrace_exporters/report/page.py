@@ -240,16 +240,19 @@ def group_row(group: Group, ladders: tuple[int, ...]) -> StallRow:
 
 
 def advice(connections: list[Connection]) -> list[Advice]:
-    """Returns the tracer's advice, once for all connections with the same advice."""
-    said: dict[tuple[str, str, str], list[Connection]] = {}
+    """Returns the tracer's advice, once for all connections with one problem: of the first of them.
+
+    What one problem is, the tracer's `groups` say too: userspace/summary/groups.h.
+    """
+    problems: dict[tuple[object, ...], list[Connection]] = {}
     for connection in connections:
-        said.setdefault((connection.pattern_text, connection.cause_text, connection.fix), []).append(connection)
+        key = (connection.process.comm, connection.side, connection.why, connection.pattern)
+        problems.setdefault(key, []).append(connection)
     made = []
-    for (what, why, fix), those in said.items():
-        first = those[0]
+    for first, *others in problems.values():
         heading = f"{first.process.placed()}, {first.socket.local} → {first.socket.remote}"
-        more = len(those) - 1
-        made.append(Advice(heading + (f", and {plural(more, 'connection')} more" if more else ""), what, why, fix))
+        more = f", and {plural(len(others), 'connection')} more" if others else ""
+        made.append(Advice(heading + more, first.pattern_text, first.cause_text, first.fix))
     return made[:MAX_ADVICE]
 
 
