@@ -296,6 +296,7 @@ def private_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     yield program
 
 
+@pytest.mark.skipif(RELEASE < (5, 15), reason="this kernel shows no registers, and the lab has no frame pointers")
 @pytest.mark.parametrize("missing", [pytest.param(missing, marks=in_guests_by_functions) for missing in
                                      (None, *LINES["`nagletrace --stacks`"].parts)])
 def test_frames_are_named_as_far_as_they_may_be(missing: str | None, private_program: Path) -> None:
