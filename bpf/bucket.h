@@ -66,13 +66,16 @@ static __always_inline void bucket_note_tail(u32 hash, bool large)
 
 /*
  * Held bytes go out, from seq to end_seq, which several writes wrote, or which are a part of one.
- * longer: than a segment, together with those that are held on.
+ * longer: than a segment, together with those that are held on; held_on: there are such.
  */
-static __always_inline void bucket_note_mixed(u32 hash, u32 seq, u32 end_seq, bool longer)
+static __always_inline void bucket_note_mixed(u32 hash, u32 seq, u32 end_seq, bool longer,
+					      bool held_on)
 {
 	struct nt_bucket *b = &buckets[hash % BUCKETS];
 
-	b->mixed_long = longer || (b->mixed_long && b->mixed_hash == hash && b->mixed_seq == seq);
+	longer |= b->mixed_long == NT_MIXED_LONG_BEGUN && b->mixed_hash == hash &&
+		  b->mixed_seq == seq;
+	b->mixed_long = !longer ? NT_MIXED_SHORT : held_on ? NT_MIXED_LONG_BEGUN : NT_MIXED_LONG;
 	b->mixed_hash = hash;
 	b->mixed_seq = end_seq;
 }

@@ -29,8 +29,8 @@ enum ack_kind {
 	ACK_ON_DATA,
 };
 
-/* What is in flight as bytes are held: one write; or the rest of what left together, of which the
- * peer has acknowledged a part; or nobody is sure of either. */
+/* What is in flight as bytes are held: one write; or the rest of more, which was held or which the
+ * peer has acknowledged a part of; or nobody is sure of either. */
 enum flight_kind {
 	FLIGHT_UNSURE,
 	FLIGHT_ONE_WRITE,
@@ -59,7 +59,7 @@ struct hold {
 	u16 bucket;
 	u8 ack_kind; /* enum ack_kind */
 	bool ack_seen;
-	u8 flight;            /* enum flight_kind, when it began */
+	u8 flight;            /* enum flight_kind, at the first write that a program saw */
 	bool kernels;         /* the kernel itself uses the socket, and the writer is its part */
 	bool recovered;       /* from loss, when an ACK came: the last ACK of a recovery hides it */
 	struct writer writer; /* tgid 0: no program saw a write yet */
@@ -436,7 +436,8 @@ static __noinline int note_mixed(const struct hold *h, struct sock *sk, u32 end_
 
 	if (h->writes != 1 || h->written != go || go != held)
 		bucket_note_mixed(PROBED(sk, __sk_common.skc_hash), h->held.seq, end_seq,
-				  held >= h->held.mss || (h->writes == 1 && h->written > go));
+				  held >= h->held.mss || (h->writes == 1 && h->written > go),
+				  go != held);
 	return 0;
 }
 
@@ -579,8 +580,9 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 #define ACK_SENDS_US 4
 
 /*
- * Returns what is in flight (enum flight_kind). Since something left when nothing was in flight,
- * tcp_rate_skb_sent(), a part is acknowledged or nothing, tcp_rate_skb_delivered(). It is one write
+ * Returns what is in flight (enum flight_kind). The two times are equal from the first send when
+ * nothing was in flight, tcp_rate_skb_sent(), until a part of that is acknowledged,
+ * tcp_rate_skb_delivered(). It is one write
  * if it is one buffer that was never held, or held as one write. Another socket's held bytes may
  * have taken this one's place in the bucket. So what seems to have left as an ACK came is not taken
  * for one write either; with SACK, tcp_rack_advance() keeps when that was. bytes: the size of the

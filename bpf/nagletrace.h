@@ -351,12 +351,18 @@ struct nt_slow {
 };
 
 /* A bucket of sockets, by the hash of their addresses; bpf/bucket.h. */
+enum nt_mixed {
+	NT_MIXED_SHORT,
+	NT_MIXED_LONG,
+	NT_MIXED_LONG_BEGUN, /* and more of the same are held on */
+};
+
 struct nt_bucket {
 	__u32 holds;         /* how many of its sockets have one */
 	__u32 late_jiffies;  /* when a delayed-ACK timer of theirs last sent an ACK; 0: none did */
 	__u32 large_hash;    /* of the socket whose large tail a program looked at last; 0: none */
 	__u16 large_jiffies; /* when that was: the lower half */
-	__u16 mixed_long;    /* what is noted below was longer than a segment */
+	__u16 mixed_long;    /* enum nt_mixed: were the bytes below the end of longer ones? */
 	__u32 mixed_hash; /* of the socket that last sent what was held and is no write by itself */
 	__u32 mixed_seq;  /* the end of that */
 	__u32 stalled_hash;    /* of the socket that stalled last */

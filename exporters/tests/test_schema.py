@@ -62,7 +62,7 @@ SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
                          "ack_key", "late_acks", "holds"}),
     Snapshot: (("reply_snapshot", "identity"), {
         "type", "protocol", "uptime_us", "hooks_because", "detached_hooks", "unnamed_stacks", "by_cgroup", "limits",
-        "unseen", "untraced", "tracer", "connections", "connections_span_us", "groups", "standby"}),
+        "unseen", "untraced", "tracer", "connections", "connections_span_us", "standby"}),
 }
 #: Words that keys leave to others: pending, excess, dropped, detached; and, as a whole key, release and reason.
 BANNED = re.compile(r"(^|_)(owed|put_off|withheld|lost|let_go)(_|$)|^(end|why|cost)(_us)?$")

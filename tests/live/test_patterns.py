@@ -71,7 +71,7 @@ def test_the_tail_of_a_reply_is_told_so() -> None:
     # where something between write and look went unseen, it says nothing of them
     assert set(writes) <= {(1, 400, None), (None, None, None)} and writes[1, 400, None] > len(holds) // 2, writes
     [connection] = tracer.closing()["connections"]
-    assert connection["pattern"] == "reply_tail" and connection["fix"].startswith("write the whole reply at once")
+    assert connection["pattern"] == "reply_tail" and connection["fix"].startswith("write the whole message at once")
     assert connection["pattern_text"].startswith(("write 400 B, of which the last 152 B are held", "348 B in flight"))
 
 

@@ -214,16 +214,29 @@ static void it_was_held_with_more_before(struct endpoint *e, struct rb_node *sen
 	e->tp.write_seq = write_seq;
 }
 
+/* More than a segment went before, all of it; then what is in flight, by two writes. */
+static void it_was_held_after_a_longer_message(struct endpoint *e, struct rb_node *sent)
+{
+	struct hold h = {.held = {.seq = e->tp.snd_una - 3000, .mss = 1448}};
+	u32 write_seq = e->tp.write_seq;
+
+	(void)sent;
+	e->tp.write_seq = e->tp.snd_una;
+	note_mixed(&h, sock_of(e), e->tp.snd_una);
+	e->tp.write_seq = write_seq;
+	it_was_held(e, 2, 100);
+}
+
 static void another_was_held_before(struct endpoint *e, struct rb_node *sent)
 {
 	(void)sent;
-	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash, e->tp.snd_una - 1, e->tp.snd_una, true);
+	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash, e->tp.snd_una - 1, e->tp.snd_una, true, false);
 }
 
 static void another_sockets_was_held(struct endpoint *e, struct rb_node *sent)
 {
 	(void)sent;
-	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash + BUCKETS, e->tp.snd_una, e->tp.snd_nxt, true);
+	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash + BUCKETS, e->tp.snd_una, e->tp.snd_nxt, true, false);
 }
 
 static void no_buffer(struct endpoint *e, struct rb_node *sent)
@@ -242,6 +255,7 @@ static void what_is_in_flight_is_one_write_if_it_left_alone(void)
 	assert_int_equal(flight_told(it_was_held_as_two_writes), FLIGHT_UNSURE);
 	assert_int_equal(flight_told(it_was_held_as_a_part_of_one), FLIGHT_REST);
 	assert_int_equal(flight_told(it_was_held_with_more_before), FLIGHT_REST);
+	assert_int_equal(flight_told(it_was_held_after_a_longer_message), FLIGHT_UNSURE);
 	assert_int_equal(flight_told(it_was_held_as_one_write), FLIGHT_ONE_WRITE);
 	assert_int_equal(flight_told(another_was_held_before), FLIGHT_ONE_WRITE);
 	assert_int_equal(flight_told(another_sockets_was_held), FLIGHT_ONE_WRITE);

@@ -123,7 +123,8 @@ const struct nt_option nt_options[] = {
 	 .help = "same as --output json"},
 	{.name = "wide", .letter = 'w', FLAG(wide), .commands = TRACE | REPORT | FIX | SAMPLE,
 	 .help = "print full addresses and names, beyond 80 columns",
-	 .more = "Tables have more columns then."},
+	 .more = "Tables have more columns then, and each connection that stalled has a block of "
+		 "its own."},
 	{.name = "hooks", ENUM(hooks), .words = hooks, .argument = "WHICH", .standard = "auto", .commands = CHECK | TRACERS,
 	 .help = "choose the hooks: auto, function, kprobe or tracepoint",
 	 .more = "`function` is fentry and fexit, `kprobe` the same places by kprobes. `auto` "
@@ -183,7 +184,8 @@ const struct nt_option nt_options[] = {
 	{.name = "standby", FLAG(standby), .commands = DAEMON,
 	 .help = "`daemon`: attach hooks only while something stalls; look at the sockets twice a "
 		 "second until then",
-	 .more = "Looks take less than 0.1 % of a CPU, and find what this host sends; see "
+	 .more = "Looks take less than 0.1 % of a CPU, and find what this host sends. Before Linux "
+		 "5.13 it takes kprobes, since function hooks are attached only once there; see "
 		 "`STANDBY`."},
 	{.name = "standby-after", DURATION(quiet_ns), .least = 1000000000, .standard = "5m", .commands = DAEMON,
 	 .help = "`daemon --standby`: detach the hooks after so long without a stall"},

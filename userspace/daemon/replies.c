@@ -163,7 +163,6 @@ static void add_top(struct json_object *o, const struct nt_daemon_state *state, 
 		json_object_array_add(list, nt_json_connection(sorted[i], state->session->stacks));
 	free(sorted);
 	json_object_object_add(o, "connections", list);
-	nt_json_groups(o, state->recent, state->session->stacks);
 	nt_json_number(o, "connections_span_us", (nt_now_ns() - state->recent_began_ns) / 1000);
 }
 

@@ -291,7 +291,7 @@ static const char *sender_fix(const struct nt_stall *stall, unsigned int pattern
 	case NT_PATTERN_HANDSHAKE_FLIGHT:
 		return "set TCP_NODELAY right after connect() or accept(), before the first write";
 	case NT_PATTERN_REPLY_TAIL:
-		return "write the whole reply at once (writev, a buffer, MSG_MORE on all parts but the "
+		return "write the whole message at once (writev, a buffer, MSG_MORE on all parts but the "
 		       "last), or set TCP_NODELAY";
 	case NT_PATTERN_SEVERAL_WRITES:
 		return "gather what is ready into one write (a buffer, writev, MSG_MORE on all but the "

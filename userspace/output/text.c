@@ -249,6 +249,19 @@ static void print_untraced(const struct nt_writer *writer, FILE *out,
 	"nothing: is it the right process, port and namespace, did the connection come about, did " \
 	"anybody use it, and is it TCP?"
 
+/* Did all hooks look for all of the time that this report is of, so that nothing is nothing? */
+static bool has_looked(const struct nt_report *report)
+{
+	const struct nt_counts *counts = &report->counts;
+	bool looked = report->standby || report->closing;
+
+	if (report->standby && report->standby->state != NT_STANDBY_OFF)
+		return false;
+	for (size_t i = 0; i < NT_MAX_HOOKS; i++)
+		looked = looked && !report->tracer->missing[i] && !report->tracer->detached[i];
+	return looked && !report->stalls->stalls && !counts->unseen;
+}
+
 /* Prints the totals, also of what did not stall: they help to rule Nagle out. */
 static void print_looked_at(const struct nt_writer *writer, FILE *out,
 			    const struct nt_report *report)
@@ -288,7 +301,7 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 		add_text(text, sizeof(text), "; %llu late by one end, contradicted by the other",
 			 report->counts.contradicted);
 	nt_text_labelled(out, "looked at", text, nt_text_width(writer));
-	if (!t->writes && !holds && !acks)
+	if (!t->writes && !holds && !acks && has_looked(report))
 		nt_text_labelled(out, "nothing", NOTHING_SEEN, nt_text_width(writer));
 	if (report->counts.unseen) {
 		snprintf(text, sizeof(text),
@@ -438,6 +451,10 @@ static void print_group(const struct nt_writer *writer, FILE *out, const struct 
 	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(writer));
 	snprintf(text, sizeof(text), "%s", advice.why);
 	nt_text_labelled(out, "why", text, nt_text_width(writer));
+	if (group->seen && group->seen < group->stalls)
+		snprintf(advice.evidence, sizeof(advice.evidence),
+			 "%" PRIu64 " seen, %" PRIu64 " inferred", group->seen,
+			 group->stalls - group->seen);
 	nt_text_labelled(out, "evidence", advice.evidence, nt_text_width(writer));
 	print_stack(writer, out, report, last);
 	nt_text_labelled(out, "fix", advice.fix, nt_text_width(writer));

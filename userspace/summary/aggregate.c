@@ -213,6 +213,9 @@ static int compare_us(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Of many connections together so many durations are looked at, or one of each. */
+#define MOST_SAMPLES 16384
+
 /* A duration that we kept, and how many stalls it represents. */
 struct weighted {
 	uint32_t us;
@@ -226,7 +229,8 @@ static int compare_weighted(const void *a, const void *b)
 
 uint64_t nt_percentile(struct nt_connection *const *connections, size_t count, unsigned int percent)
 {
-	struct weighted *all = calloc(count * NT_SAMPLES, sizeof(*all));
+	size_t most = count * NT_SAMPLES < MOST_SAMPLES ? NT_SAMPLES : 1 + MOST_SAMPLES / count;
+	struct weighted *all = calloc(count * most, sizeof(*all));
 	double left = 0;
 	size_t n = 0, at = 0;
 	uint64_t us;
@@ -234,9 +238,11 @@ uint64_t nt_percentile(struct nt_connection *const *connections, size_t count, u
 	for (size_t i = 0; all && i < count; i++) {
 		const struct nt_connection *c = connections[i];
 		size_t kept = c->count < NT_SAMPLES ? c->count : NT_SAMPLES;
+		size_t taken = kept < most ? kept : most; /* spread over those that are kept */
 
-		for (size_t k = 0; k < kept; k++)
-			all[n++] = (struct weighted){c->samples_us[k], (double)c->count / kept};
+		for (size_t k = 0; k < taken; k++)
+			all[n++] = (struct weighted){c->samples_us[k * kept / taken],
+						     (double)c->count / taken};
 		left += c->count;
 	}
 	if (n)

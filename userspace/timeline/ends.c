@@ -148,6 +148,7 @@ static uint32_t distance_of(const struct nt_timeline_connection *c, bool right,
 		return FAR;
 	switch (e->kind) {
 	case NT_EVENT_WRITE:
+	case NT_EVENT_HOLD_BEGIN:
 	case NT_EVENT_SENT:
 	case NT_EVENT_STATE:
 		return distance_from(c, right, e->seq);

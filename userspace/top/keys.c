@@ -19,7 +19,7 @@ const struct nt_top_key_help nt_top_keys_help[] = {
 	{"l s 5 m a o", "sort by LOST, STALLS, P50, MAX, RATE, PROCESS (underlined letter)"},
 	{"<  >  r", "sort by the column to the left, to the right; reverse"},
 	{"arrows j k", "choose a line; also PgUp, PgDn, Home, End"},
-	{"Enter", "into the process, or the connection: why, fix, its last stall"},
+	{"Enter", "into the process or problem, or the connection: why, fix, last stall"},
 	{"Esc", "one step back: out of it, filter off"},
 	{"/", "filter: process, pid, peer, address, cgroup, pod, container, pattern"},
 	{"Space", "pause; what happens meanwhile is gathered all the same"},

@@ -98,8 +98,8 @@ static int print_line_of(struct nt_screen *screen, int row, int at,
 	const struct nt_top_row *one = &model->one_line_row;
 
 	if (model->one_line_of == NT_TOP_PROBLEMS)
-		return nt_screen_print(screen, row, at, NT_INK_PLAIN, " of %s, %s", one->comm,
-				       one->pattern);
+		return nt_screen_print(screen, row, at, NT_INK_PLAIN, " of %s, %s",
+				       one->comm[0] ? one->comm : NT_TOP_UNKNOWN, one->pattern);
 	if (one->key.pid < 0)
 		return nt_screen_print(screen, row, at, NT_INK_PLAIN, " of the kernel");
 	if (!one->key.pid)
