@@ -201,29 +201,30 @@ static void it_was_held_as_one_write(struct endpoint *e, struct rb_node *sent)
 	it_was_held(e, 1, 100);
 }
 
-/* Two segments were; the first went, and then the rest, which is in flight. */
-static void it_was_held_with_more_before(struct endpoint *e, struct rb_node *sent)
-{
-	struct hold h = {.held = {.seq = e->tp.snd_una - 1448, .mss = 1448}};
-	u32 write_seq = e->tp.write_seq;
-
-	(void)sent;
-	e->tp.write_seq = e->tp.snd_nxt;
-	note_mixed(&h, sock_of(e), e->tp.snd_una);
-	it_was_held(e, 0, 0);
-	e->tp.write_seq = write_seq;
-}
-
-/* More than a segment went before, all of it; then what is in flight, by two writes. */
-static void it_was_held_after_a_longer_message(struct endpoint *e, struct rb_node *sent)
+/* Bytes longer than a segment were held before what is in flight, up to held_end, and went. */
+static void longer_ones_were_held(struct endpoint *e, u32 held_end)
 {
 	struct hold h = {.held = {.seq = e->tp.snd_una - 3000, .mss = 1448}};
 	u32 write_seq = e->tp.write_seq;
 
-	(void)sent;
-	e->tp.write_seq = e->tp.snd_una;
+	e->tp.write_seq = held_end;
 	note_mixed(&h, sock_of(e), e->tp.snd_una);
 	e->tp.write_seq = write_seq;
+}
+
+/* What is in flight was held with them, and went after them. */
+static void it_was_held_with_more_before(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	longer_ones_were_held(e, e->tp.snd_nxt);
+	it_was_held(e, 0, 0);
+}
+
+/* They all went; what is in flight was written after that, by two writes. */
+static void it_was_held_after_a_longer_message(struct endpoint *e, struct rb_node *sent)
+{
+	(void)sent;
+	longer_ones_were_held(e, e->tp.snd_una);
 	it_was_held(e, 2, 100);
 }
 

@@ -18,7 +18,8 @@
 #include "output/timeline.h"
 #include "version.h"
 
-#define SCHEMA 1
+#define SCHEMA      1
+#define MOST_GROUPS 100 /* in a report */
 
 /* ---- parts ---- */
 
@@ -440,14 +441,15 @@ struct json_object *nt_json_connection(struct nt_connection *c, struct nt_stacks
 	return new_group(&alone, stacks);
 }
 
-void nt_json_groups(struct json_object *o, const struct nt_aggregate *stalls,
-		    struct nt_stacks *stacks)
+/* Adds connections with one problem together: those that lost most. */
+static void add_groups(struct json_object *o, const struct nt_aggregate *stalls,
+		       struct nt_stacks *stacks)
 {
 	struct json_object *list = json_object_new_array(), *group;
 	struct nt_groups groups;
 
 	nt_groups_make(&groups, stalls);
-	for (size_t i = 0; i < groups.count && i < NT_JSON_GROUPS; i++) {
+	for (size_t i = 0; i < groups.count && i < MOST_GROUPS; i++) {
 		group = new_group(&groups.list[i], stacks);
 		nt_json_number(group, "connections", groups.list[i].count);
 		nt_json_number(group, "processes", groups.list[i].processes);
@@ -618,7 +620,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 		json_object_array_add(list, nt_json_connection(sorted[i], report->stacks));
 	free(sorted);
 	json_object_object_add(o, "connections", list);
-	nt_json_groups(o, report->stalls, report->stacks);
+	add_groups(o, report->stalls, report->stacks);
 	nt_json_number(o, "folded_stalls", report->stalls->folded);
 	add_slow_holds(o, report);
 	nt_json_totals(o, &report->counts);

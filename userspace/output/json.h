@@ -71,9 +71,4 @@ void nt_json_standby(struct json_object *o, const struct nt_standby *standby);
 /* Makes a connection of a report, with its advice. */
 struct json_object *nt_json_connection(struct nt_connection *c, struct nt_stacks *stacks);
 
-/* Adds connections with one problem together, as `groups`: those that lost most. */
-#define NT_JSON_GROUPS 100
-void nt_json_groups(struct json_object *o, const struct nt_aggregate *stalls,
-		    struct nt_stacks *stacks);
-
 #endif /* NT_JSON_H */

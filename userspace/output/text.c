@@ -449,8 +449,7 @@ static void print_group(const struct nt_writer *writer, FILE *out, const struct 
 		 nt_plural(group->stalls), p50, p99, max, sum);
 	nt_text_labelled(out, "lasted", text, nt_text_width(writer));
 	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(writer));
-	snprintf(text, sizeof(text), "%s", advice.why);
-	nt_text_labelled(out, "why", text, nt_text_width(writer));
+	nt_text_labelled(out, "why", advice.why, nt_text_width(writer));
 	if (group->seen && group->seen < group->stalls)
 		snprintf(advice.evidence, sizeof(advice.evidence),
 			 "%" PRIu64 " seen, %" PRIu64 " inferred", group->seen,

@@ -101,7 +101,7 @@ static void add_row(struct nt_top_model *model, const struct nt_top_row *row)
 		line->row = row;
 	}
 	line->connections++;
-	line->processes += model->view != NT_TOP_PROBLEMS || !is_known_process(model, row);
+	line->processes += model->view == NT_TOP_PROBLEMS && !is_known_process(model, row);
 	line->stalls += row->stalls;
 	line->excess_us += row->excess_us;
 	line->rate += row->rate;

@@ -34,7 +34,8 @@ enum nt_top_page {
 /* A line of the table is a connection, or several: row is then the most costly of them. */
 struct nt_top_line {
 	const struct nt_top_row *row;
-	size_t connections, processes;
+	size_t connections;
+	size_t processes; /* of a problem */
 	uint64_t stalls, excess_us, max_us;
 	double rate;
 };
