@@ -342,8 +342,8 @@ struct nt_slow {
 	__u64 holds;
 	__u64 duration_ns;       /* of all these holds */
 	__u64 since_ns, last_ns; /* when the first and the last of them ended (CLOCK_MONOTONIC) */
-	/* of the last one: the connection as the sender sees it, its segment size, and the peer's
-	 * window (bytes) */
+	/* of the last one: the connection as the sender sees it, its segment size, and the window
+	 * (bytes) that the peer had open when the hold ended: at its begin it may be closed */
 	struct nt_tuple tuple;
 	__u32 mss;
 	__u32 window;

@@ -66,7 +66,7 @@ static __always_inline void slow_count(struct writer *writer, bool kernels, cons
 		slow->tgid = 0;
 	}
 	slow->mss = held->mss;
-	slow->window = held->wnd;
+	slow->window = BPF_CORE_READ((const struct tcp_sock *)sk, snd_wnd);
 	read_tuple(&slow->tuple, sk);
 	__sync_fetch_and_add(&slow->duration_ns, duration_ns);
 	__sync_fetch_and_add(&slow->holds, 1); /* last: user space reads what has a hold */

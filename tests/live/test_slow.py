@@ -68,7 +68,8 @@ class Nagle:
 
 
 class ReceiveWindow:
-    """The receiver's window is smaller than a segment, so that a timer sends each piece."""
+    """The receiver's window is smaller than a segment, so that a timer sends each piece. A reader that takes its time
+    has it closed at first."""
 
     reason, advice = "rwnd", "smaller than a segment"
     ended = None
@@ -77,7 +78,10 @@ class ReceiveWindow:
     def serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         answers(connection, [], 0)
-        take(connection, self.size)
+        left = self.size
+        while left:
+            time.sleep(0.1 if left < self.size // 3 else 0)
+            left -= len(connection.recv(min(left, 3000)))
         connection.send(b"x")
 
     def play(self, client: socket.socket) -> float:
