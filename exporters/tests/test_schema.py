@@ -52,7 +52,7 @@ SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
     Totals: (("totals",), {"contradicted"}),
     SlowHolds: (("slow_holds",), {"family", "mss", "window_bytes"}),
     Report: (("report",), {"type", "host", "boot_id", "number", "unseen", "untraced", "unnamed_stacks",
-                          "detached_hooks", "standby", "groups"}),
+                          "detached_hooks", "standby", "groups", "behind"}),
     SampledHold: (("sampled_hold",), set()),
     SampledReceiver: (("sampled_receiver",), set()),
     SampledSender: (("sampled_sender",), {"options"}),

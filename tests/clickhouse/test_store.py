@@ -338,7 +338,7 @@ def test_each_key_of_a_record_is_kept_or_named_as_left_out() -> None:
     words = set(re.findall(r"\w+", table))
     left_out = {"schema", "hooks", "hooks_because", "clock", "missing_hooks", "timeline_cost",  # of a start
                 "closing", "stalls", "excess_us", "connections", "folded_stalls", "totals", "unnamed_stacks",
-                "detached_hooks", "standby", "untraced", "slow_holds", "groups"}  # of a report
+                "detached_hooks", "standby", "untraced", "slow_holds", "groups", "behind"}  # of a report
     for shape in ("socket_record", "late_ack", "stall", "start", "report", "end", "hold", "pending_ack"):
         keys = set(schema[shape]["properties"])
         assert keys - left_out - {"host"} <= words, shape

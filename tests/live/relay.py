@@ -48,23 +48,27 @@ def relay(listener: socket.socket, backend: tuple[str, int], connections: int) -
                     front.sendall(piece)
 
 
-def play(connections: int) -> tuple[list[float], int, int]:
-    """Plays connections, each of four requests and closed at once. Returns what the requests took, in us, and the ports
-    of relay and backend.
-    """
+def ask(front: tuple[str, int], connections: int) -> list[float]:
+    """Makes connections, each of four requests and closed at once. Returns what the requests took, in us."""
     took = []
+    for _ in range(connections):
+        with socket.create_connection(front) as client:
+            for _ in range(REQUESTS):
+                began = time.monotonic()
+                client.sendall(bytes(20))
+                read_all(client, sum(PIECES))
+                took.append((time.monotonic() - began) * 1e6)
+    return took
+
+
+def play(connections: int) -> tuple[list[float], int, int]:
+    """Plays all of them, and returns what the requests took, in us, and the ports of relay and backend."""
     with socket.create_server(("127.0.0.1", 0)) as back, socket.create_server(("127.0.0.1", 0)) as front:
         threads = [threading.Thread(target=serve, args=(back, connections), daemon=True),
                    threading.Thread(target=relay, args=(front, back.getsockname(), connections), daemon=True)]
         for thread in threads:
             thread.start()
-        for _ in range(connections):
-            with socket.create_connection(front.getsockname()) as client:
-                for _ in range(REQUESTS):
-                    began = time.monotonic()
-                    client.sendall(bytes(20))
-                    read_all(client, sum(PIECES))
-                    took.append((time.monotonic() - began) * 1e6)
+        took = ask(front.getsockname(), connections)
         for thread in threads:
             thread.join(10)
         return took, front.getsockname()[1], back.getsockname()[1]

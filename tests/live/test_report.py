@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import re
+import socket
 import subprocess
 from pathlib import Path
 
 import harness
 import pytest
-from harness import PATIENCE, ROOT, Lab, Tracer, assert_felt, trace, unseen
+import relay
+from harness import PATIENCE, ROOT, STALLED_US, Lab, Tracer, assert_felt, trace, unseen
 
 
 def text_of(lab: Lab, *arguments: str) -> tuple[dict, str, str]:
@@ -106,6 +109,43 @@ def test_where_nothing_was_seen_it_says_that_this_is_no_answer() -> None:
     with Lab("echo") as lab:
         _, text, _ = text_of(lab)
     assert "nothing" not in text
+
+
+@pytest.mark.quick
+def test_a_stall_behind_a_relay_is_pointed_at() -> None:
+    """The client's own connection has none, and the relay holds nothing there."""
+    fork = multiprocessing.get_context("fork")
+    go = fork.Event()
+    answers = fork.SimpleQueue()
+    with socket.create_server(("127.0.0.1", 0)) as back, socket.create_server(("127.0.0.1", 0)) as front:
+        upstream = f"127.0.0.1:{back.getsockname()[1]}"
+        backend = fork.Process(target=relay.serve, args=(back, 3))
+        between = fork.Process(target=relay.relay, args=(front, back.getsockname(), 3))
+        client = fork.Process(target=lambda: go.wait(PATIENCE) and answers.put(relay.ask(front.getsockname(), 3)))
+        processes = backend, between, client
+        for process in processes:
+            process.start()
+        pids = [str(process.pid) for process in processes]
+        with Tracer("-p", pids[2]) as tracer, Tracer("-p", pids[2], text=True) as told, \
+                Tracer("-p", pids[0]) as of_backend:
+            go.set()
+            felt = sum(us >= STALLED_US for us in answers.get())
+            for process in processes:
+                process.join(PATIENCE)
+            tracer.wait()
+            told.wait()
+            of_backend.wait()
+    assert felt and tracer.stalls() == []
+    [behind] = tracer.closing()["behind"]
+    assert (str(behind["receiver"]["pid"]), str(behind["sender"]["pid"])) == (pids[1], pids[0])
+    assert (behind["side"], behind["connections"], behind["pattern"]) == ("receiver", 3, "write_write_read")
+    assert felt - unseen(tracer) <= behind["stalls"] <= felt, (felt, behind, len(of_backend.stalls()))
+    name = Path("/proc/self/comm").read_text().strip()
+    flowing = " ".join(told.lines.text().split())
+    assert re.search(rf"no stall in .* behind it {name}\[{pids[1]}\] waited for {name}\[{pids[0]}\] at "
+                     rf"{upstream}: {behind['stalls']} stalls, .*\(-p {pids[1]} shows", flowing), flowing
+    # nothing is behind the backend, whose own stalls these are
+    assert len(of_backend.stalls()) == behind["stalls"] and of_backend.closing()["behind"] == []
 
 
 @pytest.mark.quick

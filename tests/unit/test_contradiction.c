@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/capture/stall.c
+// links: userspace/capture/behind.c userspace/capture/owner_list.c userspace/capture/stall.c
 /*
  * What one end shows, beside what the other end of the same host shows, and who has that:
  * userspace/capture/stall.c.

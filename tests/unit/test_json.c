@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/output/slow.c
 // links: userspace/capture/origin.c userspace/base/siphash.c
-// links: userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
+// links: userspace/capture/behind.c userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
 // links: userspace/base/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/standby.c userspace/output/json.c userspace/base/text.c userspace/base/words.c
 // links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c
 // links: userspace/capture/counts.c userspace/capture/hooks.c

@@ -58,6 +58,7 @@ void nt_owners_close(struct nt_owners *owners)
 	bpf_link__destroy(owners->iterator);
 	nt_owner_list_clear(&owners->list);
 	nt_owner_list_clear(&owners->next);
+	nt_behind_clear(&owners->behind);
 	nt_asked_clear(&owners->asked);
 	while (owners->known)
 		drop_known(owners, owners->known);
@@ -123,7 +124,6 @@ static void end_look(struct nt_owners *owners, int err)
 	__u64 now = nt_now_ns(), cost = owners->cost_ns;
 
 	nt_iterator_end(&owners->reader);
-	nt_asked_clear(&owners->asked);
 	owners->scanned_ns = owners->began_ns;
 	for (size_t i = 0; i < NT_UNTRACED_KINDS; i++)
 		if (owners->untraced[i] < owners->next_untraced[i])
@@ -140,6 +140,9 @@ static void end_look(struct nt_owners *owners, int err)
 		nt_owner_list_clear(&owners->list);
 		owners->list = owners->next;
 		memset(&owners->next, 0, sizeof(owners->next));
+		if (nt_targets_any(owners->targets))
+			nt_behind_take(&owners->behind, &owners->list, is_wanted, owners,
+				       owners->scanned_ns);
 	} else {
 		nt_owner_list_clear(&owners->next);
 		if (owners->rest_until_ns < now + REST_AFTER_ERROR_NS)
@@ -147,6 +150,7 @@ static void end_look(struct nt_owners *owners, int err)
 		if (owners->valid_until_ns < owners->rest_until_ns)
 			owners->valid_until_ns = owners->rest_until_ns;
 	}
+	nt_asked_clear(&owners->asked);
 	if (much)
 		malloc_trim(0);
 }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include "bpf/nagletrace.h"
 #include "capture/asked.h"
+#include "capture/behind.h"
 #include "base/hash.h"
 #include "capture/iterator.h"
 #include "capture/owner_list.h"
@@ -34,6 +35,7 @@ struct nt_owners {
 	const struct nt_targets *targets;
 	struct bpf_link *iterator; /* NULL: this kernel cannot list owners; we find nobody */
 	struct nt_owner_list list; /* as the last look found them */
+	struct nt_behind behind;   /* only where processes were asked for */
 	__u64 scanned_ns;          /* when that look began; CLOCK_MONOTONIC, as all times here */
 	__u64 valid_until_ns;
 	__u64 rest_until_ns; /* no look before that time, except by nt_owners_scan() */

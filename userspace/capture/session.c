@@ -68,6 +68,10 @@ static void judge(struct nt_session *session, const struct nt_record *record)
 	session->owners.as_it_is = true;
 	wanted = nt_stall_from_record(&stall, record, session->settings, &session->targets,
 				      &session->owners, session->audit);
+	if (!wanted && session->watch.on_behind &&
+	    nt_stall_behind(&stall, record, session->settings, &session->targets, &session->owners,
+			    session->audit))
+		session->watch.on_behind(session->context, &stall);
 	session->owners.as_it_is = false;
 	if (!wanted)
 		return;

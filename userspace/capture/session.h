@@ -24,6 +24,8 @@ struct ring_buffer;
 /* What a command does as its loop serves the session; each gets the context of on_stall. */
 struct nt_session_watch {
 	void (*on_turn)(void *context); /* after we took records; NULL: nothing */
+	/* of a relay's stall that nobody asked for: nt_stall_behind(); NULL: nothing */
+	void (*on_behind)(void *context, const struct nt_stall *stall);
 	void (*on_all_ended)(
 		void *context); /* the last process of --pid has ended; NULL: nothing */
 };

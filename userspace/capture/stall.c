@@ -227,20 +227,11 @@ bool nt_stall_must_look(const struct nt_record *r, const struct nt_targets *targ
 		nt_owners_must_look_for_peer(owners, &r->receiver.tuple, r->time_ns));
 }
 
-bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record,
-			  const struct nt_settings *settings, const struct nt_targets *targets,
-			  struct nt_owners *owners, struct nt_audit *audit)
+/* Fills in all but the side. */
+static void fill(struct nt_stall *stall, const struct nt_record *r,
+		 const struct nt_settings *settings, const struct nt_targets *targets,
+		 struct nt_owners *owners, struct nt_audit *audit)
 {
-	const struct nt_record *r = record;
-
-	if (end_matches(&r->sender, r, settings, targets, owners))
-		stall->side = NT_SIDE_SENDER;
-	else if (end_matches(&r->receiver, r, settings, targets, owners) ||
-		 server_matches(r, settings, targets, owners))
-		stall->side = NT_SIDE_RECEIVER;
-	else
-		return false;
-
 	stall->record = *r;
 	stall->is_stall = r->kind == NT_RECORD_STALL;
 	stall->contradicted = false;
@@ -257,5 +248,53 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 		describe(&stall->receiver, &r->receiver, owner_of(&r->receiver, r, targets, owners),
 			 owners);
 	measure(stall);
+}
+
+bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record,
+			  const struct nt_settings *settings, const struct nt_targets *targets,
+			  struct nt_owners *owners, struct nt_audit *audit)
+{
+	const struct nt_record *r = record;
+
+	if (end_matches(&r->sender, r, settings, targets, owners))
+		stall->side = NT_SIDE_SENDER;
+	else if (end_matches(&r->receiver, r, settings, targets, owners) ||
+		 server_matches(r, settings, targets, owners))
+		stall->side = NT_SIDE_RECEIVER;
+	else
+		return false;
+
+	fill(stall, r, settings, targets, owners, audit);
 	return true;
+}
+
+/* Is this the end of a relay to which a process asked for has connected? */
+static bool end_is_relay(const struct nt_end *end, const struct nt_record *r,
+			 const struct nt_targets *targets, struct nt_owners *owners)
+{
+	const struct nt_process *known;
+	pid_t owner;
+
+	if (!end->present)
+		return false;
+	owner = owner_of(end, r, targets, owners);
+	known = owner ? NULL : nt_owners_recall(owners, end);
+	return nt_behind_has(&owners->behind, known ? known->tgid : owner, &end->tuple, r->time_ns);
+}
+
+bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
+		     const struct nt_settings *settings, const struct nt_targets *targets,
+		     struct nt_owners *owners, struct nt_audit *audit)
+{
+	if (record->kind != NT_RECORD_STALL)
+		return false;
+	if (end_is_relay(&record->sender, record, targets, owners))
+		stall->side = NT_SIDE_SENDER;
+	else if (end_is_relay(&record->receiver, record, targets, owners))
+		stall->side = NT_SIDE_RECEIVER;
+	else
+		return false;
+	fill(stall, record, settings, targets, owners, audit);
+	stall->record.hold.stack_id = NT_NO_STACK;
+	return stall->is_stall;
 }

@@ -17,13 +17,18 @@
 #include "base/text.h"
 #include "timeline/events.h"
 
+struct sums {
+	struct nt_aggregate stalls;
+	struct nt_aggregate behind; /* of relays: nt_stall_behind() */
+};
+
 struct trace {
 	const struct nt_settings *settings;
 	struct nt_writer writer;
 	struct nt_session session;
 	struct nt_timeline_events events; /* for --timeline */
-	struct nt_aggregate all;          /* since the start */
-	struct nt_aggregate recent;       /* since the last report */
+	struct sums all;                  /* since the start */
+	struct sums recent;               /* since the last report */
 	struct nt_counts counts_before;   /* at the last report */
 	uint64_t started_ns, reported_ns;
 	uint64_t reports;
@@ -83,7 +88,7 @@ static void show_progress(void *context, uint32_t what)
 	nt_session_counts(&trace->session, &counts);
 	nt_format_duration(nt_now_ns() - trace->started_ns, elapsed, sizeof(elapsed));
 	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " %s, %llu dropped", elapsed,
-		trace->all.stalls, trace->all.stalls == 1 ? "stall" : "stalls",
+		trace->all.stalls.stalls, trace->all.stalls.stalls == 1 ? "stall" : "stalls",
 		nt_counts_dropped(&counts));
 	fflush(stderr);
 	trace->progress_shown = true;
@@ -157,22 +162,45 @@ static void on_stall(void *context, const struct nt_stall *stall)
 	struct trace *trace = context;
 
 	if (stall->is_stall) {
-		nt_aggregate_add(&trace->all, stall);
+		nt_aggregate_add(&trace->all.stalls, stall);
 		if (trace->settings->interval_ns)
-			nt_aggregate_add(&trace->recent, stall);
+			nt_aggregate_add(&trace->recent.stalls, stall);
 	}
 	print_stall(trace, stall);
+}
+
+static void on_behind(void *context, const struct nt_stall *stall)
+{
+	struct trace *trace = context;
+
+	nt_aggregate_add(&trace->all.behind, stall);
+	if (trace->settings->interval_ns)
+		nt_aggregate_add(&trace->recent.behind, stall);
+}
+
+static void init_sums(struct sums *sums)
+{
+	nt_aggregate_init(&sums->stalls, NT_MAX_CONNECTIONS);
+	nt_aggregate_init(&sums->behind, NT_MAX_CONNECTIONS);
+}
+
+static void clear_sums(struct sums *sums)
+{
+	nt_aggregate_clear(&sums->stalls);
+	nt_aggregate_clear(&sums->behind);
 }
 
 /* Writes a report of the time since the last one, or, if closing, since the start. */
 static void write_report(struct trace *trace, bool closing)
 {
 	uint64_t now = nt_now_ns();
+	const struct sums *sums = closing ? &trace->all : &trace->recent;
 	struct nt_report report = {
 		.tracer = &trace->session.tracer,
 		.settings = trace->settings,
 		.origin = &trace->session.origin,
-		.stalls = closing ? &trace->all : &trace->recent,
+		.stalls = &sums->stalls,
+		.behind = &sums->behind,
 		.stacks = trace->session.stacks,
 		.span_ns = now - (closing ? trace->started_ns : trace->reported_ns),
 		.closing = closing,
@@ -195,7 +223,7 @@ static void write_report(struct trace *trace, bool closing)
 	}
 	note_output(trace, trace->writer.report(&trace->writer, stdout, &report));
 	if (!closing)
-		nt_aggregate_clear(&trace->recent);
+		clear_sums(&trace->recent);
 	malloc_trim(0);
 }
 
@@ -356,7 +384,9 @@ static enum nt_exit start_and_run(struct trace *trace)
 	const struct nt_start start = {
 		.loop = trace->loop,
 		.on_stall = on_stall,
-		.watch = {.on_turn = tell_losses, .on_all_ended = all_ended},
+		.watch = {.on_turn = tell_losses,
+			  .on_behind = on_behind,
+			  .on_all_ended = all_ended},
 		.watch_signals = watch_signals,
 		.prepare = prepare,
 		.announce = announce,
@@ -382,16 +412,16 @@ enum nt_exit nt_trace(const struct nt_settings *settings)
 			      .loop = nt_loop_new()};
 	enum nt_exit code = NT_EXIT_FAILED;
 
-	nt_aggregate_init(&trace.all, NT_MAX_CONNECTIONS);
-	nt_aggregate_init(&trace.recent, NT_MAX_CONNECTIONS);
+	init_sums(&trace.all);
+	init_sums(&trace.recent);
 	if (!trace.loop)
 		nt_complain("cannot wait for events: %s", strerror(errno));
 	else
 		code = start_and_run(&trace);
 	nt_timeline_events_close(&trace.events);
 	nt_session_close(&trace.session);
-	nt_aggregate_clear(&trace.all);
-	nt_aggregate_clear(&trace.recent);
+	clear_sums(&trace.all);
+	clear_sums(&trace.recent);
 	nt_loop_free(trace.loop);
 	return code;
 }

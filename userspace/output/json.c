@@ -442,7 +442,7 @@ struct json_object *nt_json_connection(struct nt_connection *c, struct nt_stacks
 }
 
 /* Adds connections with one problem together: those that lost most. */
-static void add_groups(struct json_object *o, const struct nt_aggregate *stalls,
+static void add_groups(struct json_object *o, const char *key, const struct nt_aggregate *stalls,
 		       struct nt_stacks *stacks)
 {
 	struct json_object *list = json_object_new_array(), *group;
@@ -456,7 +456,7 @@ static void add_groups(struct json_object *o, const struct nt_aggregate *stalls,
 		json_object_array_add(list, group);
 	}
 	nt_groups_free(&groups);
-	json_object_object_add(o, "groups", list);
+	json_object_object_add(o, key, list);
 }
 
 /* ---- records ---- */
@@ -620,7 +620,9 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 		json_object_array_add(list, nt_json_connection(sorted[i], report->stacks));
 	free(sorted);
 	json_object_object_add(o, "connections", list);
-	add_groups(o, report->stalls, report->stacks);
+	add_groups(o, "groups", report->stalls, report->stacks);
+	if (report->behind)
+		add_groups(o, "behind", report->behind, NULL);
 	nt_json_number(o, "folded_stalls", report->stalls->folded);
 	add_slow_holds(o, report);
 	nt_json_totals(o, &report->counts);

@@ -19,10 +19,11 @@ struct nt_report {
 	const struct nt_settings *settings;
 	const struct nt_origin *origin;
 	const struct nt_aggregate *stalls;
-	struct nt_stacks *stacks;         /* NULL without --stacks */
-	const struct nt_standby *standby; /* NULL: not a daemon's */
-	struct nt_counts counts;          /* of the reported time */
-	uint64_t span_ns;                 /* the reported time */
+	const struct nt_aggregate *behind; /* stalls of relays; NULL: not looked for */
+	struct nt_stacks *stacks;          /* NULL without --stacks */
+	const struct nt_standby *standby;  /* NULL: not a daemon's */
+	struct nt_counts counts;           /* of the reported time */
+	uint64_t span_ns;                  /* the reported time */
 	uint64_t told; /* the number of the last stall, hold or late ACK; 0: none */
 	bool closing;
 };

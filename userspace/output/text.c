@@ -20,6 +20,7 @@
 #define WIDE         200
 #define INDENT       14 /* the text after a label begins in this column */
 #define TOP_GROUPS   10
+#define TOP_BEHIND   3
 #define SHOWN_FRAMES 8
 
 size_t nt_text_width(const struct nt_writer *writer)
@@ -343,6 +344,45 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 	return n;
 }
 
+/*
+ * Prints which relays stall behind the processes asked for. Returns how many groups of connections
+ * those are.
+ */
+static size_t print_behind(const struct nt_writer *writer, FILE *out,
+			   const struct nt_report *report)
+{
+	char relay[NT_ESCAPED_LEN(NT_USER_LEN) + 16], peer[sizeof(relay)], sum[16];
+	char remote[NT_ADDRESS_LEN], text[2 * sizeof(relay) + NT_ADDRESS_LEN + 160];
+	struct nt_groups groups = {};
+	size_t n;
+
+	if (report->behind)
+		nt_groups_make(&groups, report->behind);
+	for (size_t i = 0; i < groups.count && i < TOP_BEHIND; i++) {
+		const struct nt_group *group = &groups.list[i];
+		const struct nt_stall *last = &group->connections[0]->last;
+		const struct nt_process *process = nt_stall_process(last, last->side);
+		const struct nt_process *other = nt_stall_process(last, !last->side);
+
+		nt_format_process(process, relay, sizeof(relay));
+		nt_format_process(other, peer, sizeof(peer));
+		nt_format_address(&nt_stall_end(last, last->side)->tuple, false, remote,
+				  sizeof(remote));
+		nt_format_duration(group->excess_ns, sum, sizeof(sum));
+		snprintf(text, sizeof(text),
+			 "%s waited for %s%s%s: %" PRIu64 " stall%s, %s in all; what you trace is "
+			 "connected to it and may have waited too (-p %d shows cause and fix)",
+			 relay, other->tgid ? peer : "", other->tgid ? " at " : "", remote,
+			 group->stalls, nt_plural(group->stalls), sum, process->tgid);
+		if (!i)
+			fputc('\n', out);
+		nt_text_labelled(out, "behind it", text, nt_text_width(writer));
+	}
+	n = groups.count;
+	nt_groups_free(&groups);
+	return n;
+}
+
 /* Prints in which state a daemon with --standby is, and what of the time was not counted exactly.
  */
 static void print_standby(const struct nt_writer *writer, FILE *out, const struct nt_report *report)
@@ -524,7 +564,9 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 		fprintf(out, "\n  and %" PRIu64 " stall%s of further connections\n",
 			report->stalls->folded, nt_plural(report->stalls->folded));
 	free(list);
-	if (print_slow(writer, out, report) || n)
+	n += print_slow(writer, out, report);
+	n += print_behind(writer, out, report);
+	if (n)
 		fputc('\n', out);
 	print_looked_at(writer, out, report);
 	print_standby(writer, out, report);

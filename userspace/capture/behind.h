@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What a process asked for may wait for without a stall of its own: it connected to a relay on this
+ * host, which connected to somebody else, and that connection stalls.
+ */
+#ifndef NT_BEHIND_H
+#define NT_BEHIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "capture/owner_list.h"
+
+/* More processes that serve those asked for are left out. */
+#define NT_MOST_SERVERS 64
+
+/* A process to which one asked for has connected, as a look at the descriptors found it. */
+struct nt_server {
+	uint32_t tgid;
+	uint64_t seen_ns; /* by the last such look; CLOCK_MONOTONIC, as all times here */
+};
+
+/* All zero: nothing is known. */
+struct nt_behind {
+	uint64_t *ports; /* that somebody listens at, by namespace, in the last look; in order */
+	size_t n_ports;
+	struct nt_server servers[NT_MOST_SERVERS];
+	size_t n_servers;
+};
+
+/*
+ * Takes what a look found. A server of an earlier one stays for some seconds, since a client may
+ * close its connection after each answer. Without memory nothing is known.
+ */
+void nt_behind_take(struct nt_behind *behind, const struct nt_owner_list *list,
+		    nt_owner_wanted *wanted, void *context, uint64_t now_ns);
+
+/*
+ * Is this process such a relay, and has it made that connection? tuple: from its end. now_ns: when
+ * the connection stalled.
+ */
+bool nt_behind_has(const struct nt_behind *behind, uint32_t tgid, const struct nt_tuple *tuple,
+		   uint64_t now_ns);
+
+void nt_behind_clear(struct nt_behind *behind);
+
+#endif /* NT_BEHIND_H */
