@@ -282,7 +282,8 @@ def php(directory: Path) -> Iterator[tuple[int, Ask]]:
                + fastcgi(STDIN))
     with Namespace() as space, space.inside():
         subprocess.run(["ip", "link", "set", "lo", "mtu", "1500", "gso_max_segs", "1"], check=True)
-        with started(["php-cgi", "-b", f"{LOOPBACK}:{port}"], port, directory) as server, \
+        endless = ["env", "PHP_FCGI_MAX_REQUESTS=0"]  # by itself it ends after 500
+        with started([*endless, "php-cgi", "-b", f"{LOOPBACK}:{port}"], port, directory) as server, \
                 socket.create_connection((LOOPBACK, port)) as connection:
 
             def ask() -> None:
@@ -354,13 +355,14 @@ set_tcp_nodelay {nodelay}
 """
 CONNECT, SUBSCRIBE = b"\x10\x0d\0\4MQTT\4\2\0\0\0\1s", b"\x82\6\0\1\0\1t\0"
 MESSAGE = b"x" * 40
-TWO_PACKETS = 2 * (5 + len(MESSAGE))
+PACKET = 5 + len(MESSAGE)
+UNHEARD = b"\x30\4\0\1u!"  # a message to nobody
 QUICK_ACKS = 16  # TCP_MAX_QUICKACKS: so many, after a pause, of a program that answers nothing
 
 
 @contextlib.contextmanager
-def broker(directory: Path, nodelay: str) -> Iterator[tuple[int, Ask]]:
-    """Passes on what mosquitto_pub sends; the subscriber wakes up when two messages have come."""
+def broker(directory: Path, nodelay: str) -> Iterator[tuple[int, socket.socket, Ask]]:
+    """mosquitto, a subscriber, and how to have mosquitto_pub send two messages."""
     port = free_port()
     (directory / "mosquitto.conf").write_text(MOSQUITTO.format(port=port, nodelay=nodelay))
     publish = ["mosquitto_pub", "-h", LOOPBACK, "-p", str(port), "-t", "t", "-l", "--nodelay"]
@@ -371,22 +373,52 @@ def broker(directory: Path, nodelay: str) -> Iterator[tuple[int, Ask]]:
         read_all(subscriber, 4)
         subscriber.sendall(SUBSCRIBE)
         read_all(subscriber, 5)
-        subscriber.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, TWO_PACKETS)
 
-        def ask() -> None:
+        def publish() -> None:
             assert publisher.stdin
             publisher.stdin.write((MESSAGE + b"\n") * 2)
             publisher.stdin.flush()
-            select.select([subscriber], [], [], PATIENCE)
-            read_all(subscriber, TWO_PACKETS)
 
-        yield server.pid, ask
+        yield server.pid, subscriber, publish
+
+
+def wait_for_both(subscriber: socket.socket, publish: Ask) -> Ask:
+    subscriber.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 2 * PACKET)
+
+    def ask() -> None:
+        publish()
+        select.select([subscriber], [], [], PATIENCE)
+        read_all(subscriber, 2 * PACKET)
+
+    return ask
 
 
 def test_a_broker_sends_messages_that_nobody_answers(tmp_path: Path) -> None:
     """MQTT with QoS 0: the second message waits for the ACK of the first (mosquitto 433)."""
-    with broker(tmp_path, "false") as (pid, ask):
-        check_found(ask, pid, "mosquitto", "one_way", "set TCP_NODELAY if each message", first="write_write_read",
-                    quick=QUICK_ACKS)
-    with broker(tmp_path, "true") as (pid, ask):
-        check_cured(ask, pid)
+    with broker(tmp_path, "false") as (pid, subscriber, publish):
+        check_found(wait_for_both(subscriber, publish), pid, "mosquitto", "one_way", "set TCP_NODELAY if each message",
+                    first="write_write_read", quick=QUICK_ACKS)
+    with broker(tmp_path, "true") as (pid, subscriber, publish):
+        check_cured(wait_for_both(subscriber, publish), pid)
+
+
+def test_a_brokers_message_that_waits_until_the_subscriber_says_something_is_no_prompt_ack(tmp_path: Path) -> None:
+    """What the subscriber sends takes the ACK of the first message along, before a timer sends it."""
+    thinks_s, rounds = 0.02, ROUNDS + QUICK_ACKS
+    waited = []
+    with broker(tmp_path, "false") as (pid, subscriber, publish), Tracer("-p", str(pid), "--all-holds") as tracer:
+        subscriber.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(rounds):
+            publish()
+            read_all(subscriber, PACKET)
+            time.sleep(thinks_s)
+            waited.append(not select.select([subscriber], [], [], 0)[0])
+            subscriber.sendall(UNHEARD)
+            read_all(subscriber, PACKET)
+            subscriber.sendall(UNHEARD)
+        tracer.stop()
+    holds = [hold for hold in tracer.records("hold") if hold["duration_us"] >= thinks_s * 0.9e6]
+    assert sum(waited) >= ROUNDS - 2 and tracer.stalls() == []
+    assert len(holds) == sum(waited) and {hold["pattern"] for hold in holds} == {"piggybacked_ack"}, (waited, holds)
+    [row] = [row for row in tracer.closing()["slow_holds"] if row["reason"] == "nagle"]
+    assert (row["comm"], row["holds"]) == ("mosquitto", len(holds)) and row["hold_us"] >= 0.9e6 * thinks_s * len(holds)
