@@ -296,5 +296,5 @@ bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
 		return false;
 	fill(stall, record, settings, targets, owners, audit);
 	stall->record.hold.stack_id = NT_NO_STACK;
-	return stall->is_stall;
+	return stall->is_stall && nt_stall_process(stall, stall->side)->tgid;
 }

@@ -352,7 +352,7 @@ static size_t print_behind(const struct nt_writer *writer, FILE *out,
 			   const struct nt_report *report)
 {
 	char relay[NT_ESCAPED_LEN(NT_USER_LEN) + 16], peer[sizeof(relay)], sum[16];
-	char remote[NT_ADDRESS_LEN], text[2 * sizeof(relay) + NT_ADDRESS_LEN + 160];
+	char remote[NT_ADDRESS_LEN], text[2 * sizeof(relay) + NT_ADDRESS_LEN + 200];
 	struct nt_groups groups = {};
 	size_t n;
 
