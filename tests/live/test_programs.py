@@ -365,10 +365,10 @@ def broker(directory: Path, nodelay: str) -> Iterator[tuple[int, socket.socket, 
     """mosquitto, a subscriber, and how to have mosquitto_pub send two messages."""
     port = free_port()
     (directory / "mosquitto.conf").write_text(MOSQUITTO.format(port=port, nodelay=nodelay))
-    publish = ["mosquitto_pub", "-h", LOOPBACK, "-p", str(port), "-t", "t", "-l", "--nodelay"]
+    publishing = ["mosquitto_pub", "-h", LOOPBACK, "-p", str(port), "-t", "t", "-l", "--nodelay"]
     with started(["/usr/sbin/mosquitto", "-c", "mosquitto.conf"], port, directory) as server, \
             socket.create_connection((LOOPBACK, port)) as subscriber, \
-            subprocess.Popen(publish, stdin=subprocess.PIPE) as publisher:
+            subprocess.Popen(publishing, stdin=subprocess.PIPE) as publisher:
         subscriber.sendall(CONNECT)
         read_all(subscriber, 4)
         subscriber.sendall(SUBSCRIBE)
@@ -404,21 +404,25 @@ def test_a_broker_sends_messages_that_nobody_answers(tmp_path: Path) -> None:
 
 def test_a_brokers_message_that_waits_until_the_subscriber_says_something_is_no_prompt_ack(tmp_path: Path) -> None:
     """What the subscriber sends takes the ACK of the first message along, before a timer sends it."""
-    thinks_s, rounds = 0.02, ROUNDS + QUICK_ACKS
+    thinks_s, late = 0.02, 0
     waited = []
     with broker(tmp_path, "false") as (pid, subscriber, publish), Tracer("-p", str(pid), "--all-holds") as tracer:
         subscriber.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(rounds):
+        for _ in range(ROUNDS + QUICK_ACKS):
             publish()
             read_all(subscriber, PACKET)
+            began = time.monotonic()
             time.sleep(thinks_s)
             waited.append(not select.select([subscriber], [], [], 0)[0])
             subscriber.sendall(UNHEARD)
+            late += time.monotonic() - began > 0.03  # so that the timer may have sent the ACK
             read_all(subscriber, PACKET)
             subscriber.sendall(UNHEARD)
         tracer.stop()
     holds = [hold for hold in tracer.records("hold") if hold["duration_us"] >= thinks_s * 0.9e6]
-    assert sum(waited) >= ROUNDS - 2 and tracer.stalls() == []
-    assert len(holds) == sum(waited) and {hold["pattern"] for hold in holds} == {"piggybacked_ack"}, (waited, holds)
+    assert sum(waited) >= ROUNDS - 2 and len(tracer.stalls()) <= late, waited
+    assert sum(waited) - late <= len(holds) <= sum(waited), (waited, holds)
+    assert {hold["pattern"] for hold in holds} == {"piggybacked_ack"}
     [row] = [row for row in tracer.closing()["slow_holds"] if row["reason"] == "nagle"]
-    assert (row["comm"], row["holds"]) == ("mosquitto", len(holds)) and row["hold_us"] >= 0.9e6 * thinks_s * len(holds)
+    assert row["comm"] == "mosquitto" and row["holds"] >= len(holds)
+    assert row["hold_us"] >= 0.9e6 * thinks_s * len(holds)

@@ -129,9 +129,9 @@ def test_a_stall_behind_a_relay_is_pointed_at() -> None:
         with Tracer("-p", pids[2]) as tracer, Tracer("-p", pids[2], text=True) as told, \
                 Tracer("-p", pids[0]) as of_backend:
             go.set()
-            felt = sum(us >= STALLED_US for us in answers.get())
             for process in processes:
                 process.join(PATIENCE)
+            felt = sum(us >= STALLED_US for us in answers.get()) if client.exitcode == 0 else 0
             tracer.wait()
             told.wait()
             of_backend.wait()
@@ -139,13 +139,13 @@ def test_a_stall_behind_a_relay_is_pointed_at() -> None:
     [behind] = tracer.closing()["behind"]
     assert (str(behind["receiver"]["pid"]), str(behind["sender"]["pid"])) == (pids[1], pids[0])
     assert (behind["side"], behind["connections"], behind["pattern"]) == ("receiver", 3, "write_write_read")
-    assert felt - unseen(tracer) <= behind["stalls"] <= felt, (felt, behind, len(of_backend.stalls()))
+    assert felt - unseen(tracer) <= behind["stalls"] <= felt, (felt, behind)
     name = Path("/proc/self/comm").read_text().strip()
     flowing = " ".join(told.lines.text().split())
-    assert re.search(rf"no stall in .* behind it {name}\[{pids[1]}\] waited for {name}\[{pids[0]}\] at "
-                     rf"{upstream}: {behind['stalls']} stalls, .*\(-p {pids[1]} shows", flowing), flowing
+    assert re.search(rf"no stall in .* behind it {name}\[{pids[1]}\] waited for {name}\[{pids[0]}\] at {upstream}: "
+                     rf"\d stalls, .* 3 such connections: \d stalls, .*\(-p {pids[1]} shows", flowing), flowing
     # nothing is behind the backend, whose own stalls these are
-    assert len(of_backend.stalls()) == behind["stalls"] and of_backend.closing()["behind"] == []
+    assert felt - unseen(of_backend) <= len(of_backend.stalls()) <= felt and of_backend.closing()["behind"] == []
 
 
 @pytest.mark.quick

@@ -68,8 +68,8 @@ class Nagle:
 
 
 class ReceiveWindow:
-    """The receiver's window is smaller than a segment, so that a timer sends each piece. A reader that takes its time
-    has it closed at first."""
+    """The receiver's window is smaller than a segment, so that a timer sends each piece. In the last third the reader
+    pauses: then the window is closed when a hold begins."""
 
     reason, advice = "rwnd", "smaller than a segment"
     ended = None

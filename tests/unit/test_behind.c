@@ -98,6 +98,24 @@ static void neither_is_who_has_nothing_to_do_with_it(void **state)
 	assert_false(is_behind(CLIENT, BACKEND, BACK, 50003));
 }
 
+/* A service may close its listener, and serve on who has connected before. */
+static void neither_is_who_came_through_a_listener_that_is_closed(void **state)
+{
+	struct nt_tuple tuple = tuple_of(50003, BACK, 1);
+	struct nt_owner_list list = {};
+	struct nt_behind behind = {};
+	uint32_t asked = CLIENT;
+
+	(void)state;
+	add(&list, BACKEND, BACK, 0);
+	connect_both(&list, CLIENT, 50001, RELAY, FRONT);
+	connect_both(&list, RELAY, 50003, BACKEND, BACK);
+	nt_behind_take(&behind, &list, wanted, &asked, NOW);
+	assert_false(nt_behind_has(&behind, RELAY, &tuple, NOW));
+	nt_behind_clear(&behind);
+	nt_owner_list_clear(&list);
+}
+
 static void nothing_is_behind_before_a_look(void **state)
 {
 	struct nt_tuple tuple = tuple_of(50003, BACK, 1);
@@ -125,10 +143,11 @@ static void a_relay_stays_one_for_some_seconds(void **state)
 	assert_true(nt_behind_has(&behind, RELAY, &tuple, NOW + LATELY));
 	assert_false(nt_behind_has(&behind, RELAY, &tuple, NOW + LATELY + 1));
 	/* others than it take its room */
-	for (uint32_t i = 0; i < NT_MOST_SERVERS; i++)
+	add(&none, OTHER, FRONT, 0);
+	for (uint32_t i = 0; i < NT_MOST_RELAYS; i++)
 		connect_both(&none, CLIENT, 40000 + i, 1000 + i, FRONT);
 	nt_behind_take(&behind, &none, wanted, &asked, NOW + LATELY + 1);
-	assert_int_equal(behind.n_servers, NT_MOST_SERVERS);
+	assert_int_equal(behind.n_relays, NT_MOST_RELAYS);
 	assert_false(nt_behind_has(&behind, RELAY, &tuple, NOW + LATELY));
 	nt_behind_clear(&behind);
 	nt_owner_list_clear(&list);
@@ -142,6 +161,7 @@ int main(void)
 		cmocka_unit_test(another_client_of_the_same_server_is_not),
 		cmocka_unit_test(neither_is_what_clients_of_the_process_do),
 		cmocka_unit_test(neither_is_who_has_nothing_to_do_with_it),
+		cmocka_unit_test(neither_is_who_came_through_a_listener_that_is_closed),
 		cmocka_unit_test(nothing_is_behind_before_a_look),
 		cmocka_unit_test(a_relay_stays_one_for_some_seconds),
 	};

@@ -34,8 +34,11 @@ static bool take_ports(struct nt_behind *behind, const struct nt_owner_list *lis
 {
 	size_t n = 0;
 
+	for (size_t i = 0; i < list->count; i++)
+		n += !list->owners[i].tuple.remote_port;
 	free(behind->ports);
-	behind->ports = calloc(list->count + 1, sizeof(*behind->ports));
+	behind->ports = calloc(n + 1, sizeof(*behind->ports));
+	n = 0;
 	for (size_t i = 0; behind->ports && i < list->count; i++)
 		if (!list->owners[i].tuple.remote_port)
 			behind->ports[n++] = port_key(&list->owners[i].tuple);
@@ -45,42 +48,44 @@ static bool take_ports(struct nt_behind *behind, const struct nt_owner_list *lis
 	return behind->ports;
 }
 
-/* Notes a server; if there is room for no more, one that no look has found lately makes it. */
-static void note_server(struct nt_behind *behind, uint32_t tgid, uint64_t now_ns)
+/* Notes a relay. Where the table is full, one that no look has found lately makes room. */
+static void note_relay(struct nt_behind *behind, uint32_t tgid, uint64_t now_ns)
 {
 	size_t at = 0;
 
-	while (at < behind->n_servers && behind->servers[at].tgid != tgid)
+	while (at < behind->n_relays && behind->relays[at].tgid != tgid)
 		at++;
-	if (at == NT_MOST_SERVERS)
-		for (at = 0; at < NT_MOST_SERVERS; at++)
-			if (behind->servers[at].seen_ns + LATELY_NS < now_ns)
+	if (at == NT_MOST_RELAYS)
+		for (at = 0; at < NT_MOST_RELAYS; at++)
+			if (behind->relays[at].seen_ns + LATELY_NS < now_ns)
 				break;
-	if (at == NT_MOST_SERVERS)
+	if (at == NT_MOST_RELAYS)
 		return;
-	behind->servers[at] = (struct nt_server){.tgid = tgid, .seen_ns = now_ns};
-	if (at == behind->n_servers)
-		behind->n_servers++;
+	behind->relays[at] = (struct nt_relay){.tgid = tgid, .seen_ns = now_ns};
+	if (at == behind->n_relays)
+		behind->n_relays++;
 }
 
-/* Notes the processes at the other end of a connection that one asked for has made. */
-static void note_servers(struct nt_behind *behind, const struct nt_owner_list *list,
-			 const struct nt_tuple *tuple, nt_owner_wanted *wanted, void *context,
-			 uint64_t now_ns)
+/* Notes the relays at the other end of a connection, if a process asked for has made it. */
+static void note_relays(struct nt_behind *behind, const struct nt_owner_list *list,
+			const struct nt_owner *owner, nt_owner_wanted *wanted, void *context,
+			uint64_t now_ns)
 {
-	const struct nt_owner *peer = nt_owner_list_find_peer(list, tuple);
+	const struct nt_owner *peer = nt_owner_list_find_peer(list, &owner->tuple);
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	struct nt_end end = {};
 	size_t count;
 
-	if (!peer)
+	/* wanted() may read files: we ask last */
+	if (!peer || connected(behind, &peer->tuple) || !connected(behind, &owner->tuple) ||
+	    !wanted(context, owner->tgid))
 		return;
 	end.sk = peer->sk;
 	end.tuple = peer->tuple;
 	count = nt_owner_list_find(list, &end, found);
 	for (size_t i = 0; i < count; i++)
 		if (!wanted(context, found[i].tgid))
-			note_server(behind, found[i].tgid, now_ns);
+			note_relay(behind, found[i].tgid, now_ns);
 }
 
 void nt_behind_take(struct nt_behind *behind, const struct nt_owner_list *list,
@@ -91,17 +96,15 @@ void nt_behind_take(struct nt_behind *behind, const struct nt_owner_list *list,
 		return;
 	}
 	for (size_t i = 0; i < list->count; i++)
-		if (connected(behind, &list->owners[i].tuple) &&
-		    wanted(context, list->owners[i].tgid))
-			note_servers(behind, list, &list->owners[i].tuple, wanted, context, now_ns);
+		note_relays(behind, list, &list->owners[i], wanted, context, now_ns);
 }
 
 bool nt_behind_has(const struct nt_behind *behind, uint32_t tgid, const struct nt_tuple *tuple,
 		   uint64_t now_ns)
 {
-	for (size_t i = 0; i < behind->n_servers; i++)
-		if (behind->servers[i].tgid == tgid)
-			return behind->servers[i].seen_ns + LATELY_NS >= now_ns &&
+	for (size_t i = 0; i < behind->n_relays; i++)
+		if (behind->relays[i].tgid == tgid)
+			return behind->relays[i].seen_ns + LATELY_NS >= now_ns &&
 			       connected(behind, tuple);
 	return false;
 }

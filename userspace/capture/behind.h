@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a process asked for may wait for without a stall of its own: it connected to a relay on this
- * host, which connected to somebody else, and that connection stalls.
+ * A process asked for may wait without a stall of its own: it has connected to a relay on this
+ * host, and a connection that the relay made stalls.
  */
 #ifndef NT_BEHIND_H
 #define NT_BEHIND_H
@@ -11,11 +11,11 @@
 #include <stdint.h>
 #include "capture/owner_list.h"
 
-/* More processes that serve those asked for are left out. */
-#define NT_MOST_SERVERS 64
+/* We leave out more relays than these. */
+#define NT_MOST_RELAYS 64
 
 /* A process to which one asked for has connected, as a look at the descriptors found it. */
-struct nt_server {
+struct nt_relay {
 	uint32_t tgid;
 	uint64_t seen_ns; /* by the last such look; CLOCK_MONOTONIC, as all times here */
 };
@@ -24,13 +24,13 @@ struct nt_server {
 struct nt_behind {
 	uint64_t *ports; /* that somebody listens at, by namespace, in the last look; in order */
 	size_t n_ports;
-	struct nt_server servers[NT_MOST_SERVERS];
-	size_t n_servers;
+	struct nt_relay relays[NT_MOST_RELAYS];
+	size_t n_relays;
 };
 
 /*
- * Takes what a look found. A server of an earlier one stays for some seconds, since a client may
- * close its connection after each answer. Without memory nothing is known.
+ * Takes what a whole look found. A relay of an earlier one stays for some seconds, since a client
+ * may close its connection after each answer. Without memory nothing is known.
  */
 void nt_behind_take(struct nt_behind *behind, const struct nt_owner_list *list,
 		    nt_owner_wanted *wanted, void *context, uint64_t now_ns);

@@ -117,12 +117,29 @@ static int take_piece(struct nt_owners *owners)
 	return n > 0 ? 1 : n;
 }
 
+/* Takes what a look shows of relays; in a part of one a listener may be missing. */
+static void take_behind(struct nt_owners *owners, int err)
+{
+	__u64 began = nt_cpu_ns();
+
+	if (!owners->looks_behind)
+		return;
+	if (err || owners->next.share_limit)
+		nt_behind_clear(&owners->behind);
+	else
+		nt_behind_take(&owners->behind, &owners->next, is_wanted, owners, owners->began_ns);
+	owners->cost_ns += nt_cpu_ns() - began;
+}
+
 /* Ends the look; err: 0, or -errno with which it ended. */
 static void end_look(struct nt_owners *owners, int err)
 {
 	bool much = owners->list.count > MUCH || owners->next.count > MUCH;
-	__u64 now = nt_now_ns(), cost = owners->cost_ns;
+	__u64 now, cost;
 
+	take_behind(owners, err);
+	now = nt_now_ns();
+	cost = owners->cost_ns;
 	nt_iterator_end(&owners->reader);
 	owners->scanned_ns = owners->began_ns;
 	for (size_t i = 0; i < NT_UNTRACED_KINDS; i++)
@@ -140,9 +157,6 @@ static void end_look(struct nt_owners *owners, int err)
 		nt_owner_list_clear(&owners->list);
 		owners->list = owners->next;
 		memset(&owners->next, 0, sizeof(owners->next));
-		if (nt_targets_any(owners->targets))
-			nt_behind_take(&owners->behind, &owners->list, is_wanted, owners,
-				       owners->scanned_ns);
 	} else {
 		nt_owner_list_clear(&owners->next);
 		if (owners->rest_until_ns < now + REST_AFTER_ERROR_NS)

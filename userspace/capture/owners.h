@@ -35,8 +35,9 @@ struct nt_owners {
 	const struct nt_targets *targets;
 	struct bpf_link *iterator; /* NULL: this kernel cannot list owners; we find nobody */
 	struct nt_owner_list list; /* as the last look found them */
-	struct nt_behind behind;   /* only where processes were asked for */
-	__u64 scanned_ns;          /* when that look began; CLOCK_MONOTONIC, as all times here */
+	bool looks_behind;         /* a look fills behind too */
+	struct nt_behind behind;
+	__u64 scanned_ns; /* when that look began; CLOCK_MONOTONIC, as all times here */
 	__u64 valid_until_ns;
 	__u64 rest_until_ns; /* no look before that time, except by nt_owners_scan() */
 	__u64 taken_until_ns;

@@ -423,6 +423,7 @@ int nt_session_watch(struct nt_session *session, struct nt_loop *loop,
 
 	session->loop = loop;
 	session->watch = *watch;
+	session->owners.looks_behind = watch->on_behind && nt_targets_any(&session->targets);
 	for (unsigned int i = 0; !err && i < session->settings->n_pids; i++)
 		err = nt_loop_watch(loop, session->targets.pidfds[i], EPOLLIN, on_pids, session);
 	return err;

@@ -270,12 +270,13 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 
 /* Is this the end of a relay to which a process asked for has connected? */
 static bool end_is_relay(const struct nt_end *end, const struct nt_record *r,
-			 const struct nt_targets *targets, struct nt_owners *owners)
+			 const struct nt_settings *settings, const struct nt_targets *targets,
+			 struct nt_owners *owners)
 {
 	const struct nt_process *known;
 	pid_t owner;
 
-	if (!end->present)
+	if (!end->present || !ports_match(settings, &end->tuple))
 		return false;
 	owner = owner_of(end, r, targets, owners);
 	known = owner ? NULL : nt_owners_recall(owners, end);
@@ -286,11 +287,15 @@ bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
 		     const struct nt_settings *settings, const struct nt_targets *targets,
 		     struct nt_owners *owners, struct nt_audit *audit)
 {
-	if (record->kind != NT_RECORD_STALL)
+	if (record->kind != NT_RECORD_STALL || !owners->behind.n_relays)
 		return false;
-	if (end_is_relay(&record->sender, record, targets, owners))
+	/* its excuse, an unseen timer, is for those that were asked for: peer_contradicts() */
+	if (record->evidence == NT_EVIDENCE_INFERRED && record->sender.present &&
+	    nt_owners_find_peer(owners, &record->sender.tuple, 0))
+		return false;
+	if (end_is_relay(&record->sender, record, settings, targets, owners))
 		stall->side = NT_SIDE_SENDER;
-	else if (end_is_relay(&record->receiver, record, targets, owners))
+	else if (end_is_relay(&record->receiver, record, settings, targets, owners))
 		stall->side = NT_SIDE_RECEIVER;
 	else
 		return false;

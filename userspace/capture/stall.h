@@ -93,8 +93,8 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 			  struct nt_owners *owners, struct nt_audit *audit);
 
 /*
- * Decides the same for a record that nobody asked for: does a relay stall, behind which a process
- * asked for may wait (behind.h)? The side is the relay's.
+ * Decides the same for a record that nobody asked for: does a relay stall for which a process asked
+ * for may wait (behind.h)? The side is the relay's.
  */
 bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
 		     const struct nt_settings *settings, const struct nt_targets *targets,

@@ -344,41 +344,52 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 	return n;
 }
 
-/*
- * Prints which relays stall behind the processes asked for. Returns how many groups of connections
- * those are.
- */
+/* Prints which connection of a relay lost most, of those with one problem. */
+static void print_relay(const struct nt_writer *writer, FILE *out, const struct nt_group *group)
+{
+	const struct nt_connection *worst = group->connections[0];
+	const struct nt_stall *last = &worst->last;
+	const struct nt_process *relay = nt_stall_process(last, last->side);
+	const struct nt_process *peer = nt_stall_process(last, !last->side);
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], other[sizeof(name) + 4] = "", sum[16];
+	char remote[NT_ADDRESS_LEN], all[64] = "", text[2 * sizeof(name) + NT_ADDRESS_LEN + 256];
+
+	if (peer->tgid) {
+		nt_format_process(peer, name, sizeof(name));
+		snprintf(other, sizeof(other), "%s at ", name);
+	}
+	nt_format_process(relay, name, sizeof(name));
+	nt_format_address(&nt_stall_end(last, last->side)->tuple, false, remote, sizeof(remote));
+	if (group->count > 1) {
+		nt_format_duration(group->excess_ns, sum, sizeof(sum));
+		snprintf(all, sizeof(all), "; %zu such connections: %" PRIu64 " stalls, %s",
+			 group->count, group->stalls, sum);
+	}
+	nt_format_duration(worst->excess_ns, sum, sizeof(sum));
+	snprintf(text, sizeof(text),
+		 "%s waited for %s%s: %" PRIu64 " stall%s, %s%s; what you trace was connected to "
+		 "it and may have waited too (-p %d shows cause and fix)",
+		 name, other, remote, worst->count, nt_plural(worst->count), sum, all, relay->tgid);
+	nt_text_labelled(out, "behind it", text, nt_text_width(writer));
+}
+
+/* Prints for which relays the processes asked for may have waited. Returns how many groups of
+ * connections those are. */
 static size_t print_behind(const struct nt_writer *writer, FILE *out,
 			   const struct nt_report *report)
 {
-	char relay[NT_ESCAPED_LEN(NT_USER_LEN) + 16], peer[sizeof(relay)], sum[16];
-	char remote[NT_ADDRESS_LEN], text[2 * sizeof(relay) + NT_ADDRESS_LEN + 200];
 	struct nt_groups groups = {};
 	size_t n;
 
 	if (report->behind)
 		nt_groups_make(&groups, report->behind);
-	for (size_t i = 0; i < groups.count && i < TOP_BEHIND; i++) {
-		const struct nt_group *group = &groups.list[i];
-		const struct nt_stall *last = &group->connections[0]->last;
-		const struct nt_process *process = nt_stall_process(last, last->side);
-		const struct nt_process *other = nt_stall_process(last, !last->side);
-
-		nt_format_process(process, relay, sizeof(relay));
-		nt_format_process(other, peer, sizeof(peer));
-		nt_format_address(&nt_stall_end(last, last->side)->tuple, false, remote,
-				  sizeof(remote));
-		nt_format_duration(group->excess_ns, sum, sizeof(sum));
-		snprintf(text, sizeof(text),
-			 "%s waited for %s%s%s: %" PRIu64 " stall%s, %s in all; what you trace is "
-			 "connected to it and may have waited too (-p %d shows cause and fix)",
-			 relay, other->tgid ? peer : "", other->tgid ? " at " : "", remote,
-			 group->stalls, nt_plural(group->stalls), sum, process->tgid);
-		if (!i)
-			fputc('\n', out);
-		nt_text_labelled(out, "behind it", text, nt_text_width(writer));
-	}
 	n = groups.count;
+	if (n)
+		fputc('\n', out);
+	for (size_t i = 0; i < n && i < TOP_BEHIND; i++)
+		print_relay(writer, out, &groups.list[i]);
+	if (n > TOP_BEHIND)
+		fprintf(out, "%*sand %zu more\n", INDENT, "", n - TOP_BEHIND);
 	nt_groups_free(&groups);
 	return n;
 }
