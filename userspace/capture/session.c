@@ -69,8 +69,7 @@ static void judge(struct nt_session *session, const struct nt_record *record)
 	wanted = nt_stall_from_record(&stall, record, session->settings, &session->targets,
 				      &session->owners, session->audit);
 	if (!wanted && session->watch.on_behind &&
-	    nt_stall_behind(&stall, record, session->settings, &session->targets, &session->owners,
-			    session->audit))
+	    nt_stall_behind(&stall, record, session->settings, &session->targets, &session->owners))
 		session->watch.on_behind(session->context, &stall);
 	session->owners.as_it_is = false;
 	if (!wanted)

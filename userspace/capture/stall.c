@@ -285,11 +285,11 @@ static bool end_is_relay(const struct nt_end *end, const struct nt_record *r,
 
 bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
 		     const struct nt_settings *settings, const struct nt_targets *targets,
-		     struct nt_owners *owners, struct nt_audit *audit)
+		     struct nt_owners *owners)
 {
 	if (record->kind != NT_RECORD_STALL || !owners->behind.n_relays)
 		return false;
-	/* its excuse, an unseen timer, is for those that were asked for: peer_contradicts() */
+	/* an unseen timer would excuse it in peer_contradicts(): that is for those asked for */
 	if (record->evidence == NT_EVIDENCE_INFERRED && record->sender.present &&
 	    nt_owners_find_peer(owners, &record->sender.tuple, 0))
 		return false;
@@ -299,7 +299,7 @@ bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
 		stall->side = NT_SIDE_RECEIVER;
 	else
 		return false;
-	fill(stall, record, settings, targets, owners, audit);
+	fill(stall, record, settings, targets, owners, NULL);
 	stall->record.hold.stack_id = NT_NO_STACK;
 	return stall->is_stall && nt_stall_process(stall, stall->side)->tgid;
 }

@@ -98,6 +98,6 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
  */
 bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
 		     const struct nt_settings *settings, const struct nt_targets *targets,
-		     struct nt_owners *owners, struct nt_audit *audit);
+		     struct nt_owners *owners);
 
 #endif /* NT_STALL_RECORD_H */
