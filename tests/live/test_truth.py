@@ -305,17 +305,22 @@ def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
                                       *(pytest.param(scenario, marks=pytest.mark.once)
                                         for scenario in ("write-write-read", "one-way"))])
 def test_acks_sent_by_the_timer_are_as_many_as_the_kernel_counts(scenario: str) -> None:
-    """The server's namespace traced whole: what was seen and what the audit calls unseen are its TcpExtDelayedACKs."""
+    """
+    The server's namespace traced whole: what was seen and what the audit calls unseen are its TcpExtDelayedACKs. By
+    tracepoints a timer that found the socket in use counts too, though the program that used it may have sent the ACK.
+    """
     more = ("--seconds", "5", "--connections", "10") if scenario == "mix" else ()
     with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab:
         with Tracer("--netns", str(lab.server)) as tracer:
             result = lab.play()
             tracer.stop()
-    counted = result["server"]["counters"]["TcpExtDelayedACKs"]
+    counters = result["server"]["counters"]
+    counted = counters["TcpExtDelayedACKs"]
     assert counted or scenario == "one-way"
     closing = tracer.closing()
     seen = closing["totals"]["delayed_acks"]["timer"]
-    assert seen <= counted == seen + unseen(tracer), (seen, counted, closing["unseen"])
+    in_use = counters["TcpExtDelayedACKLocked"] if tracer.records("start")[0]["hooks"] == "tracepoint" else 0
+    assert counted <= seen + unseen(tracer) <= counted + in_use, (seen, counters, closing["unseen"])
     assert closing["dropped"]["hold_map_full"] == closing["dropped"]["ack_map_full"] == 0, closing["dropped"]
 
 
