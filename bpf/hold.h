@@ -41,9 +41,8 @@ struct hold {
 	u64 sk; /* set last of all: until then an interrupt finds no hold */
 	struct nt_held held;
 	u32 in_flight_bytes;
-	u32 total_retrans; /* when it began, as the next two */
+	u32 total_retrans; /* when it began, as the next one */
 	u32 rcv_nxt;
-	u32 segments_before;
 	u32 writes;
 	u32 write_bytes; /* of each of them; 0: they are not alike */
 	u32 written;     /* of them all */
@@ -51,7 +50,7 @@ struct hold {
 	u64 begin_ns;
 	u64 looked_ns;
 	u64 ack_ns;       /* when the last ACK that moved the window came, or it began */
-	u64 silent_ns;    /* between the ACK before that one, or the begin, and that one */
+	u64 silent_ns;    /* between the ACK before that one, or the start, and that one */
 	u32 silent_bytes; /* in flight during silent_ns */
 	u32 flight_bytes; /* in flight after that ACK, or when it began */
 	u32 ack;          /* what that ACK acknowledged, and its sequence number */
@@ -61,6 +60,7 @@ struct hold {
 	bool ack_seen;
 	u8 flight;            /* enum flight_kind, at the first write that a program saw */
 	bool kernels;         /* the kernel itself uses the socket, and the writer is its part */
+	bool handshake;       /* it began in that: nt_in_handshake() */
 	bool recovered;       /* from loss, when an ACK came: the last ACK of a recovery hides it */
 	struct writer writer; /* tgid 0: no program saw a write yet */
 };
@@ -199,7 +199,7 @@ static __always_inline u64 hold_owner(const struct hold *h)
 }
 
 /*
- * Is there loss, or a hole that the peer tells of? Either explains any delay. icsk_ca_state is 3 or
+ * Is there loss, or a hole that the peer reports? Either explains any delay. icsk_ca_state is 3 or
  * more in Recovery and in Loss (enum tcp_ca_state).
  */
 static __always_inline bool tcp_recovering(const struct tcp *t)
@@ -223,7 +223,7 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	f->delack_limit_ns = tcp_delack_limit_ns(t);
 	f->in_flight_bytes = h->in_flight_bytes;
 	f->mss = h->held.mss;
-	f->segments_before = h->segments_before;
+	f->handshake = h->handshake;
 	/* else a write went unseen, or of the first of several a part is held */
 	if (h->written == bytes || (h->writes == 1 && h->written > bytes))
 		f->writes = h->writes;
@@ -318,7 +318,7 @@ static __always_inline struct late_ack *hold_join(const struct hold *h, u64 rele
 }
 
 /*
- * May a receiver on another host tell that the ACK was a late one? From this end alone a stall is
+ * May a receiver on another host know that the ACK was a late one? From this end alone a stall is
  * no stall if it was short, since the bytes were written when the ACK was pending already. Whether
  * the ACK was a pure one is not asked: it may have come unseen, and the receiver knows.
  */
@@ -413,7 +413,7 @@ static __noinline int event_hold_end(const struct hold *h, struct sock *sk, u32 
 }
 
 /*
- * Counts the hold h, which is over and lies in that level of the scratch, and tells what it was.
+ * Counts the hold h, which is over and lies in that level of the scratch, and reports it.
  * This is a function by itself to spare its caller's stack.
  */
 static __noinline int hold_over(const struct hold *h, u32 level, u32 release, u64 released_ns)
@@ -482,7 +482,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
 	h->total_retrans = TCP(t, total_retrans);
 	h->rcv_nxt = TCP(t, rcv_nxt);
-	h->segments_before = TCP(t, data_segs_out);
+	h->handshake = nt_in_handshake(TCP(t, data_segs_out), TCP(t, data_segs_in));
 	h->begin_ns = h->ack_ns = since_ns;
 	h->recovered = false;
 	h->flight = FLIGHT_UNSURE;
@@ -611,7 +611,7 @@ static __noinline u32 flight_of(const struct hold *h, struct sock *sk, u32 bytes
 		       : FLIGHT_UNSURE;
 }
 
-/* Current is in the system call that wrote bytes which are held now; it wrote so many. */
+/* Current is in the system call that wrote these bytes, some of which are held now. */
 static __always_inline void hold_note_writer(struct hold *h, struct sock *sk, void *ctx, u32 bytes)
 {
 	h->written += bytes;
@@ -645,7 +645,7 @@ static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, enum
 /*
  * An ACK has come late to a sender with a full buffer that has sent all it has, and makes room:
  * that ends a hold of bytes that were not written yet. If a writer sleeps, it has waited:
- * sk_stream_wait_memory(). Else somebody may poll for room, and the next write tells whether that
+ * sk_stream_wait_memory(). Else somebody may poll for room, and the next write shows whether that
  * was awaited: room_was_awaited(). Returns false if nobody waits. s: room for the socket's state;
  * NULL: the caller's stack has none on kernels before 6.13, and the scratch has.
  */
@@ -688,7 +688,7 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 	return true;
 }
 
-/* Whoever waits for an ACK goes on within this time of it. */
+/* A program that waits for an ACK goes on within this time of it. */
 #define GO_ON_NS 10000000ULL
 
 /*
@@ -861,13 +861,13 @@ static __always_inline u64 acknowledged_hold_ended_ns(const struct hold *h, cons
 /*
  * An ACK released the bytes: when? Mostly when this attempt began. But the ACK's own attempt may
  * have gone unseen, since the kernel skips a program that interrupts another on its CPU; then the
- * ACK itself tells the time.
+ * ACK itself shows the time.
  *
  * If no hook saw the ACK come either (tcp_probe stands in tcp_rcv_established() only), it was a
  * pure one if no data has come since the hold began, or if a program saw the receiver send it alone
  * (once the peer's FIN has come, tcp_probe shows no more). It may have released nothing if the
- * socket is corked by now, if more was written, if other ACKs may have come before, or if the hold
- * lasted so long that a loss probe may have ended it.
+ * socket is corked by now, if more was written, if other ACKs may have come before, or if a loss
+ * probe may have ended it.
  */
 static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)

@@ -15,35 +15,44 @@
  */
 #define NT_INFER_NS 30000000ULL
 
-/* An ACK that comes so much later than the smallest round trip waited for something. */
+/* An ACK that is later than the smallest round trip by this waited for something. */
 #define NT_PROMPT_NS 1000000ULL
 
-/* The first segments of a connection: TLS handshakes and HTTP/2 prefaces are among them. */
-#define NT_HANDSHAKE_SEGMENTS 2
+/*
+ * Do the bytes go among the first of their connection? The number of data segments that this end
+ * has sent and received before tells. TLS handshakes and the preface of HTTP/2 are among the first;
+ * in them the ends take turns, while a protocol that writes its messages in parts sends more than
+ * it receives. A TLS client sends its hello, which a server may have it repeat, its Finished and
+ * the preface; a server its hello, its certificates and session tickets.
+ */
+static inline bool nt_in_handshake(__u32 sent, __u32 received)
+{
+	return sent <= 2 || (sent <= 4 && received >= sent);
+}
 
 struct nt_stall_facts {
 	__u64 duration_ns;        /* of the hold */
 	__u64 pending_in_hold_ns; /* how much of pending_ns was during the hold */
 	__u64 pending_ns; /* how long the releasing ACK was pending, where a program saw that */
-	__u64 silent_ns;  /* before the releasing ACK: since the one before it, or the begin */
+	__u64 silent_ns;  /* before the releasing ACK: since the one before it, or the start */
 	__u64 min_rtt_ns; /* 0: not known */
 	__u64 delack_limit_ns; /* the shortest delay of ACKs that the local settings make likely */
 	__u32 in_flight_bytes; /* when the hold began */
 	__u32 silent_bytes;    /* in flight while no ACK came, before the releasing one */
 	__u32 mss;
-	__u32 segments_before; /* data segments sent before the hold began */
-	__u32 writes;          /* so many wrote the held bytes; 0: not known */
-	__u8 reason;           /* enum nt_hold_reason */
-	__u8 release;          /* enum nt_release */
-	__u8 late_release;     /* enum nt_ack_release of the pending ACK; INVALID: unseen */
-	bool pure_ack;         /* the releasing segment carried no data */
-	bool ack_with_data;    /* it carried some; neither: nobody is sure */
-	bool recovering;       /* from loss, during the hold */
-	bool nodelay;          /* TCP_NODELAY is set when the hold is over */
-	bool locked;           /* the receiver's timer found the socket locked */
-	bool rest;             /* the held bytes are what is left of a write, or follow what is
-				* left of bytes of which the peer has acknowledged a part */
-	bool unanswered;       /* the peer has sent no data since the stall before */
+	__u32 writes;       /* that wrote the held bytes; 0: not known */
+	__u8 reason;        /* enum nt_hold_reason */
+	__u8 release;       /* enum nt_release */
+	__u8 late_release;  /* enum nt_ack_release of the pending ACK; INVALID: unseen */
+	bool pure_ack;      /* the releasing segment carried no data */
+	bool ack_with_data; /* it carried some; neither: nobody is sure */
+	bool recovering;    /* from loss, during the hold */
+	bool nodelay;       /* TCP_NODELAY is set when the hold is over */
+	bool handshake;     /* it began in the handshake: nt_in_handshake() */
+	bool locked;        /* the receiver's timer found the socket locked */
+	bool rest;          /* the held bytes are what is left of a write, or follow what is
+			     * left of bytes of which the peer has acknowledged a part */
+	bool unanswered;    /* the peer has sent no data since the stall before */
 };
 
 static inline __u64 nt_excess_ns(const struct nt_stall_facts *f)
@@ -200,8 +209,7 @@ static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, en
 	case NT_CAUSE_DELAYED_ACK:
 		if (f->locked)
 			return NT_PATTERN_LOCKED_SOCKET;
-		if ((f->nodelay && cause == NT_CAUSE_NAGLE_DELAYED_ACK) ||
-		    f->segments_before <= NT_HANDSHAKE_SEGMENTS)
+		if ((f->nodelay && cause == NT_CAUSE_NAGLE_DELAYED_ACK) || f->handshake)
 			return NT_PATTERN_HANDSHAKE_FLIGHT;
 		return nt_program_pattern(f);
 	default:

@@ -12,6 +12,7 @@ import http.client
 import os
 import select
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -236,6 +237,45 @@ def test_a_relay_that_passes_each_write_on(tmp_path: Path) -> None:
             assert "TCP_NODELAY" in closing["connections"][0]["fix"]
         with relay(upstream, ",nodelay", tmp_path) as (pid, port), cache_client(port, "nodelay") as (_, ask):
             check_cured(ask, pid)
+
+
+@contextlib.contextmanager
+def tls_server(options: str, directory: Path) -> Iterator[int]:
+    """socat takes TLS off for memcached, as people put it before servers that know none."""
+    port = free_port()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-keyout", "key.pem", "-out", "cert.pem"], cwd=directory, check=True, capture_output=True)
+    listen = f"OPENSSL-LISTEN:{port},bind={LOOPBACK},reuseaddr,fork,cert=cert.pem,key=key.pem,verify=0{options}"
+    with memcached(directory) as (_, upstream), \
+            started(["socat", listen, f"TCP:{LOOPBACK}:{upstream}"], port, directory):
+        yield port
+
+
+def tls_request(port: int) -> float:
+    """What the first request takes once the handshake is over, in us."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection((LOOPBACK, port), PATIENCE) as tcp, context.wrap_socket(tcp) as client:
+        start = time.monotonic_ns()
+        client.sendall(b"version\r\n")
+        assert client.recv(100).startswith(b"VERSION")
+        return (time.monotonic_ns() - start) / 1000
+
+
+def test_the_session_tickets_of_tls_hold_the_first_answer(tmp_path: Path) -> None:
+    """TLS 1.3: the client asks with its Finished, the server's tickets go first, and the answer waits for their ACK."""
+    with tls_server("", tmp_path) as port, Tracer("-L", str(port)) as tracer:
+        felt = [us for us in (tls_request(port) for _ in range(ROUNDS)) if us >= STALLED_US]
+        tracer.stop()
+    stalls, closing = tracer.stalls(), tracer.closing()
+    assert len(felt) >= ROUNDS - 2 and len(felt) - closing["unseen"] <= len(stalls) <= len(felt), (felt, stalls)
+    assert {(s["cause"], s["pattern"], own_end(s)["comm"]) for s in stalls} == \
+        {("nagle_delayed_ack", "handshake_flight", "socat")}
+    assert all(group["fix"].startswith("set TCP_NODELAY right after") for group in closing["groups"])
+    with tls_server(",nodelay", tmp_path) as port, Tracer("-L", str(port)) as tracer:
+        felt = [us for us in (tls_request(port) for _ in range(ROUNDS)) if us >= STALLED_US]
+        tracer.stop()
+    assert felt == [] and tracer.stalls() == []
 
 
 HTTP_DAEMON = """\

@@ -8,7 +8,7 @@
 #include "tcp.h"
 
 #define INFERRED_NS   30000000ULL /* one end alone takes an ACK for late from here on */
-#define FIRST_PACKETS 2
+#define FIRST_PACKETS 2 /* and twice that while the peer sends as many */
 
 static struct {
 	u64 holds[NT_HOLD_REASONS], hold_ns[NT_HOLD_REASONS];
@@ -69,7 +69,7 @@ static void truth_begin(struct endpoint *e, u8 reason, u64 since_ns)
 	h->begin_ns = h->last_ack_ns = since_ns;
 	h->in_flight = h->last_in_flight = e->tp.snd_nxt - e->tp.snd_una;
 	h->mss = e->tp.mss_cache;
-	h->segments_before = e->tp.data_segs_out;
+	h->first = e->tp.data_segs_out <= (e->tp.data_segs_in < e->tp.data_segs_out ? FIRST_PACKETS : 2 * FIRST_PACKETS);
 	h->rcv_nxt = e->tp.rcv_nxt;
 	h->retransmitted = e->tp.total_retrans;
 	h->recovered = false;
@@ -237,7 +237,7 @@ static void judge(struct endpoint *e, enum caller caller)
 	else if (e->came->locked)
 		h->pattern = NT_PATTERN_LOCKED_SOCKET;
 	else if ((h->reason == NT_HOLD_NAGLE && e->tp.nonagle & NT_NAGLE_OFF) ||
-		 h->segments_before <= FIRST_PACKETS)
+		 h->first)
 		h->pattern = NT_PATTERN_HANDSHAKE_FLIGHT;
 	else
 		h->pattern_alone = h->pattern = pattern_of_writes(h);

@@ -57,8 +57,9 @@ struct true_hold {
 	u8 reason;
 	u32 releases;    /* a bit for each possible release: some cases leave open which */
 	bool any_writes; /* an earlier reason held it, in which writes are not counted */
-	u32 seq, end_seq, in_flight, writes, write_bytes, written, mss, segments_before, retransmitted, rcv_nxt;
+	u32 seq, end_seq, in_flight, writes, write_bytes, written, mss, retransmitted, rcv_nxt;
 	bool recovered; /* from loss, when an ACK came */
+	bool first;     /* it is of the first segments of the connection, which alternate */
 	u64 begin_ns, end_ns;
 	u64 since_ns; /* when a stallable reason first held the same bytes */
 	u8 cause, pattern;  /* of the stall, if it was one */

@@ -17,7 +17,6 @@ static struct nt_stall_facts textbook(void)
 		.in_flight_bytes = 6,
 		.silent_bytes = 6,
 		.mss = 1448,
-		.segments_before = 10,
 		.reason = NT_HOLD_NAGLE,
 		.release = NT_RELEASE_ACK,
 		.late_release = NT_ACK_TIMER,
@@ -261,6 +260,19 @@ static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
+/* sent and received before the hold */
+static void handshakes_take_turns_and_messages_in_parts_do_not(void **state)
+{
+	(void)state;
+	assert_true(nt_in_handshake(1, 1));  /* the first answer, in two parts */
+	assert_true(nt_in_handshake(2, 3));  /* a TLS server's certificates, a ticket */
+	assert_true(nt_in_handshake(4, 4));  /* the same after a hello that it had repeated */
+	assert_true(nt_in_handshake(3, 3));  /* a client's hello, Finished, preface of HTTP/2 */
+	assert_false(nt_in_handshake(3, 2)); /* the second answer, in two parts */
+	assert_false(nt_in_handshake(3, 1)); /* the second request, in two parts */
+	assert_false(nt_in_handshake(5, 5));
+}
+
 static void patterns_are_told_apart(void **state)
 {
 	struct nt_stall_facts f = textbook();
@@ -280,10 +292,10 @@ static void patterns_are_told_apart(void **state)
 	f.rest = f.unanswered = false;
 	f.in_flight_bytes = f.mss;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK), NT_PATTERN_REPLY_TAIL);
-	f.segments_before = NT_HANDSHAKE_SEGMENTS;
+	f.handshake = true;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
 			 NT_PATTERN_HANDSHAKE_FLIGHT);
-	f.segments_before++;
+	f.handshake = false;
 	f.nodelay = true;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
 			 NT_PATTERN_HANDSHAKE_FLIGHT);
@@ -340,6 +352,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_pending_ack_that_the_reader_sent_must_have_come_too_late),
 	cmocka_unit_test(a_hold_shorter_than_the_round_trip_lost_nothing),
 	cmocka_unit_test(a_cork_that_the_probe_timer_ended_is_a_cork_ceiling),
+	cmocka_unit_test(handshakes_take_turns_and_messages_in_parts_do_not),
 	cmocka_unit_test(patterns_are_told_apart),
 };
 
