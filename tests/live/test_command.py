@@ -231,6 +231,9 @@ def test_version_and_help() -> None:
     done = run("--help")
     assert done.returncode == 0 and "--all-holds" in done.stdout
     assert done.stdout in (ROOT / "docs" / "usage.md").read_text(), "docs/usage.md shows another --help"
+    of_fix = run("fix", "--help").stdout
+    assert of_fix.startswith("  nagletrace fix ") and "--nodelay" in of_fix and "--group" not in of_fix
+    assert run("-a", "report", "-h").stdout.count("nagletrace ") == 1
 
 
 @pytest.mark.quick

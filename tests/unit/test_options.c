@@ -664,7 +664,7 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 	FILE *out = open_memstream(&text, &size);
 
 	(void)state;
-	nt_options_help(out);
+	nt_options_help(out, NT_CMD_TRACE);
 	fclose(out);
 	for (const struct nt_option *row = nt_options; row->help; row++) {
 		if (!row->name)

@@ -67,7 +67,7 @@ struct nt_settings {
 	uint64_t max_series;
 	uint64_t max_connections;
 	bool standby;      /* the daemon attaches while something stalls only */
-	uint64_t quiet_ns; /* in standby: it detaches after so long without a stall */
+	uint64_t quiet_ns; /* in standby: it detaches after this time without a stall */
 	bool by_cgroup;    /* the cgroup is a label of the series too */
 	bool follow;
 	bool borrows_sockets; /* from the processes that it traces, by pidfd_getfd(2) */
@@ -77,8 +77,10 @@ struct nt_settings {
 	bool streams_stacks; /* each stall is shown with its stack, not only in reports */
 	bool traces_itself;  /* top: an option of the trace asks for it */
 
+	unsigned int help_of; /* help: on which command (enum nt_command); the trace: on all */
+
 	bool nodelay, quickack; /* fix: the option to set, one of the two */
-	uint64_t for_ns; /* fix: we keep it set for so long, after we have watched for as long */
+	uint64_t for_ns; /* fix: we keep it set for this time, after we have watched for as long */
 	bool yes;        /* fix: we do not ask first */
 	bool all;        /* fix: we also change connections that did not stall */
 };

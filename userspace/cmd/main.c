@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 	}
 	switch (command) {
 	case NT_CMD_HELP:
-		nt_options_help(stdout);
+		nt_options_help(stdout, settings.help_of);
 		return nt_streams_written(nt_flush(stdout));
 	case NT_CMD_VERSION:
 		puts("nagletrace " NT_VERSION);

@@ -138,15 +138,24 @@ static const char *command_name(enum nt_command command)
 	return NULL;
 }
 
+/* Returns the row of the command of that name; NULL: there is none. */
+static const struct nt_command_row *command_row(const char *name)
+{
+	for (const struct nt_command_row *row = nt_commands; row->name; row++)
+		if (!strcmp(name, row->name))
+			return row;
+	return NULL;
+}
+
 static int take_command(struct nt_parse *p, const char *word)
 {
+	const struct nt_command_row *row = command_row(word);
 	char shown[NT_SHOWN_LEN];
 
-	for (const struct nt_command_row *row = nt_commands; row->name; row++)
-		if (!strcmp(word, row->name))
-			p->command = row->command;
-	if (p->command != NT_CMD_TRACE)
+	if (row) {
+		p->command = row->command;
 		return 0;
+	}
 	nt_show(word, strlen(word), shown);
 	return nt_fail(p,
 		       "%s: no such command; give check, daemon, report, top, fix or sample, or "
@@ -349,6 +358,8 @@ static int parse_all(struct nt_parse *p, int argc, char **argv)
 		if (val != -1) {
 			int err = take_option(p, val, argv[place]);
 
+			if (p->command == NT_CMD_HELP && n_words && command_row(words[0]))
+				p->settings->help_of = command_row(words[0])->command;
 			if (err || p->command != NT_CMD_TRACE)
 				return err; /* --help and its like answer at once */
 			continue;
@@ -436,29 +447,55 @@ static void print_option(FILE *out, const struct nt_option *option)
 	fputc('\n', out);
 }
 
-void nt_options_help(FILE *out)
+/* Prints the options of these commands (NT_ON()), under their headings. */
+static void print_options(FILE *out, unsigned int commands)
 {
+	const struct nt_option *heading = NULL;
+
+	for (const struct nt_option *option = nt_options; option->help; option++) {
+		if (!option->name) {
+			heading = option;
+		} else if (option->commands & commands) {
+			if (heading)
+				fprintf(out, "\n%s:\n", heading->help);
+			heading = NULL;
+			print_option(out, option);
+		}
+	}
+	fputs("\n"
+	      "Durations take a unit: 250us, 40ms, 5s, 2m. Ctrl-C ends with the closing report.\n"
+	      "Exit codes: 0 done, 1 failed at run time, 2 usage, 3 this kernel cannot, 4 not\n"
+	      "permitted.\n",
+	      out);
+}
+
+static void print_command(FILE *out, const struct nt_command_row *row)
+{
+	fprintf(out, "  nagletrace %s %-*s %s\n", row->name, (int)(25 - strlen(row->name)),
+		row->arguments, row->help);
+}
+
+void nt_options_help(FILE *out, enum nt_command command)
+{
+	const char *name = command_name(command);
+
+	if (name) {
+		print_command(out, command_row(name));
+		print_options(out, NT_ON(command));
+		return;
+	}
 	fputs("nagletrace finds the time that TCP connections lose when a sender holds a small\n"
 	      "segment (Nagle, cork) while the receiver holds the ACK: the 40 ms stall\n"
 	      "\n"
 	      "  nagletrace [OPTIONS]                  report each stall as it happens\n"
 	      "  nagletrace -p PID                     report only that process's stalls\n"
-	      "  nagletrace [OPTIONS] INTERVAL [COUNT] print a report every INTERVAL seconds\n",
+	      "  nagletrace [OPTIONS] INTERVAL [COUNT] print a report every INTERVAL seconds\n"
+	      "  nagletrace COMMAND --help             show the options of one command\n",
 	      out);
 	for (const struct nt_command_row *row = nt_commands; row->name; row++)
-		fprintf(out, "  nagletrace %s %-*s %s\n", row->name, (int)(25 - strlen(row->name)),
-			row->arguments, row->help);
-	for (const struct nt_option *option = nt_options; option->help; option++) {
-		if (option->name)
-			print_option(out, option);
-		else
-			fprintf(out, "\n%s:\n", option->help);
-	}
+		print_command(out, row);
+	print_options(out, ~0U);
 	fputs("\n"
-	      "Durations take a unit: 250us, 40ms, 5s, 2m. Ctrl-C ends with the closing report.\n"
-	      "Exit codes: 0 done, 1 failed at run time, 2 usage, 3 this kernel cannot, 4 not\n"
-	      "permitted.\n"
-	      "\n"
 	      "Examples:\n"
 	      "  sudo nagletrace -p 4242 -i 5s         print a report every 5 seconds\n"
 	      "  sudo nagletrace -P 6379 -d 30s -o json\n"

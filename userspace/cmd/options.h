@@ -16,7 +16,7 @@
 int nt_options_parse(int argc, char **argv, enum nt_command *command, struct nt_settings *settings,
 		     char *err, size_t err_size);
 
-/* Prints usage and options, in at most 80 columns. */
-void nt_options_help(FILE *out);
+/* Prints usage and options in at most 80 columns: of one command, or of all (NT_CMD_TRACE). */
+void nt_options_help(FILE *out, enum nt_command command);
 
 #endif /* NT_OPTIONS_H */

@@ -147,7 +147,8 @@ const struct nt_option nt_options[] = {
 	 .set = NT_ONE_LOUDNESS, .commands = TRACE | CHECK | DAEMON | FIX | SAMPLE,
 	 .help = "print messages of libbpf and the verifier; give it twice for all of them"},
 	{.name = "help", .letter = 'h', ANSWER(HELP),
-	 .help = "print this help and exit"},
+	 .help = "print this help and exit",
+	 .more = "After a command, the options of that command only."},
 	{.name = "version", ANSWER(VERSION),
 	 .help = "print the version and exit"},
 	{.name = "json-schema", ANSWER(JSON_SCHEMA),
@@ -188,7 +189,7 @@ const struct nt_option nt_options[] = {
 		 "5.13 it takes kprobes, since function hooks are attached only once there; see "
 		 "`STANDBY`."},
 	{.name = "standby-after", DURATION(quiet_ns), .least = 1000000000, .standard = "5m", .commands = DAEMON,
-	 .help = "`daemon --standby`: detach the hooks after so long without a stall"},
+	 .help = "`daemon --standby`: detach the hooks after this time without a stall"},
 	{.name = "by-cgroup", FLAG(by_cgroup), .commands = DAEMON,
 	 .help = "`daemon`: count each cgroup in series of its own"},
 	{.name = "max-series", COUNT(max_series), .most = 100000, .standard = "1000", .commands = DAEMON,
