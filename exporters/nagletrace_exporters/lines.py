@@ -18,8 +18,12 @@ MAX_LINE = 16 << 20
 #: No record has more values: that report has some 200,000. The three bytes of `{},` become an object of 72 bytes.
 MAX_VALUES = 500_000
 CHUNK = 1 << 16
-#: No number of ours has so many digits. Before Python 3.11, parsing one with millions of digits takes hours.
+#: A number that is longer than any of ours. Before Python 3.11, parsing one with millions of digits takes hours.
 LONG_NUMBER = re.compile(rb"\d{20}")
+
+
+class TooLarge(BadRecord):
+    """The record has more bytes or values than its reader takes."""
 
 
 def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
@@ -48,12 +52,12 @@ def split_lines(chunks: Iterable[bytes], most: int = MAX_LINE) -> Iterator[bytes
 
 
 def parse_object(line: bytes, most_bytes: int = MAX_LINE, most_values: int = MAX_VALUES) -> dict[str, Any]:
-    """Returns a line's object. Raises BadRecord if it is too long, is no object, or would take too much memory."""
+    """Returns a line's object. Raises TooLarge, or BadRecord if it is no object."""
     if len(line) >= most_bytes:
-        raise BadRecord(f"longer than {most_bytes >> 10} KiB")
+        raise TooLarge(f"longer than {most_bytes >> 10} KiB")
     # A comma precedes each value but the first of its list or object; a bracket precedes that one.
     if sum(map(line.count, (b",", b"[", b"{"))) > most_values:
-        raise BadRecord(f"more than {most_values} values")
+        raise TooLarge(f"more than {most_values} values")
     try:
         record = json.loads(line, parse_constant=refuse, parse_int=bounded_int if LONG_NUMBER.search(line) else None)
     except (ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ from prometheus_client.samples import Exemplar, Sample
 
 from .. import __version__
 from ..client import Answer, DaemonError, ask
+from ..lines import TooLarge
 from ..records import (
     MAX_ADDRESS,
     BadRecord,
@@ -36,21 +37,21 @@ UNKNOWN = "unknown"
 #: The labels of a daemon with --by-cgroup. One that is "", which Prometheus takes for no label, is of a process in no
 #: container.
 BY_CGROUP = ("cgroup", "container_id", "pod_uid")
-#: The exporter takes so many label sets from a daemon, which is the daemon's own default. Each needs 20 KB while a
+#: The most label sets that the exporter takes from a daemon: the daemon's own default. Each needs 20 KB while a
 #: scrape is made.
 MAX_SERIES = 1000
 #: Besides these, the daemon has one of `other` for each cause, reason, side and evidence.
 OTHERS = 32
-#: A snapshot has at most so many bytes and values besides its series, and for each series. A series takes about 700
+#: The most bytes and values of a snapshot, besides its series and for each series. A series takes about 700
 #: bytes and the path of a cgroup.
 SNAPSHOT_BYTES, SERIES_BYTES = 64 << 10, 3 << 9
 SNAPSHOT_VALUES, SERIES_VALUES = 2000, 64
-#: A histogram has at most so many buckets; the daemon's has 17.
+#: The most buckets of a histogram; the daemon's has 17.
 MAX_BOUNDS = 50
-#: All label values of the stalls together have at most so many characters for each label set, since the exposition
+#: The most characters of all label values of the stalls together, for each label set, since the exposition
 #: repeats them on each of its 22 lines.
 LABEL_CHARACTERS = 500
-#: The names and values of an exemplar's labels together have at most so many characters: more are no OpenMetrics.
+#: The most characters of an exemplar's labels, names and values together: OpenMetrics allows no more.
 EXEMPLAR_CHARACTERS = 128
 
 
@@ -128,7 +129,7 @@ class NagletraceCollector(Collector):
                 self.socket, {"request": "snapshot", **({"last": True} if self.exemplars else {})}, self.timeout_s,
                 SNAPSHOT_BYTES + self.max_series * SERIES_BYTES, SNAPSHOT_VALUES + self.max_series * SERIES_VALUES)))
         except DaemonError as error:
-            self._tell(f"{error}{self._remedy() if 'longer than' in str(error) or 'more than' in str(error) else ''}")
+            self._tell(f"{error}{self._remedy() if isinstance(error.__cause__, TooLarge) else ''}")
             return []
         except Exception as error:  # whatever the error is, a scrape without the daemon beats none
             self._tell(f"the daemon's answer lacks something: {error!r}")
