@@ -351,23 +351,39 @@ def apart(stall: Stall, record: Record) -> int:
     return max(earliest - when(record), when(record) - stall.ended, 0)
 
 
+def nearest_records(stalls: list[Stall], records: list[Record], tolerance: int) -> dict[int, int]:
+    """The record of each stall, by their places, the nearest pairs first: a stall whose record is missing takes none of
+    a later one. The doubtful come last, so that none takes a record that a certain one needs."""
+    by_ends: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
+    for i in sorted(range(len(records)), key=lambda i: when(records[i])):
+        by_ends[cause_of(records[i]), *ends_of(records[i])].append((when(records[i]), i))
+    pairs = []
+    for i, stall in enumerate(stalls):
+        there = by_ends[stall.cause, stall.sender, stall.receiver]
+        first = bisect.bisect_left(there, stall.ended - stall.released_before - tolerance, key=lambda one: one[0])
+        for time, j in there[first:]:
+            if time > stall.ended + tolerance:
+                break
+            if (distance := apart(stall, records[j])) <= tolerance:
+                pairs.append((bool(stall.doubt), distance, i, j))
+    matches: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, _, i, j in sorted(pairs):
+        if i not in matches and j not in taken:
+            matches[i] = j
+            taken.add(j)
+    return matches
+
+
 def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: int = 5 * MS) -> Score:
     """Matches stall by stall: the same cause and direction, ended within tolerance (ns) of each other.
 
     A record from the receiver's end measures the pending ACK, not the hold, and is compared with that.
     """
     score = Score(name, wire=sum(not s.doubt for s in stalls), reported=len(records))
-    left: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
-    for record in sorted(records, key=when):
-        left[cause_of(record), *ends_of(record)].append(record)
-    # the doubtful come last, so that none takes a record that a certain one needs
-    for stall in sorted(stalls, key=lambda s: (bool(s.doubt), s.ended)):
-        candidates = left[stall.cause, stall.sender, stall.receiver]
-        match = min(candidates, key=lambda r: apart(stall, r), default=None)
-        if match is None or apart(stall, match) > tolerance:
-            match = None
-        if match:
-            candidates.remove(match)
+    matches = nearest_records(stalls, records, tolerance)
+    for i, stall in enumerate(stalls):
+        match = records[matches[i]] if i in matches else None
         if stall.doubt:
             score.doubtful += 1
         elif match is None:
@@ -378,5 +394,6 @@ def compare(name: str, stalls: list[Stall], records: list[Record], tolerance: in
                 score.other_writes.append(wrong)
             duration = stall.duration if match["side"] == "sender" else stall.pending
             score.errors_us.append(abs(match["duration_us"] - duration / 1000))
-    score.false = [record for records_left in left.values() for record in records_left]
+    taken = set(matches.values())
+    score.false = [record for i, record in enumerate(records) if i not in taken]
     return score

@@ -126,6 +126,12 @@ def test_stalls_and_records_match_one_to_one() -> None:
     assert made.wrong() == ""
 
 
+def test_a_stall_whose_record_is_missing_takes_none_of_a_later_one() -> None:
+    missed, found = stall(100 * MS), stall(146 * MS)
+    made = score.compare("x", [missed, found], [record(145_000)], tolerance=60 * MS)
+    assert (made.matched, made.missed, made.false) == (1, [missed], [])
+
+
 def test_each_end_is_compared_with_the_duration_that_it_tells() -> None:
     """The sender's with the hold's, the receiver's with the pending ACK's."""
     pending = [replace(stall(at * MS), pending=39 * MS) for at in (100, 200)]
