@@ -145,11 +145,13 @@ class Run:
         """Returns what the tracer missed or invented, and what went on around the first of it; "" if there is nothing.
 
         It may miss as many stalls as timers were unseen: where the kernel runs no BPF program, a whole softirq runs
-        unseen, and the sender's end may be part of it. may_be: so many more may be wrong, missed or invented.
+        unseen, and the sender's end may be part of it. may_be: so many more may be wrong: missed, invented, or
+        told with other writes.
         """
         missed = max(0, len(self.score.missed) - self.closing.get("unseen", 0) - self.not_by_timer())
         # two connections may have one bucket, in which the kernel side keeps what it knows of the last one's writes
-        if missed + len(self.score.false) <= may_be and len(self.score.other_writes) <= self.score.matched // 1000:
+        other_writes = max(0, len(self.score.other_writes) - self.score.matched // 1000)
+        if missed + len(self.score.false) + other_writes <= may_be:
             return ""
         told = self.score.wrong()
         disputed = [(s.ended, s.sender, s.receiver) for s in self.score.missed]
