@@ -15,7 +15,7 @@
 #include <string.h>
 #include <json-c/json.h>
 #include "fuzz.h"
-#include "output/report.h"
+#include "output/writer.h"
 #include "summary/series.h"
 #include "summary/window.h"
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "unit.h"
-#include "output/report.h"
+#include "output/writer.h"
 
 #define MS        1000000ULL
 #define CONTAINER "6d1f0a2c9b8e7f5d4c3b2a19080716253443526170899aabbccddeeff0011223"

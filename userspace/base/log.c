@@ -6,7 +6,7 @@
 
 #include <bpf/libbpf.h>
 
-void nt_complain(const char *format, ...)
+void nt_log(const char *format, ...)
 {
 	va_list args;
 

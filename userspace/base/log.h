@@ -4,7 +4,7 @@
 #define NT_LOG_H
 
 /* Writes "nagletrace: " and one line. */
-void nt_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void nt_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Shows libbpf's messages only with -v: it often warns of a step for which we have a fallback. */
 void nt_quiet_libbpf(int verbose);

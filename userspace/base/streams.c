@@ -369,7 +369,6 @@ enum nt_exit nt_streams_written(int why)
 	if (!why || why == -EPIPE)
 		return NT_EXIT_OK;
 	/* after a failed write stdio knows only that there was one */
-	nt_complain("cannot write the output: %s",
-		    out.given_up ? "nobody reads it" : strerror(-why));
+	nt_log("cannot write the output: %s", out.given_up ? "nobody reads it" : strerror(-why));
 	return NT_EXIT_FAILED;
 }

@@ -46,8 +46,8 @@ static void say_what_the_keeper_lacks(const struct nt_settings *settings)
 {
 	for (size_t i = 0; settings->stacks && i < NT_KEEPER_PRIVILEGES; i++)
 		if (!nt_privileges_has(nt_keeper_privileges[i].cap))
-			nt_complain("--stacks: without %s %s", nt_keeper_privileges[i].name,
-				    nt_keeper_privileges[i].part);
+			nt_log("--stacks: without %s %s", nt_keeper_privileges[i].name,
+			       nt_keeper_privileges[i].part);
 }
 
 int nt_confine(struct nt_session *session, char *kept, size_t size)
@@ -71,14 +71,14 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 	if (err)
 		return err;
 	if (!settings->quiet && nt_processes_hidden())
-		nt_complain("/proc hides other users' processes (hidepid): without CAP_SYS_PTRACE "
-			    "many names are missing");
+		nt_log("/proc hides other users' processes (hidepid): without CAP_SYS_PTRACE "
+		       "many names are missing");
 	err = nt_refuse_system_calls(settings->borrows_sockets ? pidfd_getfd
 				     : opens_kprobes           ? perf_event_open
 							       : NULL,
 				     settings->standby);
 	if (err)
-		nt_complain("system calls that are not needed stay allowed: seccomp: %s",
-			    strerror(-err));
+		nt_log("system calls that are not needed stay allowed: seccomp: %s",
+		       strerror(-err));
 	return 0;
 }

@@ -58,8 +58,8 @@ static uint64_t begin_look(struct nt_overhead *overhead, const struct nt_tracer 
 	bool on = switch_on(overhead);
 
 	if (!on && !overhead->told)
-		nt_complain("--max-overhead: the kernel's BPF statistics: %s; it looks again later",
-			    strerror(errno));
+		nt_log("--max-overhead: the kernel's BPF statistics: %s; it looks again later",
+		       strerror(errno));
 	overhead->told = !on;
 	overhead->past &= on;
 	overhead->began_ns = nt_now_ns();
@@ -83,21 +83,21 @@ static enum nt_overhead_news detach(struct nt_overhead *overhead, struct nt_trac
 	bool last = false;
 	int n = 0;
 
-	nt_complain("the programs take %.4g %% of the CPUs' time, past --max-overhead %.4g",
-		    overhead->share_ppm / 1e4, overhead->limit_ppm / 1e4);
+	nt_log("the programs take %.4g %% of the CPUs' time, past --max-overhead %.4g",
+	       overhead->share_ppm / 1e4, overhead->limit_ppm / 1e4);
 	while (!n && !last) {
 		last = ++overhead->steps > NT_DETACH_STEPS;
 		n = nt_tracer_detach(tracer, last ? 0 : overhead->steps);
 	}
 	if (last) {
-		nt_complain("detached all hooks: nothing is traced any more");
+		nt_log("detached all hooks: nothing is traced any more");
 		return NT_OVERHEAD_ENDED;
 	}
 	for (size_t i = 0; i < nt_n_hooks; i++)
 		if (tracer->detached[i] && nt_hooks[i].detach_step == overhead->steps &&
 		    nt_hooks[i].how != NT_ATTACH_KRETPROBE)
-			nt_complain("detached %s; lost with it: %s", nt_hooks[i].target,
-				    nt_hooks[i].part);
+			nt_log("detached %s; lost with it: %s", nt_hooks[i].target,
+			       nt_hooks[i].part);
 	return NT_OVERHEAD_DETACHED;
 }
 

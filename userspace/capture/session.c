@@ -533,8 +533,7 @@ void nt_session_counts(struct nt_session *session, struct nt_counts *counts)
 	}
 	*counts = session->counts;
 	if (!session->counts_failed)
-		nt_complain("cannot read the totals: %s; those of before are shown",
-			    strerror(-err));
+		nt_log("cannot read the totals: %s; those of before are shown", strerror(-err));
 	session->counts_failed = true;
 }
 

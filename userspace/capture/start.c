@@ -10,13 +10,13 @@
 /* Reports which hooks are in use, and what is lost with the missing ones. */
 static void print_hooks(const struct nt_tracer *tracer)
 {
-	nt_complain("%s hooks%s%s%s", nt_family_name(tracer->family), tracer->why[0] ? " (" : "",
-		    tracer->why, tracer->why[0] ? ")" : "");
+	nt_log("%s hooks%s%s%s", nt_family_name(tracer->family), tracer->why[0] ? " (" : "",
+	       tracer->why, tracer->why[0] ? ")" : "");
 	for (size_t i = 0; i < nt_n_hooks; i++)
 		if (tracer->missing[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE)
-			nt_complain("%s %s is missing; lost with it: %s",
-				    nt_attach_name(nt_hooks[i].how), nt_hooks[i].target,
-				    nt_hooks[i].part);
+			nt_log("%s %s is missing; lost with it: %s",
+			       nt_attach_name(nt_hooks[i].how), nt_hooks[i].target,
+			       nt_hooks[i].part);
 }
 
 enum nt_exit nt_session_start(struct nt_session *session, const struct nt_settings *settings,

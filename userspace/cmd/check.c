@@ -135,7 +135,7 @@ enum nt_exit nt_check(const struct nt_settings *settings)
 
 	nt_quiet_libbpf(settings->verbose);
 	if (nt_permission_check(reason, sizeof(reason))) {
-		nt_complain("%s", reason);
+		nt_log("%s", reason);
 		return NT_EXIT_PERMISSION;
 	}
 	nt_kernel_probe(&kernel);
@@ -148,9 +148,8 @@ enum nt_exit nt_check(const struct nt_settings *settings)
 	if (err) {
 		nt_kernel_explain(&kernel, err, reason, sizeof(reason));
 		code = err == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
-		nt_complain("%s: %s%s",
-			    code == NT_EXIT_KERNEL ? "this kernel cannot" : "not permitted", reason,
-			    err == -ENODATA ? "; --btf FILE gives the BTF of this kernel" : "");
+		nt_log("%s: %s%s", code == NT_EXIT_KERNEL ? "this kernel cannot" : "not permitted",
+		       reason, err == -ENODATA ? "; --btf FILE gives the BTF of this kernel" : "");
 	}
 	nt_kernel_free(&kernel);
 	if (nt_streams_written(nt_flush(stdout)))

@@ -11,7 +11,7 @@
 #include "fix/fix.h"
 #include "cmd/options.h"
 #include "output/schema.h"
-#include "cmd/report.h"
+#include "cmd/show_report.h"
 #include "sample/sample.h"
 #include "top/top.h"
 #include "cmd/trace.h"
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 
 	nt_streams_open();
 	if (cause) {
-		nt_complain("%s", err);
+		nt_log("%s", err);
 		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_USAGE;
 	}
 	switch (command) {

@@ -12,7 +12,7 @@
 #include "base/loop.h"
 #include "base/log.h"
 #include "base/streams.h"
-#include "output/report.h"
+#include "output/writer.h"
 #include "capture/start.h"
 #include "base/text.h"
 #include "timeline/events.h"
@@ -235,7 +235,7 @@ static void tell_losses(void *context)
 
 	if (unnamed) {
 		clear_progress(trace);
-		nt_complain("%s", unnamed);
+		nt_log("%s", unnamed);
 	}
 	if (!nt_session_dropped_more(&trace->session, &counts))
 		return;
@@ -279,8 +279,7 @@ static void all_ended(void *context)
 
 	clear_progress(trace);
 	if (!trace->settings->quiet)
-		nt_complain("%s ended",
-			    trace->settings->n_pids == 1 ? "the process" : "all processes");
+		nt_log("%s ended", trace->settings->n_pids == 1 ? "the process" : "all processes");
 	nt_loop_stop(trace->loop);
 }
 
@@ -353,7 +352,7 @@ static enum nt_exit run(struct trace *trace)
 	int err = nt_loop_run(trace->loop);
 
 	if (err) {
-		nt_complain("cannot wait for events: %s", strerror(-err));
+		nt_log("cannot wait for events: %s", strerror(-err));
 		return NT_EXIT_FAILED;
 	}
 	trace->give_up_ns = nt_now_ns() + END_NS;
@@ -371,9 +370,9 @@ static void announce(void *context, const char *kept)
 	const struct nt_settings *settings = trace->settings;
 
 	if (settings->verbose)
-		nt_complain("capabilities kept: %s", kept);
+		nt_log("capabilities kept: %s", kept);
 	if (!settings->quiet && settings->timeline)
-		nt_complain("timeline: %s", TIMELINE_COST);
+		nt_log("timeline: %s", TIMELINE_COST);
 	note_output(trace, trace->writer.start(stdout, &trace->session.tracer,
 					       &trace->session.origin, settings->late_acks,
 					       settings->timeline ? TIMELINE_COST : NULL));
@@ -398,7 +397,7 @@ static enum nt_exit start_and_run(struct trace *trace)
 	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
 	code = nt_session_start(&trace->session, trace->settings, &start, err, sizeof(err));
 	if (code) {
-		nt_complain("%s", err);
+		nt_log("%s", err);
 		return code;
 	}
 	return run(trace);
@@ -415,7 +414,7 @@ enum nt_exit nt_trace(const struct nt_settings *settings)
 	init_sums(&trace.all);
 	init_sums(&trace.recent);
 	if (!trace.loop)
-		nt_complain("cannot wait for events: %s", strerror(errno));
+		nt_log("cannot wait for events: %s", strerror(errno));
 	else
 		code = start_and_run(&trace);
 	nt_timeline_events_close(&trace.events);

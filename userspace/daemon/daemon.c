@@ -258,12 +258,12 @@ static void on_second(void *context, uint32_t what)
 	want_late_acks(d);
 	unnamed = nt_session_unnamed(&d->session);
 	if (unnamed)
-		nt_complain("%s", unnamed);
+		nt_log("%s", unnamed);
 	if (!nt_session_dropped_more(&d->session, &counts))
 		return;
 	if (!d->dropping_ns || nt_now_ns() > d->dropping_ns + 60 * NT_SECOND_NS)
-		nt_complain("%llu record%s dropped so far; the totals stay right",
-			    nt_counts_dropped(&counts), nt_plural(nt_counts_dropped(&counts)));
+		nt_log("%llu record%s dropped so far; the totals stay right",
+		       nt_counts_dropped(&counts), nt_plural(nt_counts_dropped(&counts)));
 	d->dropping_ns = nt_now_ns();
 }
 
@@ -305,8 +305,8 @@ static void on_signal(void *context, uint32_t number)
 	struct daemon *d = context;
 
 	if (number == SIGHUP)
-		nt_complain("SIGHUP: there is nothing to read again; restart it to change its "
-			    "options");
+		nt_log("SIGHUP: there is nothing to read again; restart it to change its "
+		       "options");
 	else
 		nt_loop_stop(d->loop);
 }
@@ -361,10 +361,10 @@ static void announce(void *context, const char *kept)
 
 	nt_escape(d->settings->socket, strlen(d->settings->socket), socket, sizeof(socket));
 	if (!d->settings->quiet)
-		nt_complain("serving %s; capabilities kept: %s", socket, kept);
+		nt_log("serving %s; capabilities kept: %s", socket, kept);
 	if (!d->settings->quiet && d->settings->standby)
-		nt_complain("standby: nothing is attached until a look at the sockets finds a "
-			    "stall");
+		nt_log("standby: nothing is attached until a look at the sockets finds a "
+		       "stall");
 }
 
 static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
@@ -407,19 +407,19 @@ enum nt_exit nt_daemon(const struct nt_settings *settings)
 	int cause;
 
 	if (!d.loop) {
-		nt_complain("cannot wait for events: %s", strerror(errno));
+		nt_log("cannot wait for events: %s", strerror(errno));
 		return NT_EXIT_FAILED;
 	}
 	nt_series_init(&d.series, settings->max_series, settings->by_cgroup);
 	code = open_all(&d, err, sizeof(err));
 	if (code) {
-		nt_complain("%s", err);
+		nt_log("%s", err);
 	} else {
 		nt_notify("READY=1");
 		cause = nt_server_run(d.server, d.loop);
 		nt_notify("STOPPING=1");
 		if (cause) {
-			nt_complain("cannot wait for events: %s", strerror(-cause));
+			nt_log("cannot wait for events: %s", strerror(-cause));
 			code = NT_EXIT_FAILED;
 		}
 	}

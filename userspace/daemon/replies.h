@@ -5,7 +5,7 @@
 #define NT_JSON_DAEMON_H
 
 #include <stdio.h>
-#include "output/report.h"
+#include "output/writer.h"
 #include "summary/series.h"
 #include "daemon/server.h"
 

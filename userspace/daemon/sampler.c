@@ -25,8 +25,7 @@ static void complain(struct nt_sampler *sampler, const char *what, const char *o
 	if (sampler->complained_ns && nt_now_ns() < sampler->complained_ns + COMPLAIN_EACH_NS)
 		return;
 	sampler->complained_ns = nt_now_ns();
-	nt_complain("standby: cannot %s%s%s: %s", what, on ? " " : "", on ? on : "",
-		    strerror(-err));
+	nt_log("standby: cannot %s%s%s: %s", what, on ? " " : "", on ? on : "", strerror(-err));
 }
 
 /* ---- a look ---- */
@@ -115,10 +114,10 @@ static void tell_suspect(const struct nt_sampler *sampler)
 	nt_format_duration(suspect->reason == NT_HOLD_NAGLE ? nt_sampled_late_ns(suspect)
 							    : suspect->untouched_ns,
 			   lasts, sizeof(lasts));
-	nt_complain("standby: attached, since %s %s → %s %s %s", name, local, remote,
-		    suspect->reason == NT_HOLD_NAGLE ? "waits for an ACK that is late by"
-						     : "has had bytes corked for",
-		    lasts);
+	nt_log("standby: attached, since %s %s → %s %s %s", name, local, remote,
+	       suspect->reason == NT_HOLD_NAGLE ? "waits for an ACK that is late by"
+						: "has had bytes corked for",
+	       lasts);
 }
 
 static void attach(struct nt_sampler *sampler)
@@ -149,7 +148,7 @@ static void detach(struct nt_sampler *sampler)
 	nt_standby_detached(standby, nt_now_ns());
 	nt_format_duration(standby->quiet_ns, lasts, sizeof(lasts));
 	if (!quiet(sampler))
-		nt_complain("standby: detached after %s without a stall", lasts);
+		nt_log("standby: detached after %s without a stall", lasts);
 }
 
 /* ---- the loop ---- */

@@ -548,9 +548,9 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 	if (server->complained_ns && nt_now_ns() < server->complained_ns + COMPLAIN_EACH_NS)
 		return;
 	server->complained_ns = nt_now_ns();
-	nt_complain("readers have to wait: %s; allow the daemon more (LimitNOFILE= of its unit, or "
-		    "`ulimit -n`)",
-		    strerror(err));
+	nt_log("readers have to wait: %s; allow the daemon more (LimitNOFILE= of its unit, or "
+	       "`ulimit -n`)",
+	       strerror(err));
 }
 
 /* Finds out whether a process listens on the existing socket. A full backlog fails with EAGAIN at

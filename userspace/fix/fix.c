@@ -17,7 +17,7 @@
 #include "base/loop.h"
 #include "base/streams.h"
 #include "fix/reach.h"
-#include "fix/report.h"
+#include "fix/result.h"
 #include "fix/signals.h"
 #include "capture/start.h"
 #include "base/text.h"
@@ -50,7 +50,7 @@ struct fix {
 static void say(const struct fix *fix, const char *what)
 {
 	if (!fix->settings->quiet)
-		nt_complain("%s", what);
+		nt_log("%s", what);
 }
 
 static void stop(struct fix *fix, enum nt_fix_ended why)
@@ -437,10 +437,9 @@ static enum nt_exit tell_stuck(const struct fix *fix)
 
 		if (s->state != NT_FIX_STUCK)
 			continue;
-		nt_complain("cannot set %s back on fd %d of process %d: %s; it stays until the "
-			    "connection is closed",
-			    nt_fix_option_name(&fix->sockets), s->fd, s->process.tgid,
-			    nt_fix_why(s));
+		nt_log("cannot set %s back on fd %d of process %d: %s; it stays until the "
+		       "connection is closed",
+		       nt_fix_option_name(&fix->sockets), s->fd, s->process.tgid, nt_fix_why(s));
 		code = NT_EXIT_FAILED;
 	}
 	return code;
@@ -504,7 +503,7 @@ static void say_start(void *context, const char *kept)
 	struct fix *fix = context;
 
 	if (fix->settings->verbose)
-		nt_complain("capabilities kept: %s", kept);
+		nt_log("capabilities kept: %s", kept);
 	write_start(fix);
 }
 
@@ -528,12 +527,12 @@ static enum nt_exit start_and_run(struct fix *fix)
 		cause = nt_fix_open(&fix->sockets,
 				    fix->settings->nodelay ? TCP_NODELAY : TCP_QUICKACK);
 	if (cause) {
-		nt_complain("cannot start: %s", strerror(-cause));
+		nt_log("cannot start: %s", strerror(-cause));
 		return NT_EXIT_FAILED;
 	}
 	code = nt_session_start(&fix->session, fix->settings, &start, err, sizeof(err));
 	if (code) {
-		nt_complain("%s", err);
+		nt_log("%s", err);
 		return code;
 	}
 	return run(fix);
@@ -550,13 +549,13 @@ enum nt_exit nt_fix(const struct nt_settings *settings)
 	enum nt_exit code;
 
 	if (!settings->yes && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))) {
-		nt_complain("fix: asks before it sets anything, and there is no terminal to ask "
-			    "on; give --yes to do without");
+		nt_log("fix: asks before it sets anything, and there is no terminal to ask "
+		       "on; give --yes to do without");
 		return NT_EXIT_USAGE;
 	}
 	fix.loop = nt_loop_new();
 	if (!fix.loop) {
-		nt_complain("cannot start: %s", strerror(errno));
+		nt_log("cannot start: %s", strerror(errno));
 		return NT_EXIT_FAILED;
 	}
 	nt_aggregate_init(&fix.result.before.stalls, NT_FIX_MOST);

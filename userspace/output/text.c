@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "output/report.h"
+#include "output/writer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -589,8 +589,8 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 static int write_dropped(FILE *out, const struct nt_counts *counts)
 {
 	(void)out;
-	nt_complain("%llu record%s dropped so far; the totals stay right",
-		    nt_counts_dropped(counts), nt_plural(nt_counts_dropped(counts)));
+	nt_log("%llu record%s dropped so far; the totals stay right", nt_counts_dropped(counts),
+	       nt_plural(nt_counts_dropped(counts)));
 	return 0;
 }
 

@@ -3,7 +3,7 @@
 #ifndef NT_OUTPUT_TIMELINE_H
 #define NT_OUTPUT_TIMELINE_H
 
-#include "output/report.h"
+#include "output/writer.h"
 
 int nt_text_timeline_line(const struct nt_writer *writer, FILE *out, const struct nt_line *line);
 int nt_json_timeline_line(const struct nt_writer *writer, FILE *out, const struct nt_line *line);

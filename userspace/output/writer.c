@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "output/report.h"
+#include "output/writer.h"
 
 struct nt_writer nt_writer_of(enum nt_output output, bool wide)
 {

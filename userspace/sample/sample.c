@@ -102,10 +102,10 @@ static void tell_unseen(struct sample *sample)
 		return;
 	if ((by->places.hidden || by->refused) &&
 	    !(nt_privileges_has(CAP_SYS_ADMIN) && nt_privileges_has(CAP_SYS_PTRACE)))
-		nt_complain("not all network namespaces looked at: CAP_SYS_ADMIN or "
-			    "CAP_SYS_PTRACE missing");
+		nt_log("not all network namespaces looked at: CAP_SYS_ADMIN or "
+		       "CAP_SYS_PTRACE missing");
 	else if (!by->places.count)
-		nt_complain("--netns: no process lives there, so none of its sockets is seen");
+		nt_log("--netns: no process lives there, so none of its sockets is seen");
 	else
 		return;
 	sample->told = true;
@@ -118,7 +118,7 @@ static void look(struct sample *sample)
 
 	cost = nt_cpu_ns() - began;
 	if (err) {
-		nt_complain("cannot look at the sockets: %s", strerror(-err));
+		nt_log("cannot look at the sockets: %s", strerror(-err));
 		fail(sample, err);
 		return;
 	}
@@ -192,8 +192,7 @@ static void look_is_due(void *context, uint32_t what)
 static void all_ended(struct sample *sample)
 {
 	if (!sample->settings->quiet)
-		nt_complain("%s ended",
-			    sample->settings->n_pids == 1 ? "the process" : "all processes");
+		nt_log("%s ended", sample->settings->n_pids == 1 ? "the process" : "all processes");
 	nt_loop_stop(sample->loop);
 }
 
@@ -255,10 +254,10 @@ static enum nt_exit run(struct sample *sample)
 {
 	int err;
 
-	nt_complain("ready");
+	nt_log("ready");
 	err = nt_loop_run(sample->loop);
 	if (err) {
-		nt_complain("cannot wait for events: %s", strerror(-err));
+		nt_log("cannot wait for events: %s", strerror(-err));
 		return NT_EXIT_FAILED;
 	}
 	if (!sample->err)
@@ -297,11 +296,11 @@ static int confine(struct sample *sample)
 	if (err)
 		return err;
 	if (sample->settings->verbose)
-		nt_complain("capabilities kept: %s", kept);
+		nt_log("capabilities kept: %s", kept);
 	err = nt_refuse_system_calls(by_iterator ? but : NULL, false);
 	if (err)
-		nt_complain("system calls that are not needed stay allowed: seccomp: %s",
-			    strerror(-err));
+		nt_log("system calls that are not needed stay allowed: seccomp: %s",
+		       strerror(-err));
 	return 0;
 }
 
@@ -315,11 +314,11 @@ static enum nt_exit start_and_run(struct sample *sample)
 		code = nt_source_open(&sample->source, sample->settings, &sample->targets, text,
 				      sizeof(text));
 	if (code) {
-		nt_complain("%s", text);
+		nt_log("%s", text);
 		return code;
 	}
 	if (text[0] && !sample->settings->quiet)
-		nt_complain("%s", text);
+		nt_log("%s", text);
 	err = watch_signals(sample);
 	if (err >= 0)
 		err = watch_pids(sample);
@@ -328,7 +327,7 @@ static enum nt_exit start_and_run(struct sample *sample)
 	if (!err)
 		err = watch_times(sample);
 	if (err) {
-		nt_complain("cannot start: %s", strerror(-err));
+		nt_log("cannot start: %s", strerror(-err));
 		return NT_EXIT_FAILED;
 	}
 	return run(sample);
@@ -340,7 +339,7 @@ enum nt_exit nt_sample(const struct nt_settings *settings)
 	enum nt_exit code;
 
 	if (!sample.loop) {
-		nt_complain("cannot wait for events: %s", strerror(errno));
+		nt_log("cannot wait for events: %s", strerror(errno));
 		return NT_EXIT_FAILED;
 	}
 	nt_quiet_libbpf(settings->verbose);

@@ -90,8 +90,8 @@ int nt_timeline_events_write(struct nt_timeline_events *events, uint64_t until_n
 /* Counts those for which there was no time. */
 static int leave_out(struct nt_timeline_events *events)
 {
-	nt_complain("timeline: events came faster than they were written; the last ones are left "
-		    "out");
+	nt_log("timeline: events came faster than they were written; the last ones are left "
+	       "out");
 	events->leaves_out = true;
 	events->pause_ns = nt_now_ns() + NT_SLICE_NS;
 	ring_buffer__consume(events->ring);

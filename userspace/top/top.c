@@ -132,14 +132,14 @@ static enum nt_exit open_screen(struct top *top)
 	if (top->screen.open || !top->model.live.any)
 		return NT_EXIT_OK;
 	if (nt_screen_open(&top->screen, err, sizeof(err))) {
-		nt_complain("%s", err);
+		nt_log("%s", err);
 		return NT_EXIT_USAGE;
 	}
 	cause = nt_loop_watch(top->loop, STDIN_FILENO, EPOLLIN, on_keys, top);
 	if (!cause)
 		return NT_EXIT_OK;
 	nt_screen_close(&top->screen);
-	nt_complain("cannot wait for keys: %s", strerror(-cause));
+	nt_log("cannot wait for keys: %s", strerror(-cause));
 	return NT_EXIT_FAILED;
 }
 
@@ -154,13 +154,13 @@ static enum nt_exit turn(struct top *top)
 	top->redraw = false;
 	cause = nt_loop_turn(top->loop, next_ns(top));
 	if (cause) {
-		nt_complain("cannot wait for events: %s", strerror(-cause));
+		nt_log("cannot wait for events: %s", strerror(-cause));
 		return NT_EXIT_FAILED;
 	}
 	news = nt_top_source_turn(&top->source, nt_now_ns());
 	code = nt_top_source_failure(&top->source, &err);
 	if (code) {
-		nt_complain("%s", err);
+		nt_log("%s", err);
 		return code;
 	}
 	code = open_screen(top);
@@ -188,12 +188,12 @@ static enum nt_exit run(struct top *top)
 	code = nt_top_source_open(&top->source, top->settings, top->loop, interval_ns,
 				  &top->model.live, err, sizeof(err));
 	if (code) {
-		nt_complain("%s", err);
+		nt_log("%s", err);
 		return code;
 	}
 	cause = watch_signals(top);
 	if (cause < 0) {
-		nt_complain("cannot watch signals: %s", strerror(-cause));
+		nt_log("cannot watch signals: %s", strerror(-cause));
 		return NT_EXIT_FAILED;
 	}
 	top->about.own = top->source.own;
@@ -218,13 +218,13 @@ enum nt_exit nt_top(const struct nt_settings *settings)
 	enum nt_exit code;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-		nt_complain("top: needs a terminal; give it one (`ssh -t`), or use `nagletrace "
-			    "report` or `nagletrace -i 5s`");
+		nt_log("top: needs a terminal; give it one (`ssh -t`), or use `nagletrace "
+		       "report` or `nagletrace -i 5s`");
 		return NT_EXIT_USAGE;
 	}
 	top.loop = nt_loop_new();
 	if (!top.loop) {
-		nt_complain("cannot wait for events: %s", strerror(errno));
+		nt_log("cannot wait for events: %s", strerror(errno));
 		return NT_EXIT_FAILED;
 	}
 	name_host(&top.about);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* A report's content, and the two ways to write it: text.c and json.c. */
-#ifndef NT_REPORT_H
-#define NT_REPORT_H
+#ifndef NT_WRITER_H
+#define NT_WRITER_H
 
 #include <stdint.h>
 #include <stdio.h>
@@ -63,4 +63,4 @@ struct nt_writer nt_writer_of(enum nt_output output, bool wide);
 void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width);
 size_t nt_text_width(const struct nt_writer *writer);
 
-#endif /* NT_REPORT_H */
+#endif /* NT_WRITER_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "cmd/report.h"
+#include "cmd/show_report.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static enum nt_exit fail(const struct nt_settings *settings, const char *why)
 	char path[NT_ESCAPED_LEN(NT_SOCKET_PATH_LEN)];
 
 	nt_escape(settings->socket, strlen(settings->socket), path, sizeof(path));
-	nt_complain("--socket %s: %s", path, why);
+	nt_log("--socket %s: %s", path, why);
 	return NT_EXIT_FAILED;
 }
 
@@ -30,7 +30,7 @@ static enum nt_exit cannot_reach(const struct nt_settings *settings, int err)
 	char text[NT_ANSWER_ERR];
 	enum nt_exit code = nt_client_explain(settings->socket, err, text, sizeof(text));
 
-	nt_complain("%s", text);
+	nt_log("%s", text);
 	return code;
 }
 
@@ -65,11 +65,11 @@ static bool show(const struct nt_settings *settings, const char *line, size_t le
 		     !nt_json_whole(&answer->others, &others)))
 			return false;
 		if (others)
-			nt_complain("%" PRIu64 " stalls and %" PRIu64
-				    " other records not shown: they came too fast",
-				    stalls, others);
+			nt_log("%" PRIu64 " stalls and %" PRIu64
+			       " other records not shown: they came too fast",
+			       stalls, others);
 		else
-			nt_complain("%" PRIu64 " stalls not shown: they came too fast", stalls);
+			nt_log("%" PRIu64 " stalls not shown: they came too fast", stalls);
 	} else if (nt_json_is(&answer->type, "text")) {
 		if (answer->text.type != NT_JSON_STRING)
 			return false;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Reports, as text or JSON, which sockets `fix` would set and how the experiment ended. */
-#ifndef NT_FIX_REPORT_H
-#define NT_FIX_REPORT_H
+#ifndef NT_FIX_RESULT_H
+#define NT_FIX_RESULT_H
 
 #include <stdio.h>
 #include "output/advice.h"
-#include "output/report.h"
+#include "output/writer.h"
 #include "summary/aggregate.h"
 #include "fix/sockets.h"
 #include "fix/verdict.h"
@@ -67,4 +67,4 @@ struct nt_fix_writer {
 
 extern const struct nt_fix_writer nt_fix_writers[]; /* by enum nt_output */
 
-#endif /* NT_FIX_REPORT_H */
+#endif /* NT_FIX_RESULT_H */

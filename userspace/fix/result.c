@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "fix/report.h"
+#include "fix/result.h"
 
 #include <inttypes.h>
 #include <netinet/tcp.h>
