@@ -2,7 +2,7 @@
 /*
  * Fast path: skips sockets that cannot matter. Most segments and writes meet a socket that has
  * nothing queued, holds nothing and awaits nothing. A bucket of sockets, by the hash of their
- * addresses, tells so without a look into a map, and all fields that this file asks for are of
+ * addresses, says so without a look into a map, and all fields that this file asks for are of
  * struct sock and struct sk_buff, which need no helper.
  */
 #ifndef NT_BUCKET_H

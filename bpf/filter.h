@@ -246,7 +246,7 @@ static __always_inline u32 read_waiter(struct writer *w, const struct sock *sk)
 	return events ?: BPF_CORE_READ(polls, key);
 }
 
-/* Do so many bytes begin a name, eight at most? */
+/* Does the name begin with these n bytes, eight at most? */
 static __always_inline bool begins(const char name[NT_COMM_LEN], const char *with, const u32 n)
 {
 	u64 is = 0, wanted = 0;
@@ -329,7 +329,7 @@ static __noinline bool kernel_uses(struct writer *w, const struct sock *sk)
 		__builtin_memcpy(w->comm, comm, NT_COMM_LEN);
 	else
 		read_waiter(w, sk);
-	if (begins(w->comm, "kworker/", 8)) /* which of them it is tells nothing */
+	if (begins(w->comm, "kworker/", 8)) /* which of them it is says nothing */
 		__builtin_memset(w->comm, 0, NT_COMM_LEN);
 	w->tgid = w->tid = 0;
 	return true;

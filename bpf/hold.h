@@ -60,7 +60,7 @@ struct hold {
 	bool ack_seen;
 	u8 flight;            /* enum flight_kind, at the first write that a program saw */
 	bool kernels;         /* the kernel itself uses the socket, and the writer is its part */
-	bool handshake;       /* it began in that: nt_in_handshake() */
+	bool handshake;       /* it began in the handshake: nt_in_handshake() */
 	bool recovered;       /* from loss, when an ACK came: the last ACK of a recovery hides it */
 	struct writer writer; /* tgid 0: no program saw a write yet */
 };

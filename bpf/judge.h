@@ -20,10 +20,10 @@
 
 /*
  * Do the bytes go among the first of their connection? The number of data segments that this end
- * has sent and received before tells. TLS handshakes and the preface of HTTP/2 are among the first;
- * in them the ends take turns, while a protocol that writes its messages in parts sends more than
- * it receives. A TLS client sends its hello, which a server may have it repeat, its Finished and
- * the preface; a server its hello, its certificates and session tickets.
+ * has sent and received before decides it. TLS handshakes and the preface of HTTP/2 are among the
+ * first; in them the ends take turns, while a protocol that writes its messages in parts sends more
+ * than it receives. A TLS client sends its hello, which a server may have it repeat, its Finished
+ * and the preface; a server its hello, its certificates and session tickets.
  */
 static inline bool nt_in_handshake(__u32 sent, __u32 received)
 {

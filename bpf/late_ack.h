@@ -5,7 +5,7 @@
  *
  * Both ends know an ACK by the same two numbers: what it acknowledges and its own sequence number,
  * 64 bits that no other connection shares. That joins the ends through address translation too, and
- * tells apart connections of equal addresses in different namespaces.
+ * distinguishes connections of equal addresses in different namespaces.
  */
 #ifndef NT_LATE_ACK_H
 #define NT_LATE_ACK_H
@@ -13,7 +13,7 @@
 #include "socket.h"
 #include "totals.h"
 
-/* Where no program saw the receiver, an ACK may be a late one after so long a silence. */
+/* Where no program saw the receiver, an ACK may be a late one after a silence of this length. */
 #define SILENCE_NS 20000000ULL
 
 /* An ACK that was pending for less makes no stall, unless the timer sent it. */

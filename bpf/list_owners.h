@@ -7,41 +7,41 @@
 
 /*
  * A process may have thousands of descriptors of one socket, which somebody makes on purpose. A
- * look at all descriptors tells of a socket and its process once, as far as this table remembers,
+ * look at all descriptors lists a socket and its process once, as far as this table remembers,
  * by a hash of the socket's address.
  */
-struct told_owner {
+struct listed_owner {
 	u64 socket;
 	u32 tgid;
-	u32 look; /* the number of the look at all descriptors: the next one tells it again */
+	u32 look; /* the number of the look at all descriptors: the next one lists it again */
 };
 
-#define TOLD_OWNERS 4096
+#define LISTED_OWNERS 4096
 
-static struct told_owner told_owners[TOLD_OWNERS];
+static struct listed_owner listed_owners[LISTED_OWNERS];
 __u32 owners_look; /* user space sets it, from 1 on */
 
-static __always_inline bool was_told(u64 socket, u32 tgid)
+static __always_inline bool was_listed(u64 socket, u32 tgid)
 {
 	/* sockets lie at multiples of 64 and more */
 	u32 place = ((u32)(socket >> 6) * 0x9e3779b1U) >> 20;
-	struct told_owner *told;
+	struct listed_owner *listed;
 
 	barrier_var(place);
-	if (place >= TOLD_OWNERS)
+	if (place >= LISTED_OWNERS)
 		return false;
-	told = &told_owners[place];
-	if (told->socket == socket && told->tgid == tgid && told->look == owners_look)
+	listed = &listed_owners[place];
+	if (listed->socket == socket && listed->tgid == tgid && listed->look == owners_look)
 		return true;
-	told->socket = socket;
-	told->tgid = tgid;
-	told->look = owners_look;
+	listed->socket = socket;
+	listed->tgid = tgid;
+	listed->look = owners_look;
 	return false;
 }
 
 /*
  * A read of the iterator returns once a piece is written, or after a million steps, which takes a
- * second. The program makes it return after so many, so that user space can do other things in
+ * second. The program makes it return after fewer, so that user space can do other things in
  * between.
  */
 #define STEPS_AT_ONCE 4096
@@ -105,7 +105,7 @@ static __always_inline bool is_passing(struct task_struct *task, u32 fd)
 	return word >> fd % 64 & 1;
 }
 
-static __always_inline void tell_owner(struct seq_file *seq, struct nt_owner *owner,
+static __always_inline void list_owner(struct seq_file *seq, struct nt_owner *owner,
 				       const struct sock *sk)
 {
 	owner->sk = (u64)sk;
@@ -114,23 +114,23 @@ static __always_inline void tell_owner(struct seq_file *seq, struct nt_owner *ow
 	bpf_seq_write(seq, owner, sizeof(*owner));
 }
 
-/* Who has an MPTCP socket open has its subflows, which are TCP sockets: so many of them. */
-#define SUBFLOWS_TOLD 8
+/* The most subflows, which are TCP sockets, that are listed of an open MPTCP socket. */
+#define MOST_SUBFLOWS 8
 
-static __always_inline void tell_subflows(struct seq_file *seq, struct nt_owner *owner,
+static __always_inline void list_subflows(struct seq_file *seq, struct nt_owner *owner,
 					  const struct sock *sk)
 {
 	const struct mptcp_sock *outer = (const void *)sk;
 	u64 end = (u64)outer + bpf_core_field_offset(struct mptcp_sock, conn_list);
 	u64 node = (u64)BPF_CORE_READ(outer, conn_list.next);
 
-	for (int i = 0; i < SUBFLOWS_TOLD && node && node != end; i++) {
+	for (int i = 0; i < MOST_SUBFLOWS && node && node != end; i++) {
 		const struct mptcp_subflow_context *subflow =
 			(void *)node - bpf_core_field_offset(struct mptcp_subflow_context, node);
 		const struct sock *inner = BPF_CORE_READ(subflow, tcp_sock);
 
 		if (is_socket_of(inner, IPPROTO_TCP))
-			tell_owner(seq, owner, inner);
+			list_owner(seq, owner, inner);
 		node = (u64)BPF_CORE_READ(subflow, node.next);
 	}
 }
@@ -149,7 +149,7 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	if (!task)
 		return 0;
 	socket = file_socket(ctx->file);
-	if (!socket || was_told((u64)socket, task->tgid))
+	if (!socket || was_listed((u64)socket, task->tgid))
 		return 0;
 	sk = BPF_CORE_READ(socket, sk);
 	mptcp = bpf_core_field_exists(((struct mptcp_sock *)0)->first) &&
@@ -165,9 +165,9 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	owner.fd = ctx->fd;
 	owner.passing = is_passing(task, ctx->fd);
 	if (mptcp)
-		tell_subflows(ctx->meta->seq, &owner, sk);
+		list_subflows(ctx->meta->seq, &owner, sk);
 	else
-		tell_owner(ctx->meta->seq, &owner, sk);
+		list_owner(ctx->meta->seq, &owner, sk);
 	return 0;
 }
 

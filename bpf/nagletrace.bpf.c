@@ -341,15 +341,15 @@ int forget_acks(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 bool namespaces_complete;
 
-static __always_inline void tell_namespace(struct seq_file *seq, struct net *net, u32 tid)
+static __always_inline void list_namespace(struct seq_file *seq, struct net *net, u32 tid)
 {
-	struct nt_netns told = {
+	struct nt_netns netns = {
 		.id = netns_id(net),
 		.inum = BPF_CORE_READ(net, ns.inum),
 		.tid = tid,
 	};
 
-	bpf_seq_write(seq, &told, sizeof(told));
+	bpf_seq_write(seq, &netns, sizeof(netns));
 }
 
 struct namespaces_walk {
@@ -357,8 +357,8 @@ struct namespaces_walk {
 	struct net *first, *net;
 };
 
-/* Tells of the next one. Returns 1 when all were told. */
-static long tell_next_namespace(u32 i, void *context)
+/* Writes the next one. Returns 1 after the last. */
+static long list_next_namespace(u32 i, void *context)
 {
 	struct namespaces_walk *walk = context;
 	struct net *net = walk->net;
@@ -368,13 +368,13 @@ static long tell_next_namespace(u32 i, void *context)
 		namespaces_complete = true;
 		return 1;
 	}
-	tell_namespace(walk->seq, net, 0);
+	list_namespace(walk->seq, net, 0);
 	walk->net = net;
 	return 0;
 }
 
 /*
- * Tells of all namespaces that the kernel has, those without a process too, and of one that is the
+ * Lists all namespaces that the kernel has, those without a process too, and one that is the
  * head of the list, where nobody lives; and of threads, who lives where. loop: this kernel has
  * bpf_loop(). A loop of our own costs 27,000 instructions of the verifier's, which follows each
  * round.
@@ -394,14 +394,14 @@ static __always_inline void list_namespaces(struct bpf_iter__task *ctx, const bo
 		walk.seq = ctx->meta->seq;
 		walk.first = walk.net = net;
 		if (loop)
-			bpf_loop(NAMESPACES_LISTED, tell_next_namespace, &walk, 0);
+			bpf_loop(NAMESPACES_LISTED, list_next_namespace, &walk, 0);
 		for (int i = 0; !loop && i < NAMESPACES_LISTED; i++)
-			if (tell_next_namespace(i, &walk))
+			if (list_next_namespace(i, &walk))
 				break;
 	}
 	leader = BPF_CORE_READ(task, group_leader);
 	if (task == leader || BPF_CORE_READ(leader, nsproxy, net_ns) != net)
-		tell_namespace(ctx->meta->seq, net, BPF_CORE_READ(task, pid));
+		list_namespace(ctx->meta->seq, net, BPF_CORE_READ(task, pid));
 }
 
 SEC("iter/task")

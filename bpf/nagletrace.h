@@ -13,7 +13,7 @@
 #define NT_NO_STACK         (-1)
 #define NT_REGS_BYTES       272
 #define NT_STACK_BYTES      4096
-#define NT_STACK_CHUNK      512 /* a stack may end before so many bytes do */
+#define NT_STACK_CHUNK      512 /* of one read: the stack may end before NT_STACK_BYTES */
 
 /* The unsent tail is not on the wire for one of these reasons, in the order in which tcp_write_xmit
  * tests them; or, from SNDBUF on, something else waits for an ACK. */
@@ -193,7 +193,7 @@ struct nt_hold_part {
 	__u64 end_ns;
 	__u32 bytes;
 	__u32 in_flight_bytes;
-	__u32 writes;      /* so many wrote the held bytes; 0: not known */
+	__u32 writes;      /* that wrote the held bytes; 0: not known */
 	__u32 write_bytes; /* of each of them; 0: not known, or not alike */
 	__u32 mss;
 	__s32 stack_id; /* the held write's call stack, with stack_word; or NT_NO_STACK */
@@ -221,7 +221,7 @@ struct nt_stack_key {
 struct nt_stack_dump {
 	__u8 regs[NT_REGS_BYTES]; /* struct pt_regs (x86), struct user_pt_regs (arm64) */
 	__u64 sp;                 /* 0: this kernel does not show the registers */
-	__u32 size;               /* so many of .bytes are valid */
+	__u32 size;               /* of .bytes that are valid */
 	__u32 reserved;
 	__u8 bytes[NT_STACK_BYTES];
 };
@@ -230,7 +230,7 @@ struct nt_ack_part {
 	__u64 begin_ns;
 	__u64 end_ns;
 	__u32 bytes;
-	__u32 limit_us;     /* the kernel delays an ACK of this socket for so long at most */
+	__u32 limit_us;     /* the longest delay of an ACK of this socket */
 	__u8 release;       /* enum nt_ack_release */
 	__u8 reason;        /* enum nt_ack_reason */
 	__u8 freed_nothing; /* it came to its sender on this host, where nothing waited */
@@ -343,7 +343,7 @@ struct nt_slow {
 	__u64 duration_ns;       /* of all these holds */
 	__u64 since_ns, last_ns; /* when the first and the last of them ended (CLOCK_MONOTONIC) */
 	/* of the last one: the connection as the sender sees it, its segment size, and the window
-	 * (bytes) that the peer had open when the hold ended: at its begin it may be closed */
+	 * (bytes) that the peer had open when the hold ended: at its start it may be closed */
 	struct nt_tuple tuple;
 	__u32 mss;
 	__u32 window;
@@ -410,17 +410,17 @@ struct nt_owner {
 	__u32 tid;          /* a thread that has it; the first may lack it, or have ended */
 };
 
-/* User space reads an iterator in pieces of so many bytes, a whole number of entries. A program
+/* The bytes of a piece in which user space reads an iterator, a whole number of entries. A program
  * that writes a piece makes the read return. */
 #define NT_PIECE(entry) (4096 / (entry) * (entry))
 
-/* A look with no hook attached found this socket holding bytes back: bpf/sample.bpf.c tells all of
+/* A look with no hook attached found this socket holding bytes back: bpf/sample.bpf.c lists all of
  * it, sock_diag leaves at 0 what it does not know. */
 struct nt_sampled {
 	struct nt_end end;
 	__u64 time_ns;      /* when it was looked at; CLOCK_MONOTONIC */
-	__u64 silent_ns;    /* for so long it has sent no data, and no ACK came */
-	__u64 untouched_ns; /* for so long TCP has not even tried to send; 0: not known */
+	__u64 silent_ns;    /* since it last sent data or an ACK came */
+	__u64 untouched_ns; /* since TCP last tried to send; 0: not known */
 	__u64 inode;        /* as /proc/PID/fd shows the socket */
 	__u32 bytes;
 	__u32 in_flight_bytes;

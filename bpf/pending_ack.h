@@ -14,7 +14,7 @@
 /* TCP_DELACK_MAX: no limit is longer. */
 #define DELACK_MAX_NS 200000000ULL
 
-/* Counters that tell later what released an ACK. */
+/* Counters that show later what released an ACK. */
 struct ack_marks {
 	u32 rcv_wup; /* what had been acknowledged; each ACK that goes out moves it */
 	u32 data_segs_out;
@@ -151,7 +151,7 @@ static __always_inline void pending_ack_gone(struct pending_ack *p, const struct
 }
 
 /*
- * Returns when an ACK became pending whose timer has expired and whose begin went unseen: as the
+ * Returns when an ACK became pending whose timer has expired and whose start went unseen: as the
  * last data came, to a jiffy. The socket's clock is more exact, but any later attempt to send moves
  * it.
  */
@@ -213,8 +213,9 @@ static __always_inline bool partly_read(const struct pending_ack *p, const struc
 }
 
 /*
- * Why did tcp_in_quickack_mode() say no? The socket's mode then tells, since the timer's handler
- * leaves the interactive one, and the limits of now.
+ * Infers why the kernel delayed the ACK: why tcp_in_quickack_mode() said no. Uses the mode recorded
+ * when the ACK became pending, since the timer's handler leaves the interactive mode, and the
+ * present limits.
  */
 static __always_inline enum nt_ack_reason pending_ack_reason(const struct pending_ack *p,
 							     const struct tcp *t)
@@ -319,7 +320,7 @@ static __always_inline bool read_may_send_ack(const struct tcp *t, const bool tr
  * decides next. If the ACK leaves alone with these numbers, it leaves now or at a later read. A
  * sender on this host that gets it knows that it left; read_sent_ack() finds out for others. An ACK
  * that a read sends sooner makes no stall (nt_late_evidence()), so that most reads cost no look
- * into a map. The begin may have gone unseen.
+ * into a map. The start may have gone unseen.
  */
 static __always_inline void pending_ack_meets_read(const struct tcp *t, const bool trusted)
 {
@@ -401,7 +402,7 @@ static __always_inline bool pending_ack_due(const struct tcp *t, const bool trus
 /*
  * The delayed-ACK timer expires; its tracepoint shows that before the handler runs. This mirrors
  * tcp_delack_timer_handler(). The timer also expires for an ACK that went out long ago. The kernel
- * may arm it again for the same jiffy, which timer_start does not tell: pending_ack_current() finds
+ * may arm it again for the same jiffy, which timer_start does not show: pending_ack_current() finds
  * that.
  */
 static __always_inline void pending_ack_timer_expires(const struct tcp *t)
@@ -473,7 +474,7 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 	if (!p)
 		return;
 	if (p->at.rcv_wup != TCP(t, rcv_wup)) {
-		/* that one went out unseen, and so did the begin of this one */
+		/* that one went out unseen, and so did the start of this one */
 		pending_ack_gone(p, t, trusted);
 		return;
 	}
@@ -511,7 +512,7 @@ static __always_inline u32 timestamp_at(const struct tcp *t, u64 ns)
 }
 
 /*
- * Had the peer got our late ACK when it sent this segment? Its timestamp echo (RFC 7323) tells the
+ * Had the peer got our late ACK when it sent this segment? Its timestamp echo (RFC 7323) shows the
  * age of the newest segment that it had of us: that ACK, or one that left before the ACK was
  * pending, for whatever leaves meanwhile takes the ACK along. Half way between the two any clock is
  * exact enough: the ACK may get its timestamp well before it leaves.
@@ -547,7 +548,7 @@ static __always_inline u32 peer_mss(const struct tcp *t)
 
 /*
  * Returns how long after our ACK an answer comes at the latest. Round trips vary: the smoothed one
- * tells by how much, as far as it is no more than twice the smallest, since delayed ACKs smear it.
+ * shows by how much, as far as it is no more than twice the smallest, since delayed ACKs smear it.
  */
 static __always_inline u64 latest_answer_ns(const struct tcp *t, u64 rtt_ns)
 {

@@ -112,7 +112,7 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 }
 
 /*
- * Tells the release from the state alone, where the attempt's arguments are not known. The caller
+ * Infers the release from the state alone, where the attempt's arguments are not known. The caller
  * asks before TCP processes the next ACK.
  */
 static inline enum nt_release nt_release_from_state(const struct nt_held *held,
@@ -130,9 +130,10 @@ static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 }
 
 /*
- * Tells the release from the arguments of the attempt (mss, nonagle, push_one) that sent the bytes.
- * Once TCP has processed the ACK that Nagle waited for, that ACK's attempt sent them, seen or not:
- * a preemptible kernel skips a program for as long as a task that lost the CPU stands in it.
+ * Infers the release from the arguments of the attempt (mss, nonagle, push_one) that sent the
+ * bytes. Once TCP has processed the ACK that Nagle waited for, that ACK's attempt sent them, seen
+ * or not: a preemptible kernel skips a program for as long as a task that lost the CPU stands in
+ * it.
  */
 static inline enum nt_release nt_release_from_attempt(const struct nt_held *held,
 						      const struct nt_tcp_state *s)

@@ -10,7 +10,7 @@
 
 #define RECORDS_BYTES (1 << 20)
 
-/* A record takes so much of it. */
+/* What a record takes of it. */
 #define RECORD_BYTES (sizeof(struct nt_record) + 8)
 
 struct {

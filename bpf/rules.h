@@ -75,7 +75,7 @@ static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 	hold_release(h, t, release, released_ns);
 }
 
-/* The held bytes turn out to have gone; the state tells what released them. */
+/* The held bytes turn out to have gone; the state shows what released them. */
 static __always_inline void hold_sent_unseen(struct hold *h, const struct tcp *t,
 					     const struct nt_tcp_state *s, const bool trusted)
 {
@@ -250,7 +250,7 @@ __noinline int tail_look_at(u64 sk, u32 written)
 }
 
 /*
- * tcp_sendmsg_locked() has written so many bytes; the socket is locked. Mostly a program has seen
+ * tcp_sendmsg_locked() has written these bytes; the socket is locked. Mostly a program has seen
  * its attempt to send already. Else TCP made none, tcp_should_autocork(), or it went unseen.
  */
 static __always_inline void locked_write_returned(void *ctx, const struct tcp *t, u32 bytes,
@@ -359,7 +359,7 @@ static __always_inline enum ack_kind ack_kind_of(const struct segment *seg)
 	return len > seg->fin ? ACK_ON_DATA : ACK_UNSURE;
 }
 
-/* A segment meets an unsent tail; attempt_returned() will tell what it releases. */
+/* A segment meets an unsent tail; attempt_returned() finds out what it releases. */
 static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32 seq,
 					       enum ack_kind kind, const bool trusted)
 {
@@ -593,7 +593,7 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 		return; /* it goes back to sleep */
 	pending = PROBED(t->tp, inet_conn.icsk_pending);
 	owned = PROBED(t->sk, sk_lock.owned); /* then the timer waits until it is unlocked */
-	/* the begin of a hold went unseen, and the handler is about to move the socket's clock */
+	/* the start of a hold went unseen, and the handler is about to move the socket's clock */
 	if (!owned && has_tail(t, false) && !hold_find(t, false))
 		tail_look_at(socket_number(t->sk), false);
 	if (pending == ICSK_TIME_PROBE0 || pending == ICSK_TIME_LOSS_PROBE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Looks at TCP sockets with no hook attached, and tells those that hold bytes back just now: by one
+ * Looks at TCP sockets with no hook attached, and lists those that hold bytes back just now: by one
  * program those of a network namespace, by another those that processes have open. This is an
  * object of its own, since it loads in a fraction of the time that the tracer takes.
  */
@@ -23,32 +23,32 @@ static __always_inline u64 since_jiffies(u32 jiffies)
 }
 
 /* tgid: a process that has the socket open; 0: not known */
-static __always_inline void tell_held(struct seq_file *seq, const struct tcp *t, u32 tgid,
+static __always_inline void list_held(struct seq_file *seq, const struct tcp *t, u32 tgid,
 				      const bool trusted)
 {
-	struct nt_sampled told = {.time_ns = bpf_ktime_get_ns()};
+	struct nt_sampled sampled = {.time_ns = bpf_ktime_get_ns()};
 	struct nt_tcp_state s;
 	u64 sent_ns, came_ns;
 
 	tcp_read_state(&s, t, trusted);
-	told.bytes = s.write_seq - s.snd_nxt;
-	told.in_flight_bytes = s.snd_nxt - s.snd_una;
-	told.mss = s.mss;
-	told.recovering = PROBED(t->tp, lost_out) || s.retrans_out;
-	told.data_came = TCP(t, data_segs_in);
-	told.acks_came = TCP(t, segs_in) - told.data_came;
+	sampled.bytes = s.write_seq - s.snd_nxt;
+	sampled.in_flight_bytes = s.snd_nxt - s.snd_una;
+	sampled.mss = s.mss;
+	sampled.recovering = PROBED(t->tp, lost_out) || s.retrans_out;
+	sampled.data_came = TCP(t, data_segs_in);
+	sampled.acks_came = TCP(t, segs_in) - sampled.data_came;
 	sent_ns = since_jiffies(TCP(t, lsndtime));
 	came_ns = since_jiffies(TCP(t, rcv_tstamp));
-	told.silent_ns = sent_ns < came_ns ? sent_ns : came_ns;
-	if (told.time_ns > s.clock_ns)
-		told.untouched_ns = told.time_ns - s.clock_ns;
+	sampled.silent_ns = sent_ns < came_ns ? sent_ns : came_ns;
+	if (sampled.time_ns > s.clock_ns)
+		sampled.untouched_ns = sampled.time_ns - s.clock_ns;
 	/* nobody saw the attempt, so the last one counts as the last write's */
-	told.reason = nt_verdict_from_state(&s, true, told.time_ns);
-	if (!told.reason || (!nt_config.all_holds && !nt_may_stall(told.reason, false)))
+	sampled.reason = nt_verdict_from_state(&s, true, sampled.time_ns);
+	if (!sampled.reason || (!nt_config.all_holds && !nt_may_stall(sampled.reason, false)))
 		return;
-	read_end(&told.end, t);
-	told.end.tgid = tgid;
-	bpf_seq_write(seq, &told, sizeof(told));
+	read_end(&sampled.end, t);
+	sampled.end.tgid = tgid;
+	bpf_seq_write(seq, &sampled, sizeof(sampled));
 }
 
 SEC("iter/tcp")
@@ -67,7 +67,7 @@ int dump_held(struct bpf_iter__tcp *ctx)
 		return 0;
 	t.sk = (struct sock *)t.tp; /* the verifier knows the other as a struct sock_common */
 	if (TCP(&t, write_seq) != TCP(&t, snd_nxt))
-		tell_held(ctx->meta->seq, &t, 0, trusted);
+		list_held(ctx->meta->seq, &t, 0, trusted);
 	return 0;
 }
 
@@ -103,8 +103,8 @@ int dump_held_open(struct bpf_iter__task_file *ctx)
 	if (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT)
 		return 0;
 	t = tcp_of((struct sock *)sk, false);
-	/* of several descriptors the first tells of it */
-	if (PROBED(t.tp, write_seq) != PROBED(t.tp, snd_nxt) && !was_told((u64)socket, 0))
-		tell_held(ctx->meta->seq, &t, task->tgid, false);
+	/* of several descriptors the first lists it */
+	if (PROBED(t.tp, write_seq) != PROBED(t.tp, snd_nxt) && !was_listed((u64)socket, 0))
+		list_held(ctx->meta->seq, &t, task->tgid, false);
 	return 0;
 }

@@ -3,10 +3,9 @@
  * Fair shares of the ring buffer of records: no user's stalls push out another's.
  *
  * Three quarters of the buffer are for whoever comes first. It is fuller only while user space does
- * not keep up; then each share may put so many records a second into the last quarter. A share is a
- * user and cgroup (socket_share()) at one end of a connection, with those at the other end where
- * that is known: so a client that makes a service stall takes no room from the service's other
- * clients.
+ * not keep up; then each share may put at most SHARE_RECORDS a second there. A share is a user and
+ * cgroup (socket_share()) at one end of a connection, with those at the other end where that is
+ * known: so a client that makes a service stall takes no room from the service's other clients.
  */
 #ifndef NT_SHARE_H
 #define NT_SHARE_H

@@ -118,7 +118,7 @@ static __always_inline u64 socket_number(struct sock *sk)
 	return number;
 }
 
-/* Has the socket sent no data for so long, and has no ACK come? It asks this to a jiffy. */
+/* Has the socket sent no data for ns, and has no ACK come? The answer is exact to a jiffy. */
 static __always_inline bool silent_for(const struct tcp *t, u64 ns, const bool trusted)
 {
 	u32 now = (u32)bpf_jiffies64();
@@ -240,7 +240,7 @@ static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct t
 }
 
 /*
- * Reads what tells how held bytes went out: all that nt_release_from_state() looks at. It is no
+ * Reads what shows how held bytes went out: all that nt_release_from_state() looks at. It is no
  * part of tcp_read_state(): the verifier would follow twice as many ways through what comes after.
  */
 static __always_inline void tcp_read_sent(struct nt_tcp_state *s, const struct tcp *t,

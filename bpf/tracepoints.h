@@ -90,7 +90,7 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 /* ---- of the tracepoint family; the timers serve kprobes too ---- */
 
 /*
- * An MPTCP socket has taken bytes. Its first subflow counts; who holds them, its owners tell. This
+ * An MPTCP socket has taken bytes. Its first subflow counts; who holds them, its owners show. This
  * is a function by itself for the sake of its caller's stack.
  */
 static __noinline int mptcp_write_returned(struct sock *sk, int ret)

@@ -78,7 +78,7 @@ static inline __u32 nt_packets_in_flight(const struct nt_tcp_state *s)
 	return s->packets_out - s->left_out + s->retrans_out;
 }
 
-/* Does tcp_snd_wnd_test() fail once so much is acknowledged? */
+/* Does tcp_snd_wnd_test() fail once all before una is acknowledged? */
 static inline bool nt_beyond_window(const struct nt_tcp_state *s, __u32 una)
 {
 	__u32 end_seq = s->head_len > s->mss ? s->head_seq + s->mss : s->head_end_seq;

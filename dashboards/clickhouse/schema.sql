@@ -5,10 +5,10 @@
 -- To run this file a second time changes nothing.
 --
 -- You may want to change four numbers:
---   30 days     records and stalls are kept so long: the TTL of the tables, and `read`
---   3 days      a record that comes so late is joined with what came before: `due`
---   5 minutes   a record is joined so soon after it came: `meet` and `dismiss`
---   2 s         the clocks of two hosts are so far apart at most: `meetings`, `dismissals`
+--   30 days     how long records and stalls are kept: the TTL of the tables, and `read`
+--   3 days      how late a record may come and still be joined: `due`
+--   5 minutes   how soon after it came a record is joined: `meet` and `dismiss`
+--   2 s         how far the clocks of two hosts may be apart: `meetings`, `dismissals`
 
 CREATE DATABASE IF NOT EXISTS nagletrace;
 
@@ -111,8 +111,8 @@ SELECT toStartOfHour(time) AS hour,
 FROM nagletrace.understood
 WHERE said.type IN ('stall', 'hold', 'late_ack') AND said.host != '' AND time != 0;
 
--- When a tracer began, and its reports: from these a witness follows. `complete`: it tells all late ACKs, by its start;
--- by a report, it dropped nothing, and no timer ran unseen. `of_holds`: it tells all holds too, by its start.
+-- When a tracer began, and its reports: from these a witness follows. `complete`: it reports all late ACKs, by its start;
+-- by a report, it dropped nothing, and no timer ran unseen. `of_holds`: it reports all holds too, by its start.
 CREATE TABLE IF NOT EXISTS nagletrace.runs (
     host LowCardinality(String),
     boot_id LowCardinality(String),
@@ -179,7 +179,7 @@ FROM nagletrace.runs GROUP BY hour;
 
 -- ---- the join ----
 
--- A row for each stall that a host has told, and for each pair; verdict says what it is:
+-- A row for each stall that a host has reported, and for each pair; verdict says what it is:
 --   seen, inferred, contradicted   what `stalls` shows
 --   told       its other end's row tells of this stall
 --   no stall   a pair that is none by the rules, or a hold without another end
@@ -241,9 +241,9 @@ WHERE hour > now('UTC') - INTERVAL 3 DAY
 GROUP BY hour HAVING max(at) > max(joined_at) - INTERVAL 1 MINUTE
 ORDER BY max(joined_at), hour LIMIT 6;
 
--- Both ends of one ACK, or the one end that there is: `s` has no host where no sender's host told of it, `r` likewise.
+-- Both ends of one ACK, or the one end that there is: `s` has no host where no sender's host reported it, `r` likewise.
 -- Of two records that a host has of one ACK, a sender's stall counts more than its hold, and a receiver's late ACK, which
--- tells the time at which it went out, more than its stall: that is `stall` then. The nearest in time meet, each once.
+-- has the time at which it went out, more than its stall: that is `stall` then. The nearest in time meet, each once.
 -- At most 64 of a side are taken: who invents more under one ack_id does not slow the join down.
 CREATE VIEW IF NOT EXISTS nagletrace.meetings AS
 WITH 2000000 AS window_us
@@ -353,7 +353,7 @@ SELECT hour, maxIf(version, verdict = 'met') AS met_at
 FROM nagletrace.joined WHERE ack_id = 0 AND verdict IN ('met', 'judged') AND hour > now('UTC') - INTERVAL 3 DAY
 GROUP BY hour HAVING met_at > maxIf(version, verdict = 'judged');
 
--- From when to when a tracer tells of all late ACKs of its host, and of_holds: of all holds: from its start to its last
+-- From when to when a tracer reports all late ACKs of its host, and of_holds: of all holds: from its start to its last
 -- report. A report that is not complete spoils its run.
 CREATE VIEW IF NOT EXISTS nagletrace.witnesses AS
 SELECT host, boot_id, began AS from_time, maxIf(time, kind = 'report') AS to_time,
@@ -388,7 +388,7 @@ WITH
         FROM nagletrace.joined FINAL
         WHERE hour IN around AND ahead_us IS NOT NULL
     ),
-    -- what the receivers of such stalls told of the same connections
+    -- what the receivers of such stalls reported of the same connections
     of_receivers AS (
         SELECT DISTINCT ack_id, host, boot_id, sender.address AS sender, receiver.address AS receiver
         FROM nagletrace.records AS r
@@ -449,7 +449,7 @@ WITH
             AND k.other = if(asked.side = 'sender', asked.other, asked.host)
             AND k.other_boot_id = if(asked.side = 'sender', asked.other_boot_id, asked.boot_id)
     ),
-    -- what the witnesses told, by number, in each run
+    -- what the witnesses reported, by number, in each run
     told AS (
         SELECT host, boot_id, kind, time, number,
                maxIf(time, kind IN ('start', 'streaming')) OVER (

@@ -257,7 +257,7 @@ def connection() -> list[Row]:
         ]),
         ("Which connection, which write", [
             marks(lines("Each dot is a stall, with its connection", "Dots, where exporters run with "
-                        "--metrics.exemplars: each exporter tells the last stall of each series at each scrape, with "
+                        "--metrics.exemplars: each exporter gives the last stall of each series at each scrape, with "
                         "pid, local and remote address, and the bytes that waited. Half, and 99 of 100 stalls are "
                         "shorter than the lines.", "s", quantile(0.5), quantile(0.99), span=24)),
             heat_map(),

@@ -21,7 +21,7 @@ from . import __version__
 from .records import printable
 
 DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-#: One may watch the daemon for so long.
+#: The longest time for which one may watch the daemon.
 LONGEST_S = 24 * 3600.0
 
 
@@ -69,7 +69,7 @@ def add_source_options(options: Parser) -> None:
                         help="read a recording of `nagletrace -o json`; - is stdin (the default)")
     source.add_argument("--socket", metavar="PATH", help="ask the daemon at this socket")
     options.add_argument("-d", "--duration", type=duration, metavar="DURATION",
-                         help="with --socket: watch the daemon for so long; without it, show what the daemon has")
+                         help="with --socket: watch the daemon for this time; without it, show what the daemon has")
 
 
 def add_output_option(options: Parser) -> None:

@@ -49,7 +49,7 @@ def refused(path: Path, error: OSError) -> DaemonError:
 
 def ask(path: Path, request: dict[str, Any], timeout_s: float, most_bytes: int = MAX_LINE,
         most_values: int = MAX_VALUES) -> Answer:
-    """Returns the daemon's answer to a request, within so many seconds in all.
+    """Returns the daemon's answer to a request, within `timeout_s` in all.
 
     Raises DaemonError if the daemon is not there, does not answer in time, or answers with an error or with more than
     `most_bytes` or `most_values` (lines.py).

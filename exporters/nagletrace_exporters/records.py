@@ -25,17 +25,17 @@ MAX_TEXT = 1000
 #: No word of the schema, name of a process, or address with its port is longer. The limits matter, because a report
 #: keeps some 10,000 events.
 MAX_WORD, MAX_COMM, MAX_ADDRESS = 64, 128, 80
-#: A container's ID has at most so many digits.
+#: The most digits of a container's ID.
 MAX_CONTAINER = 64
 #: The tracer walks at most 127 frames.
 MAX_FRAMES = 128
-#: The names of one stack have at most so many characters; stack_of() cuts off the calls further out.
+#: The most characters of one stack's names; stack_of() cuts off the calls further out.
 MAX_STACK_TEXT = 32 << 10
-#: A table has at most so many words; the schema's largest has 13.
+#: The most words of a table; the schema's largest has 13.
 MAX_TABLE = 64
 #: A larger number (some 30,000 years in us) is no measurement, and would overflow a date.
 MAX_NUMBER = 1 << 60
-#: A message about a wrong record has at most so many characters, since it may name a key from outside.
+#: The most characters of a message about a wrong record, since it may name a key from outside.
 MAX_TOLD = 200
 
 
@@ -411,7 +411,7 @@ class Stall(TwoEnds):
     excess_us: Count
     min_rtt_us: MaybeCount
     pattern: Word
-    #: us from the begin of the hold to the begin of the pending ACK; known only if the tracer saw both ends
+    #: us from the start of the hold to the start of the pending ACK; known only if the tracer saw both ends
     ack_after_hold_us: MaybeSigned = None
 
     def __post_init__(self) -> None:
@@ -533,7 +533,7 @@ class SampledHold:
 
     bytes: Count
     mss: Count
-    #: None: a cork or MSG_MORE, which sock_diag does not tell apart
+    #: None: a cork or MSG_MORE, which sock_diag does not distinguish
     reason: MaybeWord = None
     duration_us: MaybeCount = None
     in_flight_bytes: MaybeCount = None

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from .records import Connection, Report, SlowHolds, Stall, Totals
 
-#: So many connections and processes are told apart at a time. When there are more, the half that lost less is folded.
+#: The most connections and processes that are kept. When there are more, the half that lost less is folded.
 MAX_GROUPS = 10_000
-#: The kept connections take about so many bytes, with their stacks.
+#: About the most bytes of the kept connections, with their stacks.
 MAX_BYTES = 64 << 20
-#: Of holds that cost time and were no stall, so many processes and reasons are kept apart.
+#: The most pairs of a process and a reason that are kept of holds that cost time and were no stall.
 MAX_SLOW_HOLDS = 1000
-#: So many words of one kind are told apart; the schema has fewer.
+#: The most words of one kind; the schema has fewer.
 MAX_WORDS = 16
 
 
@@ -31,7 +31,7 @@ class Reports:
     """Adds up runs. The intervals of a run count until its closing report comes, which covers the whole run."""
 
     def __init__(self, most: int) -> None:
-        #: so many connections are told apart
+        #: the most connections that are kept
         self.most = most
         #: the sums of the runs before, and of the intervals of this run
         self._runs: Report | None = None

@@ -81,9 +81,9 @@ def test_reports_of_runs_appended_to_each_other_add_up(tmp_path: Path) -> None:
 def test_stalls_that_were_counted_and_are_not_here_are_told_of(tmp_path: Path) -> None:
     path = r.write(tmp_path / "x", [r.start(), r.report(stalls=2)])
     done = command("flame", "-i", path)
-    assert done.stdout == "" and done.stderr == "nagletrace-flame: The tracer told of 2 stalls; 0 of them are here.\n"
+    assert done.stdout == "" and done.stderr == "nagletrace-flame: The tracer reported 2 stalls; 0 of them are here.\n"
     svg = command("flame", "-i", path, "--output", "svg").stdout
-    assert "told of 2 stalls" in svg and "No stall." not in svg
+    assert "reported 2 stalls" in svg and "No stall." not in svg
     done = command("flame", "-i", r.write(tmp_path / "x", [r.start(), r.report()]))
     assert done.stdout == done.stderr == "", "there was none"
 

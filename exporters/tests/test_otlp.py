@@ -236,7 +236,7 @@ def raw(data: bytes) -> Reply:
 
 
 def endless(handler: BaseHTTPRequestHandler) -> None:
-    """Announces a terabyte, and sends the begin of it."""
+    """Announces a terabyte, and sends the start of it."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (1 << 40) + b"x" * (1 << 17))
     handler.rfile.read(1)
     handler.close_connection = True

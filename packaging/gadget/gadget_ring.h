@@ -242,7 +242,7 @@ static __always_inline void set_facts(struct stall *stall, const struct nt_recor
 }
 
 /*
- * Would the other end have shown something, had it been a stall? A receiver may not: no audit tells
+ * Would the other end have shown something, had it been a stall? A receiver may not: no audit shows
  * here whether its timer was hidden.
  */
 static __always_inline bool contradicted(const struct nt_record *r)

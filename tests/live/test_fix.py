@@ -234,7 +234,7 @@ def test_rounds_are_fast_while_nodelay_is_set_and_slow_again_afterwards() -> Non
 def test_rounds_are_fast_while_quickack_is_set_at_the_receiver() -> None:
     with Talk() as talk:
         with fix(talk.server.pid, "--for", "1500ms", option="--quickack") as tracer:
-            tracer.errors.wait_for("sets TCP_QUICKACK again and again on 1 connection")
+            tracer.errors.wait_for("setting TCP_QUICKACK again and again on 1 connection")
             begun = len(talk.rounds) + 2
             tracer.wait()
             ended = len(talk.rounds)
@@ -316,7 +316,7 @@ def test_a_connection_that_is_new_is_set_once_it_stalls() -> None:
 def test_of_many_short_connections_each_stalls_only_until_it_is_set() -> None:
     with Talk(rounds_a_connection=8) as talk:
         with fix(talk.client.pid, "--for", "2s") as tracer:
-            tracer.errors.wait_for("sets TCP_NODELAY")
+            tracer.errors.wait_for("setting TCP_NODELAY")
             first = talk.now()["port"]
             tracer.wait()
             last = talk.now()["port"]
@@ -384,7 +384,7 @@ def test_close_sends_its_fin_at_once_while_a_connection_is_set() -> None:
         with Talk() as talk:
             pid = talk.client.pid if option == "--nodelay" else talk.server.pid
             with fix(pid, "--for", "1500ms", option=option) as tracer:
-                tracer.errors.wait_for("sets TCP_")
+                tracer.errors.wait_for("setting TCP_")
                 talk.now()
                 for _ in range(5):
                     talk.tell("close")
@@ -623,7 +623,7 @@ def test_what_is_open_in_a_namespace_without_a_process_is_not_taken_for_closed()
         crowd, lines = talk.start(CROWD)
         lines.wait_for("connected")
         with fix(crowd.pid, "--all", "--for", "5s") as tracer:
-            tracer.errors.wait_for("sets TCP_NODELAY")
+            tracer.errors.wait_for("setting TCP_NODELAY")
             time.sleep(1)
             say(crowd)
             assert int(lines.wait_for("set ").split()[1]) == 4096
@@ -715,7 +715,7 @@ def test_what_is_set_is_set_back_wherever_it_is_or_it_is_said_that_it_is_not(how
 def test_quickack_goes_on_at_a_socket_that_has_moved() -> None:
     with Talk() as talk:
         with fix(talk.server.pid, "--for", "2500ms", option="--quickack") as tracer:
-            tracer.errors.wait_for("sets TCP_QUICKACK")
+            tracer.errors.wait_for("setting TCP_QUICKACK")
             time.sleep(0.2)
             at = len(talk.rounds)
             say(talk.server)
@@ -756,7 +756,7 @@ def test_all_takes_a_connection_too_that_was_not_yet_connected_when_it_was_first
         with fix(client.pid, "--all", "--for", "1500ms") as tracer:
             time.sleep(0.8)
             say(client)
-            tracer.errors.wait_for("sets TCP_NODELAY")
+            tracer.errors.wait_for("setting TCP_NODELAY")
             say(client)
             tracer.wait()
         assert not json.loads(lines.wait_for("at_once"))["at_once"]
@@ -764,7 +764,7 @@ def test_all_takes_a_connection_too_that_was_not_yet_connected_when_it_was_first
     assert {s["state"] for s in result(tracer)["sockets"]} == {"restored"}
 
 
-@pytest.mark.parametrize("output,before", [("text", "looks for stalls"), ("json", " hooks")])
+@pytest.mark.parametrize("output,before", [("text", "watching for stalls"), ("json", " hooks")])
 def test_a_signal_ends_it_while_nobody_takes_its_output(output: str, before: str) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -810,7 +810,7 @@ def test_no_symbol_is_looked_up_while_it_is_set(tmp_path: Path) -> None:
     with Talk() as talk:
         start(talk, 0)
         with Tracer("fix", "-n", "nt-fix-python", "--nodelay", "--yes", "--stacks", "--for", "1s") as tracer:
-            tracer.errors.wait_for("sets TCP_NODELAY")
+            tracer.errors.wait_for("setting TCP_NODELAY")
             start(talk, 1).wait_for('"nodelay": 1')
             tracer.wait()
     assert os.read(seen[0], 4096), "it looks up no symbol at all"

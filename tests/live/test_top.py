@@ -65,7 +65,7 @@ def test_the_table_says_who_loses_time(fake: FakeDaemon) -> None:
     with top_of(fake) as top:
         text = top.wait_for("program-0[1000]")
         lines = text.splitlines()
-        assert "told by the daemon" in lines[0] and "6.1.0, function hooks" in lines[0]
+        assert "from the daemon" in lines[0] and "6.1.0, function hooks" in lines[0]
         assert "stalls/s" in lines[1] and "0 records dropped" in lines[1]
         assert re.search(r"program-0\[1000\] +send :30000 → 127\.0\.0\.1:8000 +1000 +40\.0s +40\.0ms +42\.0ms +0", text)
         assert "▼LOST" in text and "write_write_read: write 6 B (sent), write 7 B (held)" in text
@@ -482,7 +482,7 @@ def test_by_the_daemon_it_shows_what_stalls_without_any_privilege() -> None:
     with Daemon("--group", "nogroup") as daemon, Lab("write-write-read", "--rounds", "400") as lab:
         daemon.socket.parent.chmod(0o755)
         with Terminal(*NOBODY, *TOP, "--socket", str(daemon.socket), "-i", "250ms") as top:
-            top.wait_for("told by the daemon")
+            top.wait_for("from the daemon")
             process = f"lab-client[{lab.client}]"
             top.press(f"/[{lab.client}]\r")  # others may be at work on this host
             lab.go()

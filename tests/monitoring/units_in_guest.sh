@@ -96,7 +96,7 @@ echo "exporter active $(systemctl is-active nagletrace-exporter)"
 echo "socket $(stat -c '%a %U:%G' /run/nagletrace/nagletrace.sock)"
 show nagletrace
 show nagletrace-exporter
-echo "unfiltered $(grep -c 'stay allowed' /run/units.log || true)"
+echo "unfiltered $(grep -c 'cannot install the seccomp filter' /run/units.log || true)"
 until_true metric nagletrace_up
 echo "felt $(stall)"
 sleep 1

@@ -109,7 +109,7 @@ static void every_tick(void *context, uint32_t times)
 	if (d.streams)
 		stream_on();
 	else
-		nt_server_tell_skipped(d.server);
+		nt_server_report_skipped(d.server);
 	if (d.over)
 		nt_loop_stop(d.loop);
 }

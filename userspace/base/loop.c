@@ -13,7 +13,7 @@
 #include "base/settings.h"
 #include "base/streams.h"
 
-/* A turn takes so many that are ready; the others have the next one. */
+/* The most ready descriptors that a turn serves; the others have the next turn. */
 #define MOST_READY 32
 
 enum kind {
@@ -191,7 +191,7 @@ static void end_at_once(int number)
 
 /*
  * The default action would not end process 1 of a container, nor would it a shell's background job,
- * whose signals are ignored. Whoever started us may have blocked them.
+ * whose signals are ignored. Our parent may have blocked them.
  */
 void nt_loop_signals_end_at_once(void)
 {

@@ -51,7 +51,7 @@ void nt_loop_forget(struct nt_loop *loop, int fd);
 int nt_loop_timer(struct nt_loop *loop, uint64_t at_ns, uint64_t each_ns, nt_loop_call *call,
 		  void *context);
 
-/* Returns the time in so many ns. */
+/* Returns the time that is ns from now. */
 static inline uint64_t nt_in_ns(uint64_t ns)
 {
 	uint64_t now_ns = nt_now_ns();
@@ -65,7 +65,7 @@ int nt_timer_set(int timer, uint64_t at_ns, uint64_t each_ns);
 /*
  * Until nt_loop_signals(), SIGINT and SIGTERM end the process at once, with NT_EXIT_OK, and in
  * system calls that take long too: loading a program is one, in which the kernel looks for signals
- * that nobody blocks. This is for a command that has nothing yet to tell, or to set back.
+ * that nobody blocks. This is for a command that has nothing yet to print, or to set back.
  */
 void nt_loop_signals_end_at_once(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed hash that tells nothing of what it hashes to
+/* SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed hash that shows nothing of what it hashes to
  * who lacks the key. */
 #ifndef NT_SIPHASH_H
 #define NT_SIPHASH_H

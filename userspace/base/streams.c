@@ -26,7 +26,7 @@
 #define AFTER_END_NS  (NT_SECOND_NS / 2)
 #define AFTER_MOVE_NS (NT_SECOND_NS / 4)
 
-/* A write that may wait in the kernel is interrupted so often, to look whether it must end. */
+/* The interval at which a write that may wait in the kernel is interrupted: must it end? */
 #define TICK_US 50000
 
 /* How a stream writes, so that it does not wait in the kernel. */

@@ -57,7 +57,7 @@ void nt_shorten(char *text, size_t columns);
 /* Converts a time of CLOCK_MONOTONIC to the time of day (ns since 1970). */
 int64_t nt_time_of_day_ns(uint64_t mono_ns);
 
-/* Returns what a noun ends with that counts so many. */
+/* Returns the ending of the noun that n counts: "" or "s". */
 static inline const char *nt_plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";

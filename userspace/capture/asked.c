@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 
-/* When we have asked about so many processes, we forget all answers, to bound memory. */
+/* The most processes whose answers we keep; then we forget all, to bound memory. */
 #define MOST_ASKED 16384
 
 struct nt_asked_process {

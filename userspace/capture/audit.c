@@ -8,23 +8,23 @@
 #include "base/clock.h"
 #include "capture/namespaces.h"
 
-/* A reading stays valid for so long, and for at least so many times as long as it took. */
+/* A reading stays valid for the longer of this time and this multiple of what it took. */
 #define KEEP_AT_LEAST_NS 5000000ULL
 #define KEEP_TIMES_COST  20
 
 /*
- * We read namespaces for so long at once. Where somebody has made thousands, we read some the next
- * time; each has the times of its own readings.
+ * The time for which we read namespaces at once. Of thousands we read some the next time; each has
+ * the times of its own readings.
  */
 #define READ_NS (200 * 1000000ULL)
 
-/* A reading that timers disturb is made so often at most. */
+/* The most attempts at a reading that timers disturb. */
 #define MOST_READINGS 4
 
-/* Each namespace keeps the unseen timers of so many readings, which may still excuse a stall. */
+/* The readings whose unseen timers a namespace keeps; they may still excuse a stall. */
 #define FINDS 32
 
-/* We keep so many namespaces in which no process lives, while the kernel's list is incomplete. */
+/* The most namespaces without a process that we keep, while the kernel's list is incomplete. */
 #define MOST_NAMESPACES 8192
 
 /* Unseen timers that expired between two readings. */

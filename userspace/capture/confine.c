@@ -78,7 +78,6 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 							       : NULL,
 				     settings->standby);
 	if (err)
-		nt_log("system calls that are not needed stay allowed: seccomp: %s",
-		       strerror(-err));
+		nt_log("cannot install the seccomp filter: %s; goes on without it", strerror(-err));
 	return 0;
 }

@@ -19,7 +19,7 @@ const struct nt_hook nt_hooks[] = {
 	{"on_sched_process_fork", "sched_process_fork", NULL, NT_ATTACH_RAW_TP, ALL, false,
 	 NT_FOR_PIDS, "children forked during the trace", 0},
 	{"on_sched_process_exit", "sched_process_exit", NULL, NT_ATTACH_RAW_TP, ALL, false,
-	 NT_FOR_PIDS, "telling a process from a later one of the same pid", 0},
+	 NT_FOR_PIDS, "distinguishing a process from a later one of the same pid", 0},
 	{"on_tcp_probe", "tcp_probe", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true, NT_ALWAYS,
 	 "which ACK released a hold", 0},
 	{"on_tcp_probe_functions", "tcp_probe", NULL, NT_ATTACH_RAW_TP, FUNCTION | KPROBE, false,

@@ -42,7 +42,7 @@ ssize_t nt_iterator_next(struct nt_iterator *it, const void **entries)
 	if (!it->under_way)
 		return 0;
 	used = it->held / it->entry * it->entry;
-	/* keep the begin of an entry whose rest is still to come */
+	/* keep the start of an entry whose rest is still to come */
 	it->held -= used;
 	memmove(it->piece, it->piece + used, it->held);
 	do {

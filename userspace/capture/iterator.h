@@ -14,11 +14,11 @@ struct nt_iterator {
 	bool under_way;
 	int fd;
 	size_t entry;
-	size_t held; /* bytes in piece: whole entries, and maybe the begin of one */
+	size_t held; /* bytes in piece: whole entries, and maybe the start of one */
 	unsigned char piece[8192] __attribute__((aligned(8)));
 };
 
-/* Begins anew, with entries of so many bytes, at most 4096. Returns 0 or -errno. */
+/* Starts again; an entry has that size in bytes, at most 4096. Returns 0 or -errno. */
 int nt_iterator_begin(struct nt_iterator *iterator, const struct bpf_link *link, size_t entry);
 
 /*

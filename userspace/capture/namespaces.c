@@ -13,7 +13,7 @@
 #include <bpf/libbpf.h>
 #include "nagletrace.skel.h"
 
-/* We try so many of a namespace's threads: one may have ended, or moved. */
+/* The most threads of a namespace that we try: one may have ended, or moved. */
 #define TRIED 8
 
 /* PROC_PID_INIT_INO, include/linux/proc_ns.h */

@@ -22,8 +22,8 @@ static void read_boot_id(char boot_id[37])
 	boot_id[strcspn(boot_id, "\n")] = '\0';
 }
 
-/* Is each late ACK told, of the namespaces that are traced? A reader who finds none may take that
- * as a witness only then. */
+/* Is each late ACK reported, of the namespaces that are traced? A reader who finds none may take
+ * that as a witness only then. */
 static bool nothing_is_filtered(const struct nt_settings *settings)
 {
 	return !settings->n_pids && !settings->name[0] && !settings->cgroup &&

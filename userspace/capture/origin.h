@@ -14,7 +14,7 @@ struct nt_origin {
 	char boot_id[37]; /* "": the kernel does not show it */
 	uint8_t key[NT_SIPHASH_KEY_LEN];
 	bool all_late_acks; /* no filter but --netns leaves out late ACKs */
-	bool all_holds;     /* nor holds, and they are told */
+	bool all_holds;     /* nor holds, and they are reported */
 };
 
 /*

@@ -57,10 +57,10 @@ static uint64_t begin_look(struct nt_overhead *overhead, const struct nt_tracer 
 {
 	bool on = switch_on(overhead);
 
-	if (!on && !overhead->told)
+	if (!on && !overhead->refused)
 		nt_log("--max-overhead: the kernel's BPF statistics: %s; it looks again later",
 		       strerror(errno));
-	overhead->told = !on;
+	overhead->refused = !on;
 	overhead->past &= on;
 	overhead->began_ns = nt_now_ns();
 	overhead->ran_ns = nt_tracer_run_time_ns(tracer);

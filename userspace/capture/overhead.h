@@ -20,10 +20,10 @@ struct nt_overhead {
 	uint64_t share_ppm; /* the same share, at the last look */
 	uint64_t began_ns, ran_ns;
 	bool looking;
-	bool told;          /* a message has said that the kernel refuses the statistics now */
+	bool refused;       /* a message has said that the kernel refuses the statistics now */
 	int statistics;     /* during a look: the descriptor that keeps them on */
 	bool past;          /* the last look was past the limit; the next one decides */
-	unsigned int steps; /* of nt_hook.detach_step: so many are done */
+	unsigned int steps; /* of nt_hook.detach_step that are done */
 };
 
 /*

@@ -91,7 +91,7 @@ static size_t count_within(const struct nt_shares *shares, uint32_t limit)
 }
 
 /*
- * Makes room in a full list: the largest shares give up so much that an eighth is free again, and
+ * Makes room in a full list: the largest shares give up owners until an eighth is free, and
  * get no more than that from now on. Each time takes a pass over all owners; there are only a few
  * such passes, as the limit falls each time.
  */

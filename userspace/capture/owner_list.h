@@ -15,7 +15,7 @@
 /* A server's workers share its sockets. If more processes do, we keep only some. */
 #define NT_OWNERS_OF_SOCKET 8
 
-/* The list has so many pairs of a socket and a process: 19 MB, and 5 MB to find them. */
+/* The most pairs of a socket and a process in the list: 19 MB, and 5 MB to find them. */
 #define NT_MOST_OWNERS (1 << 18)
 
 struct nt_owner_links;

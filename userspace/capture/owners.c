@@ -12,25 +12,25 @@
 #include "nagletrace.skel.h"
 
 /*
- * We keep the result of a look for so many times what the look cost. A look also takes up so many
- * times its cost, so that looks take at most a fifth of one CPU whatever stalls. But so much may be
- * taken up ahead: we want to find processes that end soon, and looks are cheap on most hosts.
+ * We keep the result of a look for a multiple of its cost. The next look waits for another
+ * multiple, so that looks take at most a fifth of one CPU whatever stalls. A debt of AHEAD_NS is
+ * allowed: we want to find processes that end soon, and looks are cheap on most hosts.
  */
 #define KEEP_AT_LEAST_NS 5000000ULL
 #define KEEP_TIMES_COST  20
 #define TAKES_TIMES_COST 5
 #define AHEAD_NS         (NT_SECOND_NS / 2)
 
-/* Looks rest for so long after one that failed. */
+/* The pause after a look that failed. */
 #define REST_AFTER_ERROR_NS NT_SECOND_NS
 
-/* We give up a look that costs so much: three million descriptors take some two seconds at most. */
+/* We give up a look that costs more: three million descriptors take some two seconds at most. */
 #define MOST_COST_NS (20 * NT_SECOND_NS)
 
-/* nt_owners_scan() checks for signals so often. */
+/* How often nt_owners_scan() checks for signals. */
 #define SLICE_NS (20 * 1000000ULL)
 
-/* A list of so many owners is large enough to give its memory back. */
+/* A list with more owners gives its memory back. */
 #define MUCH 4096
 
 int nt_owners_open(struct nt_owners *owners, const struct nt_tracer *tracer,

@@ -28,7 +28,7 @@
 /* A time that is long past: the timer expires as soon as it is set. */
 #define AT_ONCE 1
 
-/* We wait so long for names before a report, and at the end. */
+/* How long we wait for names before a report, and at the end. */
 #define NAMES_MS      50
 #define LAST_NAMES_MS 300
 
@@ -42,9 +42,9 @@ static void count_unowned(struct nt_session *session, const struct nt_end *end,
 }
 
 /* Passes on a stall; numbers it, so that a reader notices the loss of one. */
-static void tell(struct nt_session *session, struct nt_stall *stall)
+static void report(struct nt_session *session, struct nt_stall *stall)
 {
-	stall->number = ++session->told;
+	stall->number = ++session->reported;
 	session->on_stall(session->context, stall);
 }
 
@@ -85,7 +85,7 @@ static void judge(struct nt_session *session, const struct nt_record *record)
 					     ? nt_stacks_name(session->stacks, record)
 					     : NT_NO_STACK;
 	if (!session->queues || !nt_stall_queue_add(&session->queue, &stall))
-		tell(session, &stall);
+		report(session, &stall);
 }
 
 /* Must this record wait for a look at all descriptors? */
@@ -209,12 +209,12 @@ static int fill_ports(const struct nt_session *session)
 }
 
 /* Reports the stalls that need not wait for names any more, or all. */
-static void tell_queued(struct nt_session *session, bool all)
+static void report_queued(struct nt_session *session, bool all)
 {
 	struct nt_stall *stall;
 
 	while ((stall = nt_stall_queue_take(&session->queue, session->stacks, all))) {
-		tell(session, stall);
+		report(session, stall);
 		free(stall);
 	}
 }
@@ -227,7 +227,7 @@ static void take_names(struct nt_session *session)
 		return;
 	if (session->stacks)
 		nt_stacks_turn(session->stacks);
-	tell_queued(session, false);
+	report_queued(session, false);
 	until_ns = nt_stall_queue_until_ns(&session->queue);
 	if (nt_names_wait(session->names) && until_ns > nt_now_ns() + NT_SECOND_NS)
 		until_ns = nt_now_ns() + NT_SECOND_NS; /* wake up to give up names that are late */
@@ -465,7 +465,7 @@ void nt_session_finish(struct nt_session *session)
 	nt_waiting_clear(&session->waiting);
 	session->pause_ns = nt_now_ns() + NT_SLICE_NS;
 	ring_buffer__consume(session->records);
-	tell_queued(session, true);
+	report_queued(session, true);
 }
 
 int nt_session_pause(struct nt_session *session)
@@ -533,7 +533,7 @@ void nt_session_counts(struct nt_session *session, struct nt_counts *counts)
 	}
 	*counts = session->counts;
 	if (!session->counts_failed)
-		nt_log("cannot read the totals: %s; those of before are shown", strerror(-err));
+		nt_log("cannot read the totals: %s; shows the previous ones", strerror(-err));
 	session->counts_failed = true;
 }
 
@@ -568,13 +568,13 @@ const char *nt_session_unnamed(struct nt_session *session)
 	if (nt_names_over(session->names) && !session->names_over_told) {
 		session->names_over_told = session->names_told = true;
 		return "--stacks: the process that names frames has ended; from now on stacks are "
-		       "addresses only, and all else is told as before";
+		       "addresses only, and all else is reported as before";
 	}
 	/* the end of a process is no trouble of ours */
 	if (session->names_told || !(missing[NT_UNNAMED_DIED] + missing[NT_UNNAMED_DEADLINE] +
 				     missing[NT_UNNAMED_LIMIT] + missing[NT_UNNAMED_BUSY]))
 		return NULL;
 	session->names_told = true;
-	return "--stacks: a stack stays without names, since naming it took too much or failed; "
-	       "the reports count such (unnamed_stacks)";
+	return "--stacks: some stacks have no names, since naming them failed or took too much; "
+	       "the reports count them (unnamed_stacks)";
 }

@@ -36,7 +36,7 @@ struct nt_session {
 	struct nt_tracer tracer;
 	struct nt_owners owners;
 	struct nt_origin origin;
-	uint64_t told;          /* stalls, holds and late ACKs so far */
+	uint64_t reported;      /* stalls, holds and late ACKs so far */
 	struct nt_audit *audit; /* NULL: the number of unseen timers is not known */
 	struct nt_overhead overhead;
 	struct nt_standby standby; /* with --standby: whether it is attached now */
@@ -102,8 +102,8 @@ void nt_session_drain(struct nt_session *session);
 void nt_session_finish(struct nt_session *session);
 
 /*
- * Pause detaches all hooks after the records so far are told, which takes a third of a second at
- * most. Resume attaches them again: nt_tracer_resume() says what *failed is. Nothing is lost of
+ * Pause detaches all hooks after the records so far are reported, which takes a third of a second
+ * at most. Resume attaches them again: nt_tracer_resume() says what *failed is. Nothing is lost of
  * counts. Both return 0 or -errno.
  */
 int nt_session_pause(struct nt_session *session);

@@ -48,7 +48,7 @@ struct nt_stacks *nt_stacks_new(const struct nt_tracer *tracer, struct nt_names 
 }
 
 /*
- * We keep so many bytes of names, so that a process with long names cannot take all memory; 1024
+ * The most bytes of names that we keep: a process with long names cannot take all memory. 1024
  * stacks of 20 usual frames take 2 to 3 MB.
  */
 #define MOST_BYTES (8UL << 20)

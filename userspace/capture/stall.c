@@ -140,7 +140,7 @@ static void describe(struct nt_process *process, const struct nt_end *end, pid_t
 		*process = *known;
 		gone = false;
 	}
-	/* a number without a name tells nobody anything, unless it is the one that was asked for */
+	/* a number without a name is of no use, unless it is the one that was asked for */
 	if (gone && !end->comm[0] && !end->target)
 		memset(process, 0, sizeof(*process));
 	if (end->comm[0] && end->tgid == (__u32)owner)
@@ -151,7 +151,7 @@ static void describe(struct nt_process *process, const struct nt_end *end, pid_t
 }
 
 /*
- * Measures the excess: a prompt ACK would have ended the hold one round trip after its begin, and
+ * Measures the excess: a prompt ACK would have ended the hold one round trip after its start, and
  * the pending ACK at once.
  */
 static void measure(struct nt_stall *stall)

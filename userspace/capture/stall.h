@@ -15,7 +15,7 @@ enum nt_side {
 	NT_SIDE_RECEIVER,
 };
 
-/* A stall, a hold that is none, or a late ACK, which the record's kind tells. */
+/* A stall, a hold that is none, or a late ACK, by the record's kind. */
 struct nt_stall {
 	struct nt_record record;
 	enum nt_side side;                  /* the end that the report is about */
@@ -26,7 +26,7 @@ struct nt_stall {
 	bool is_stall;        /* false: a hold that is no stall */
 	bool contradicted;    /* no stall, since the other end showed nothing of it */
 	uint64_t ack_id;      /* of the ACK that released it; 0: not known */
-	uint64_t number;      /* counts what this run tells, from 1 on: a gap shows a loss */
+	uint64_t number;      /* counts what this run reports, from 1 on: a gap shows a loss */
 	const struct nt_origin *origin; /* NULL: not known */
 };
 

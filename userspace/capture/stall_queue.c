@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-/* A stall's line waits so long for names; later ones appear only in the reports. */
+/* How long a stall's line waits for names; later ones appear only in the reports. */
 #define WAIT_NS NT_SECOND_NS
 
 /* If more stalls queue up than this (0.9 MB), the first ones wait no longer. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The mean cost of a slot follows the last ones: each counts for one part of so many. */
+/* The mean cost of a slot follows the last ones: each counts for 1/MEAN_OF. */
 #define MEAN_OF 8
 
 /* xorshift64*: any spread of looks over a slot will do that no rhythm of the host follows. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Decides when a daemon in standby looks at sockets, attaches and detaches. It is told what
+ * Decides when a daemon in standby looks at sockets, attaches and detaches. It is given what
  * happened and at what time, and knows no clock, socket or hook itself.
  *
  * While nothing is attached, time is divided into slots, with one look at a random time in each. A
  * look that finds an ACK late is suspicious: the hooks are to be attached. One that finds a young
- * hold, of which nobody can tell yet, is followed by others a little later: so a stall is found in
- * all of its 40 ms, and not only in those after NT_LATE_NS. The slots are so long that looks take
- * less than a thousandth of a CPU.
+ * hold, which may yet become a stall, is followed by others a little later: so a stall is found in
+ * all of its 40 ms, and not only in those after NT_LATE_NS. The slots are long enough for looks to
+ * take less than a thousandth of a CPU.
  */
 #ifndef NT_STANDBY_H
 #define NT_STANDBY_H
@@ -18,14 +18,14 @@
 /* Two looks a second find one stall of 40 ms a second, in 4 of 100 looks, within 60 s at 99 %. */
 #define NT_STANDBY_SLOT_NS 500000000ULL
 
-/* A slot is at least so many times the CPU time that a slot's looks take. */
+/* A slot is at least this multiple of the CPU time that its looks take. */
 #define NT_STANDBY_SLOT_TIMES 1000
 
-/* A look follows that found a young hold, so long after it, and one more after that. */
+/* After a look that found a young hold, others follow: at what distance, and how many. */
 #define NT_STANDBY_AGAIN_NS    15000000ULL
 #define NT_STANDBY_AGAIN_TIMES 2
 
-/* After hooks could not be attached, the next attempt waits for so long. */
+/* How long the next attempt waits after hooks could not be attached. */
 #define NT_STANDBY_RETRY_NS 10000000000ULL
 
 enum nt_standby_state {
@@ -37,7 +37,7 @@ enum nt_standby_state {
 
 struct nt_standby {
 	enum nt_standby_state state;
-	uint64_t quiet_ns; /* without a stall for so long, the hooks are detached */
+	uint64_t quiet_ns; /* the hooks are detached after this time without a stall */
 	uint64_t since_ns; /* when it came into this state; CLOCK_MONOTONIC, as all times here */
 	uint64_t spent_ns[NT_STANDBY_STATES]; /* in each state before */
 	uint64_t changes;
@@ -58,7 +58,7 @@ struct nt_standby {
 	uint64_t slot_began_ns, slot_ns, look_at_ns;
 	uint64_t slot_cpu_ns;  /* of this slot's looks so far */
 	uint64_t slot_cost_ns; /* mean of the slots before; 0: there was none */
-	unsigned int again;    /* so many looks followed the slot's first */
+	unsigned int again;    /* looks that followed the slot's first */
 	uint64_t random;       /* state of the generator */
 };
 
@@ -67,7 +67,7 @@ struct nt_standby_look {
 	uint64_t weight; /* of the stalls that it found: each stands for 1 slot, or for 2 */
 	bool suspicious; /* an ACK is late, or a cork has held for long */
 	bool young;      /* a hold may turn out to be a stall soon */
-	uint64_t cpu_ns; /* the look took so much */
+	uint64_t cpu_ns; /* that the look took */
 };
 
 /* Begins, with nothing attached. seed: any number. */
@@ -85,7 +85,7 @@ bool nt_standby_looked(struct nt_standby *standby, const struct nt_standby_look 
 void nt_standby_attached(struct nt_standby *standby, uint64_t now_ns);
 void nt_standby_attach_failed(struct nt_standby *standby, uint64_t now_ns);
 
-/* The tracer told a stall, which ended at that time. */
+/* The tracer reported a stall, which ended at that time. */
 void nt_standby_stalled(struct nt_standby *standby, uint64_t now_ns);
 
 /* Has it been quiet for long enough to detach? */

@@ -6,7 +6,7 @@
 
 #include "capture/stall.h"
 
-/* Anyone may use the first half of the room; of the other half each share may use so much. */
+/* Anyone may use the first half of the room; this is what each share may use of the other. */
 #define MOST_OF_SHARE (NT_MOST_WAITING / 2 / 8)
 
 bool nt_waiting_add(struct nt_waiting *w, const struct nt_record *record)

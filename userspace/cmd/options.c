@@ -447,6 +447,8 @@ static void print_option(FILE *out, const struct nt_option *option)
 	fputc('\n', out);
 }
 
+#define REPORTS_AT_END (NT_ON(NT_CMD_TRACE) | NT_ON(NT_CMD_SAMPLE) | NT_ON(NT_CMD_FIX))
+
 /* Prints the options of these commands (NT_ON()), under their headings. */
 static void print_options(FILE *out, unsigned int commands)
 {
@@ -462,9 +464,9 @@ static void print_options(FILE *out, unsigned int commands)
 			print_option(out, option);
 		}
 	}
-	fputs("\n"
-	      "Durations take a unit: 250us, 40ms, 5s, 2m. Ctrl-C ends with the closing report.\n"
-	      "Exit codes: 0 done, 1 failed at run time, 2 usage, 3 this kernel cannot, 4 not\n"
+	fprintf(out, "\nDurations take a unit: 250us, 40ms, 5s, 2m.%s\n",
+		commands & REPORTS_AT_END ? " Ctrl-C ends with the closing report." : "");
+	fputs("Exit codes: 0 done, 1 failed at run time, 2 usage, 3 this kernel cannot, 4 not\n"
 	      "permitted.\n",
 	      out);
 }

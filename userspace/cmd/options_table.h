@@ -98,7 +98,7 @@ static inline bool nt_may_be_repeated(const struct nt_option *option)
 	return option->kind == NT_PIDS || option->kind == NT_PORTS || option->kind == NT_LEVEL;
 }
 
-#define NT_SHOWN_MAX 24 /* a message shows at most so many bytes of a value */
+#define NT_SHOWN_MAX 24 /* the most bytes of a value that a message shows */
 #define NT_SHOWN_LEN (NT_ESCAPED_LEN(NT_SHOWN_MAX) + 3)
 
 /* Writes text[length] as a message shows it: escaped, cut with an ellipsis, "" if empty. */

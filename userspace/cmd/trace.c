@@ -40,8 +40,8 @@ struct trace {
 	bool progress_shown; /* the terminal's last line shows it */
 };
 
-/* Events of several CPUs are in order once all of so long ago have come; the loop looks as
- * often. */
+/* The age at which events can be sorted: by then all CPUs have delivered theirs. The loop looks at
+ * this interval. */
 #define TIMELINE_NS (50 * 1000000ULL)
 
 /*
@@ -149,7 +149,7 @@ static void print_stall(struct trace *trace, const struct nt_stall *stall)
 		note_output(trace, writer->timeline_stall(writer, stdout, stall, stacks));
 		return;
 	}
-	if (trace->settings->interval_ns && !writer->tells_each_stall)
+	if (trace->settings->interval_ns && !writer->writes_each_stall)
 		return; /* reports include them */
 	if (!trace->heading_done)
 		note_output(trace, writer->heading(writer, stdout));
@@ -204,7 +204,7 @@ static void write_report(struct trace *trace, bool closing)
 		.stacks = trace->session.stacks,
 		.span_ns = now - (closing ? trace->started_ns : trace->reported_ns),
 		.closing = closing,
-		.told = trace->session.told,
+		.reported = trace->session.reported,
 	};
 
 	clear_progress(trace);
@@ -227,7 +227,7 @@ static void write_report(struct trace *trace, bool closing)
 	malloc_trim(0);
 }
 
-static void tell_losses(void *context)
+static void print_losses(void *context)
 {
 	struct trace *trace = context;
 	const char *unnamed = nt_session_unnamed(&trace->session);
@@ -312,7 +312,7 @@ static int watch_signals(void *context)
 			       trace);
 }
 
-/* Calls after so long, once or repeatedly; 0: never. Returns 0, a timer, or -errno. */
+/* Calls after ns, once or repeatedly; 0: never. Returns 0, a timer, or -errno. */
 static int call_after(struct trace *trace, uint64_t ns, bool repeat, nt_loop_call *call)
 {
 	return ns ? nt_loop_timer(trace->loop, nt_in_ns(ns), repeat ? ns : 0, call, trace) : 0;
@@ -358,7 +358,7 @@ static enum nt_exit run(struct trace *trace)
 	trace->give_up_ns = nt_now_ns() + END_NS;
 	if (!trace->out_err) {
 		nt_session_finish(&trace->session);
-		tell_losses(trace);
+		print_losses(trace);
 		write_report(trace, true);
 	}
 	return nt_streams_written(trace->out_err) || trace->ended ? NT_EXIT_FAILED : NT_EXIT_OK;
@@ -383,7 +383,7 @@ static enum nt_exit start_and_run(struct trace *trace)
 	const struct nt_start start = {
 		.loop = trace->loop,
 		.on_stall = on_stall,
-		.watch = {.on_turn = tell_losses,
+		.watch = {.on_turn = print_losses,
 			  .on_behind = on_behind,
 			  .on_all_ended = all_ended},
 		.watch_signals = watch_signals,

@@ -121,7 +121,7 @@ static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 		.stacks = d->session.stacks,
 		.standby = &d->session.standby,
 		.span_ns = nt_now_ns() - recent->began_ns,
-		.told = d->session.told,
+		.reported = d->session.reported,
 	};
 	char *text = NULL;
 	size_t length;
@@ -252,7 +252,7 @@ static void on_second(void *context, uint32_t what)
 	const char *unnamed;
 
 	(void)what;
-	nt_server_tell_skipped(d->server);
+	nt_server_report_skipped(d->server);
 	if (d->session.standby.state == NT_STANDBY_WAITING)
 		return;
 	want_late_acks(d);
@@ -311,7 +311,7 @@ static void on_signal(void *context, uint32_t number)
 		nt_loop_stop(d->loop);
 }
 
-/* Calls every so often; 0: never. Returns 0, a timer, or -errno. */
+/* Calls every ns; 0: never. Returns 0, a timer, or -errno. */
 static int call_each(struct daemon *d, uint64_t ns, nt_loop_call *call)
 {
 	return ns ? nt_loop_timer(d->loop, nt_in_ns(ns), ns, call, d) : 0;

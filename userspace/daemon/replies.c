@@ -11,7 +11,7 @@
 #include "version.h"
 #include "base/words.h"
 
-/* The daemon's health is `dropping` for so long after records were dropped. */
+/* How long the daemon's health is `dropping` after records were dropped. */
 #define DROPPING_NS (60 * NT_SECOND_NS)
 
 static struct json_object *new_reply(const char *type)
@@ -215,6 +215,6 @@ int nt_json_streaming(FILE *out, const struct nt_session *session)
 	nt_json_time_now(o);
 	nt_json_origin(o, &session->origin);
 	nt_json_late_acks(o, &session->origin);
-	nt_json_number(o, "number", session->told);
+	nt_json_number(o, "number", session->reported);
 	return nt_json_write(out, o);
 }

@@ -12,7 +12,7 @@
 #include "output/advice.h"
 #include "sample/estimate.h"
 
-/* What fails again and again is reported so often. */
+/* How often a failure that repeats is reported. */
 #define COMPLAIN_EACH_NS (60 * NT_SECOND_NS)
 
 static bool quiet(const struct nt_sampler *sampler)
@@ -99,7 +99,7 @@ static void end_look(struct nt_sampler *sampler)
 /* ---- attach and detach ---- */
 
 /* Says on which grounds the hooks are attached. */
-static void tell_suspect(const struct nt_sampler *sampler)
+static void log_suspect(const struct nt_sampler *sampler)
 {
 	const struct nt_sampled *suspect = &sampler->suspect;
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], lasts[16];
@@ -133,7 +133,7 @@ static void attach(struct nt_sampler *sampler)
 	}
 	nt_standby_attached(standby, nt_now_ns());
 	if (!quiet(sampler))
-		tell_suspect(sampler);
+		log_suspect(sampler);
 }
 
 static void detach(struct nt_sampler *sampler)
@@ -144,7 +144,7 @@ static void detach(struct nt_sampler *sampler)
 
 	if (err)
 		complain(sampler, "forget the state of sockets", NULL, err);
-	/* a stall that the last records told counts for this time */
+	/* a stall in the last records counts for this time */
 	nt_standby_detached(standby, nt_now_ns());
 	nt_format_duration(standby->quiet_ns, lasts, sizeof(lasts));
 	if (!quiet(sampler))

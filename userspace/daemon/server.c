@@ -24,7 +24,7 @@
 /* A reader with this much unread gets no more stalls, nor answers, until it has read. */
 #define BACKLOG_BYTES (256 * 1024)
 
-/* At most so much memory may wait for one user, and for all users but root and the daemon's own;
+/* The most memory that may wait for one user, and for all users but root and the daemon's own;
  * these two together may have as much as all others. Each bound may be exceeded by one answer. */
 #define USER_BACKLOG_BYTES (4 << 20)
 #define ALL_BACKLOG_BYTES  (16 << 20)
@@ -32,23 +32,22 @@
 /* Rendering for one reader must not keep the daemon from consuming records. */
 #define STREAMED_PER_SECOND 5000
 
-/* A reader that sends many requests at once is served for so long; then the others have their
- * turn. */
+/* How long one reader with many requests is served before the others have their turn. */
 #define TURN_NS (NT_SECOND_NS / 1000)
 
-/* The kernel queues so many new connections; one more nonblocking connect() fails. */
+/* The new connections that the kernel queues; one more nonblocking connect() fails. */
 #define BACKLOG_READERS (4 * NT_MAX_READERS)
 
-/* The daemon accepts at most so many at once, or connecting in a loop would keep it busy. */
+/* The most that the daemon accepts at once: connecting in a loop would keep it busy. */
 #define TURN_READERS 16
 
-/* The daemon waits for the first request of so many refused readers; each costs a descriptor. */
+/* The most refused readers whose first request the daemon waits for; each costs a descriptor. */
 #define MAX_REFUSED 64
 
-/* It reads and discards so many pieces of a refused request: more than a socket holds. */
+/* The pieces of a refused request that it reads and discards: more than a socket holds. */
 #define MAX_UNREAD 64
 
-/* It complains of missing descriptors at most so often. */
+/* It complains of missing descriptors at most once in this time. */
 #define COMPLAIN_EACH_NS (60 * NT_SECOND_NS)
 
 /* It sends away a silent reader, and one that reads nothing of what waits for it. */
@@ -57,7 +56,7 @@ static const struct timeval silence = {.tv_sec = 120}, stuck = {.tv_sec = 30};
 /* accept() fails repeatedly while there are no descriptors, until somebody closes one. */
 static const struct timeval without_descriptors = {.tv_usec = 100000};
 
-/* A refused reader has so long to send its first request. */
+/* How long a refused reader has to send its first request. */
 static const struct timeval until_asked = {.tv_sec = 1};
 
 static const struct timeval at_once;
@@ -145,7 +144,7 @@ static void send_note(struct nt_reader *reader, struct json_object *note)
 	json_object_put(note);
 }
 
-/* A streaming reader gets at most so many records each second. */
+/* May the reader get one more record this second? Counts it. */
 static bool take_from_budget(struct nt_reader *reader)
 {
 	uint64_t second = nt_now_ns() / NT_SECOND_NS;
@@ -161,7 +160,7 @@ static bool take_from_budget(struct nt_reader *reader)
 }
 
 /* Reports to a reader what it missed, as soon as it has room again. */
-static void tell_skipped(struct nt_reader *reader)
+static void report_skipped(struct nt_reader *reader)
 {
 	struct json_object *note;
 
@@ -174,12 +173,12 @@ static void tell_skipped(struct nt_reader *reader)
 	reader->skipped_others = 0;
 }
 
-void nt_server_tell_skipped(struct nt_server *server)
+void nt_server_report_skipped(struct nt_server *server)
 {
 	struct nt_reader *reader;
 
 	LIST_FOREACH(reader, &server->readers, entry)
-	tell_skipped(reader);
+	report_skipped(reader);
 }
 
 void nt_reader_stream(struct nt_reader *reader, enum nt_format format)
@@ -229,7 +228,7 @@ void nt_server_stream(struct nt_server *server, enum nt_format format, const cha
 	{
 		if (!reader->streaming || reader->format != format || !reader->has_room)
 			continue;
-		tell_skipped(reader);
+		report_skipped(reader);
 		nt_reader_send(reader, line, length);
 	}
 }
@@ -300,7 +299,7 @@ static struct json_object *refusal(const struct nt_server *server, enum nt_refus
 		break;
 	default:
 		snprintf(text, sizeof(text),
-			 "too much waits for readers that do not read; ask again later");
+			 "too much output is queued for slow readers; ask again later");
 	}
 	return json_object_new_string(text);
 }
@@ -398,7 +397,7 @@ static void on_drained(struct bufferevent *io, void *context)
 		forget(reader);
 		return;
 	}
-	tell_skipped(reader);
+	report_skipped(reader);
 	if (bufferevent_get_enabled(io) & EV_READ)
 		return;
 	bufferevent_enable(io, EV_READ);

@@ -78,7 +78,7 @@ bool nt_server_wants(struct nt_server *server, enum nt_format format, bool is_st
 
 /* Reports to readers that have room again what they missed; for once a second, since who was over
  * the limit of a second may hear of nothing more. */
-void nt_server_tell_skipped(struct nt_server *server);
+void nt_server_report_skipped(struct nt_server *server);
 
 /* Sends a line to each reader that had room in nt_server_wants(). */
 void nt_server_stream(struct nt_server *server, enum nt_format format, const char *line,

@@ -22,12 +22,12 @@
 #include "capture/start.h"
 #include "base/text.h"
 
-/* The loop looks so often for sockets that it did not reach or that have moved, and with --all for
- * new ones. */
+/* The loop's interval of looks for sockets that it did not reach or that have moved, and with --all
+ * for new ones. */
 #define LOOK_NS NT_SECOND_NS
 
 /* TCP_QUICKACK lasts until the process answers, and setting it sends a pending ACK. The loop sets
- * it so often, or less often, so that this takes at most a tenth of one CPU. */
+ * it this often, or less often, so that this takes at most a tenth of one CPU. */
 #define AGAIN_NS    1000000ULL
 #define AGAIN_SHARE 10
 
@@ -394,7 +394,7 @@ static void announce(struct fix *fix)
 
 	nt_fix_whose(&fix->sockets, whose);
 	nt_format_duration(fix->settings->for_ns, span, sizeof(span));
-	snprintf(text, sizeof(text), "sets %s%s on %s for %s; Ctrl-C ends it sooner",
+	snprintf(text, sizeof(text), "setting %s%s on %s for %s; press Ctrl-C to stop early",
 		 nt_fix_option_name(&fix->sockets), sets_nodelay(fix) ? "" : " again and again",
 		 whose, span);
 	say(fix, text);
@@ -428,7 +428,7 @@ static void experiment(struct fix *fix)
 }
 
 /* Names the sockets that could not be set back. Returns 0, or the exit code if there are any. */
-static enum nt_exit tell_stuck(const struct fix *fix)
+static enum nt_exit report_stuck(const struct fix *fix)
 {
 	enum nt_exit code = NT_EXIT_OK;
 
@@ -452,7 +452,7 @@ static enum nt_exit run(struct fix *fix)
 	enum nt_exit code;
 
 	nt_format_duration(fix->settings->for_ns, span, sizeof(span));
-	snprintf(text, sizeof(text), "looks for stalls for %s; nothing is changed yet", span);
+	snprintf(text, sizeof(text), "watching for stalls for %s; nothing is changed yet", span);
 	say(fix, text);
 	begin_phase(fix, &fix->result.before);
 	until_ns = fix->phase->begin_ns + fix->settings->for_ns;
@@ -476,7 +476,7 @@ static enum nt_exit run(struct fix *fix)
 		experiment(fix);
 	if (fix->result.ended == NT_FIX_PROCESS_ENDED)
 		say(fix, fix->settings->n_pids == 1 ? "the process ended" : "all processes ended");
-	code = tell_stuck(fix);
+	code = report_stuck(fix);
 	if (!fix->out_err)
 		note_output(fix, fix->fix_writer->result(stdout, &fix->result));
 	return nt_streams_written(fix->out_err) ? NT_EXIT_FAILED : code;
@@ -549,8 +549,8 @@ enum nt_exit nt_fix(const struct nt_settings *settings)
 	enum nt_exit code;
 
 	if (!settings->yes && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))) {
-		nt_log("fix: asks before it sets anything, and there is no terminal to ask "
-		       "on; give --yes to do without");
+		nt_log("fix: no terminal to ask for confirmation; give --yes to skip the "
+		       "question");
 		return NT_EXIT_USAGE;
 	}
 	fix.loop = nt_loop_new();

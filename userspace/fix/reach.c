@@ -206,7 +206,7 @@ enum nt_exit nt_fix_permitted(const struct nt_owners *owners, const struct nt_ta
 	if (!owners->iterator) {
 		snprintf(
 			err, err_size,
-			"fix: this kernel does not tell who has a socket; it takes BTF of its own, at "
+			"fix: this kernel does not show who has a socket; it takes BTF of its own, at "
 			"/sys/kernel/btf/vmlinux");
 		return NT_EXIT_KERNEL;
 	}

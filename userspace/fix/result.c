@@ -208,12 +208,12 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 	if (phase->other_end && sockets->option == TCP_NODELAY)
 		left(out, result,
 		     "%" PRIu64 " stall%s where the process receives: the peer waits for the ACK, "
-		     "and its program takes the remedy; here, --quickack is what may help",
+		     "so the fix belongs in its program; on this host, try --quickack",
 		     phase->other_end, plural(phase->other_end));
 	else if (phase->other_end)
 		left(out, result,
 		     "%" PRIu64 " stall%s where the process sends, and another one delays the ACK"
-		     ": --nodelay is what may help",
+		     ": try --nodelay",
 		     phase->other_end, plural(phase->other_end));
 	if (phase->kernels)
 		left(out, result,
@@ -407,7 +407,7 @@ static void print_nothing_set(FILE *out, const struct nt_fix_result *result)
 	static const char *const why[] = {
 		[NT_FIX_SIGNAL] = "it was interrupted",
 		[NT_FIX_PROCESS_ENDED] = "the process ended",
-		[NT_FIX_DECLINED] = "that was the answer",
+		[NT_FIX_DECLINED] = "you answered no",
 	};
 	const struct nt_fix_phase *before = &result->before;
 	const char *reason = "there is nothing to set it on";

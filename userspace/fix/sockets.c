@@ -15,14 +15,14 @@
 #include "fix/reach.h"
 #include "fix/open_sockets.h"
 
-/* While setting back, it looks for missing sockets for so long, with such pauses. */
+/* While setting back: how long it looks for missing sockets, and its pauses. */
 #define FIND_NS  (100 * 1000000ULL)
 #define PAUSE_NS 2000000L
 
-/* A socket is closed once so many readings of the open ones have missed it. */
+/* The readings of the open sockets that miss one before it counts as closed. */
 #define MISSED_IS_CLOSED 2
 
-/* A socket that has not stalled gets TCP_QUICKACK again only in one of so many rounds. */
+/* A socket that has not stalled gets TCP_QUICKACK again in one of IDLE_ROUNDS rounds only. */
 #define IDLE_ROUNDS 64
 
 static int set_option(int fd, int option, int value)

@@ -13,8 +13,8 @@
 #include "capture/owners.h"
 #include "fix/socket.h"
 
-#define NT_FIX_MOST      4096  /* one run sets at most so many sockets at a time */
-#define NT_FIX_MOST_MORE 65536 /* it counts at most so many others */
+#define NT_FIX_MOST      4096  /* the most sockets that one run sets at a time */
+#define NT_FIX_MOST_MORE 65536 /* the most others that it counts */
 
 /* A socket that found no room. */
 struct nt_fix_more {

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-/* If chance would bring so many, none comes in less than one case of a hundred (Poisson). */
+/* Where chance brings this number of stalls, none comes in less than 1 % of cases (Poisson). */
 #define ENOUGH 5.0
 
 void nt_fix_compare(struct nt_fix_comparison *c, const struct nt_fix_pair *pair)
@@ -62,8 +62,8 @@ static double by_stall(const struct nt_fix_sum *sum)
 }
 
 /* Says whether there is too little to compare, and why. */
-static bool cannot_tell(const struct nt_fix_comparison *c, const char *option,
-			char sentence[NT_FIX_SENTENCE_LEN])
+static bool undecided(const struct nt_fix_comparison *c, const char *option,
+		      char sentence[NT_FIX_SENTENCE_LEN])
 {
 	char span[16];
 
@@ -105,9 +105,9 @@ static enum nt_fix_verdict say_disagree(const struct nt_fix_comparison *c,
 
 	snprintf(
 		sentence, NT_FIX_SENTENCE_LEN,
-		"unclear: by %s the time lost became less, by %s it did not, for the process wrote "
-		"%.1f times as %s while it was set, on these connections or on others; try again "
-		"under the same load",
+		"unclear: lost time fell per %s but not per %s, because the process wrote %.1f times as "
+		"%s while it was set, on these connections or on others; try again under the same "
+		"load",
 		more > 1 ? "write" : "second", more > 1 ? "second" : "write",
 		more > 1 ? more : 1 / more, more > 1 ? "often" : "seldom");
 	return NT_FIX_UNCLEAR;
@@ -156,7 +156,7 @@ enum nt_fix_verdict nt_fix_judge(const struct nt_fix_comparison *c, const char *
 {
 	enum nt_fix_verdict second, write, stall, verdict;
 
-	if (cannot_tell(c, option, sentence))
+	if (undecided(c, option, sentence))
 		return NT_FIX_UNCLEAR;
 	second = verdict_of(c->before.excess_ns, c->during.excess_ns);
 	write = verdict_of(c->before.excess_ns * load(c), c->during.excess_ns);

@@ -36,7 +36,7 @@ const struct nt_keeper_privilege nt_keeper_privileges[] = {
 #define TRACER 3
 
 /*
- * When the tracer has closed its end, the keeper waits so long for a worker that it killed. It
+ * How long the keeper, once the tracer has closed its end, waits for a worker that it killed. It
  * leaves a worker to init that is in a call which cannot be interrupted.
  */
 #define FAREWELL_MS 50
@@ -46,7 +46,7 @@ struct worker {
 	int ended;  /* a pidfd; readable once the worker has ended */
 	int answer; /* the keeper's end of its socket */
 	uint64_t number, owner, until_ns;
-	bool told; /* the tracer has its answer, but the process has not ended yet */
+	bool answered; /* the tracer has its answer, but the process has not ended yet */
 };
 
 struct state {
@@ -58,18 +58,18 @@ struct state {
 
 /* ---- to the tracer ---- */
 
-static void tell(const void *bytes, size_t length)
+static void answer(const void *bytes, size_t length)
 {
 	/* there is room, since each request gets one reply; or the tracer is gone */
 	if (send(TRACER, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE)
 		_exit(0);
 }
 
-static void tell_why(uint64_t number, enum nt_unnamed why)
+static void answer_why(uint64_t number, enum nt_unnamed why)
 {
 	const struct nt_names_reply head = {.number = number, .why = why};
 
-	tell(&head, sizeof(head));
+	answer(&head, sizeof(head));
 }
 
 /* ---- workers ---- */
@@ -80,7 +80,7 @@ static void begin(struct state *s, struct worker *w)
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
-		tell_why(s->request.number, NT_UNNAMED_LIMIT);
+		answer_why(s->request.number, NT_UNNAMED_LIMIT);
 		return;
 	}
 	w->pid = fork();
@@ -104,7 +104,7 @@ static void begin(struct state *s, struct worker *w)
 	w->number = s->request.number;
 	w->owner = s->request.owner;
 	w->until_ns = nt_now_ns() + NT_KEEPER_DEADLINE_NS;
-	w->told = false;
+	w->answered = false;
 	if (w->ended >= 0)
 		return;
 	if (w->pid > 0) {
@@ -113,7 +113,7 @@ static void begin(struct state *s, struct worker *w)
 	}
 	w->pid = 0;
 	close(w->answer);
-	tell_why(s->request.number, NT_UNNAMED_LIMIT);
+	answer_why(s->request.number, NT_UNNAMED_LIMIT);
 }
 
 /* A worker in a call that cannot be interrupted keeps its place, and its owner waits. */
@@ -134,7 +134,7 @@ static void asked(struct state *s)
 	if (free_one)
 		begin(s, free_one);
 	else
-		tell_why(s->request.number, NT_UNNAMED_BUSY);
+		answer_why(s->request.number, NT_UNNAMED_BUSY);
 }
 
 /* Passes on the reply of a worker that has ended, unread: the tracer decodes it. */
@@ -146,11 +146,11 @@ static void pass_on(struct state *s, struct worker *w, int status, uint64_t cpu_
 	if (n >= (ssize_t)sizeof(*head) && n <= (ssize_t)sizeof(s->reply) && WIFEXITED(status)) {
 		head->number = w->number;
 		head->cpu_ns = cpu_ns;
-		tell(s->reply, n);
+		answer(s->reply, n);
 	} else {
 		bool cpu = WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
 
-		tell_why(w->number, cpu ? NT_UNNAMED_LIMIT : NT_UNNAMED_DIED);
+		answer_why(w->number, cpu ? NT_UNNAMED_LIMIT : NT_UNNAMED_DIED);
 	}
 }
 
@@ -161,7 +161,7 @@ static void ended(struct state *s, struct worker *w)
 
 	if (wait4(w->pid, &status, WNOHANG, &used) != w->pid)
 		return;
-	if (!w->told)
+	if (!w->answered)
 		pass_on(s, w, status,
 			(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * NT_SECOND_NS +
 				(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000);
@@ -177,11 +177,11 @@ static void end_late_ones(struct state *s)
 	for (size_t i = 0; i < NT_KEEPER_WORKERS; i++) {
 		struct worker *w = &s->workers[i];
 
-		if (!w->pid || w->told || now < w->until_ns)
+		if (!w->pid || w->answered || now < w->until_ns)
 			continue;
 		kill(w->pid, SIGKILL);
-		tell_why(w->number, NT_UNNAMED_DEADLINE);
-		w->told = true;
+		answer_why(w->number, NT_UNNAMED_DEADLINE);
+		w->answered = true;
 	}
 }
 
@@ -193,7 +193,7 @@ static int patience(const struct state *s)
 	for (size_t i = 0; i < NT_KEEPER_WORKERS; i++) {
 		const struct worker *w = &s->workers[i];
 
-		if (w->pid && !w->told) {
+		if (w->pid && !w->answered) {
 			uint64_t ns = w->until_ns > now ? w->until_ns - now : 0;
 
 			left = ns < left ? ns : left;
@@ -227,7 +227,7 @@ static void take_request(struct state *s)
 	if (n != sizeof(s->request))
 		end(s);
 	if (s->request.n > NT_STACK_DEPTH || s->request.dump.size > NT_STACK_BYTES)
-		tell_why(s->request.number, NT_UNNAMED_LIMIT);
+		answer_why(s->request.number, NT_UNNAMED_LIMIT);
 	else
 		asked(s);
 }

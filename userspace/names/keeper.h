@@ -11,7 +11,7 @@
 #include <sys/types.h>
 #include "base/clock.h"
 
-/* The keeper names so many stacks at a time, each of another owner (struct nt_names_request). */
+/* The stacks that the keeper names at a time, each of another owner (struct nt_names_request). */
 #define NT_KEEPER_WORKERS 2
 
 /* The keeper kills a worker after this time, whatever the worker waits for. */

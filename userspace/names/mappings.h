@@ -22,7 +22,7 @@ struct nt_mapping {
 	char *path; /* as the process sees it; "" for anonymous memory */
 };
 
-/* At most so many files are open at once; a stack is at most 64 frames deep. */
+/* The most files that are open at once; a stack is at most 64 frames deep. */
 #define NT_MAPPINGS_MOST 128
 
 struct nt_mappings {

@@ -15,7 +15,7 @@
 #include "names/keeper.h"
 
 /*
- * We keep so many requests, each of 5 KB; if more stacks come at once, those of the owner with the
+ * The requests that we keep, each of 5 KB; if more stacks come at once, those of the owner with the
  * most requests stay without names.
  */
 #define N_REQUESTS 32
@@ -24,7 +24,7 @@
 #define REQUEST_NS (NT_KEEPER_DEADLINE_NS + NT_SECOND_NS)
 
 /*
- * The share of one CPU that naming may take in the long run, as one part in so many: in all, and
+ * The share of one CPU that naming may take in the long run, as 1/N: in all, and
  * for one owner. Then how much it may take at once, after a while without any.
  */
 #define SHARE_ALL     10
@@ -32,10 +32,10 @@
 #define AT_ONCE_ALL   (5 * NT_SECOND_NS)
 #define AT_ONCE_OWNER (2 * NT_SECOND_NS)
 
-/* A worker that ended badly costs at least so much, since starting the next one takes time too. */
+/* The least cost of a worker that ended badly, since starting the next one takes time too. */
 #define FAILURE_NS (NT_SECOND_NS / 4)
 
-/* We remember the use of so many owners; the one that used least makes room. */
+/* The owners whose use we remember; the one that used least makes room. */
 #define N_OWNERS 64
 
 enum {

@@ -16,7 +16,7 @@ void nt_format_process(const struct nt_process *process, char *out, size_t size)
 		snprintf(out, size, "%s", process->tgid ? name : "unknown");
 }
 
-/* So many digits tell them apart for a person; `docker ps` shows as many of a container's. */
+/* These digits distinguish them for a person; `docker ps` shows as many of a container's ID. */
 #define SHORT_POD       8
 #define SHORT_CONTAINER 12
 

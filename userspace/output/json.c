@@ -394,7 +394,7 @@ static struct json_object *receiver_of(const struct nt_stall *stall)
 	return o;
 }
 
-/* Adds the time from the begin of the hold to that of the pending ACK, if both ends were seen. */
+/* Adds the time from the start of the hold to that of the pending ACK, if both ends were seen. */
 static void add_order(struct json_object *o, const struct nt_record *r)
 {
 	int64_t after_ns = r->ack.begin_ns - r->hold.begin_ns;
@@ -612,7 +612,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	nt_json_time_now(o);
 	nt_json_flag(o, "closing", report->closing);
 	add_host(o, report->origin);
-	nt_json_number(o, "number", report->told);
+	nt_json_number(o, "number", report->reported);
 	nt_json_number(o, "span_us", report->span_ns / 1000);
 	nt_json_number(o, "stalls", report->stalls->stalls);
 	nt_json_number(o, "excess_us", report->stalls->excess_ns / 1000);
@@ -654,7 +654,7 @@ static int write_overhead(FILE *out, const struct nt_overhead *overhead,
 }
 
 const struct nt_writer nt_json_writer = {
-	.tells_each_stall = true,
+	.writes_each_stall = true,
 	.start = write_start,
 	.heading = write_heading,
 	.stall = write_stall,

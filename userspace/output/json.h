@@ -55,7 +55,7 @@ void nt_json_dropped(struct json_object *o, const struct nt_counts *counts);
 /* Adds the host, its boot, and the ID of the key of ack_id. */
 void nt_json_origin(struct json_object *o, const struct nt_origin *origin);
 
-/* Adds that late ACKs are told, and whether filters leave some out. */
+/* Adds that late ACKs are reported, and whether filters leave some out. */
 void nt_json_late_acks(struct json_object *o, const struct nt_origin *origin);
 
 /* Lists the family's hooks that are marked, by the names of functions and tracepoints. */

@@ -106,7 +106,7 @@ static void format_bytes(const struct nt_stall *stall, char *out, size_t size)
 		 stall->record.sender.present ? stall->record.hold.bytes : stall->record.ack.bytes);
 }
 
-/* Prints "java[4242]", or "kernel (cifsd)", in so many columns; shortens a long name, never the
+/* Prints "java[4242]", or "kernel (cifsd)", in width columns; shortens a long name, never the
  * number. */
 static void print_process(FILE *out, char *name, pid_t tgid, size_t width)
 {

@@ -24,7 +24,7 @@ struct nt_report {
 	const struct nt_standby *standby;  /* NULL: not a daemon's */
 	struct nt_counts counts;           /* of the reported time */
 	uint64_t span_ns;                  /* the reported time */
-	uint64_t told; /* the number of the last stall, hold or late ACK; 0: none */
+	uint64_t reported; /* the number of the last stall, hold or late ACK; 0: none */
 	bool closing;
 };
 
@@ -34,8 +34,8 @@ struct nt_report {
  * form for.
  */
 struct nt_writer {
-	bool wide;             /* text: use all columns, show all connections */
-	bool tells_each_stall; /* also beside interval reports, which include them too */
+	bool wide;              /* text: use all columns, show all connections */
+	bool writes_each_stall; /* also beside interval reports, which include them too */
 
 	/* Comes first. late_acks: they are written too. timeline_cost: what --timeline costs, in
 	 * words, or NULL without it. */

@@ -12,7 +12,7 @@
 #include "protocol/client.h"
 #include "base/clock.h"
 
-/* One read takes so much: four empty a unix socket of 208 KiB, net.core.wmem_default. */
+/* What one read takes: four empty a unix socket of 208 KiB, net.core.wmem_default. */
 #define CHUNK_BYTES 65536
 
 /* ---- lines ---- */
@@ -170,7 +170,7 @@ static int check_protocol(const struct nt_json_member *members, char *err, size_
 }
 
 /* The daemon has already escaped the part of a request that it quotes. */
-static int tell_error(struct nt_json_value *error, char *err, size_t size)
+static int error_of(struct nt_json_value *error, char *err, size_t size)
 {
 	char text[NT_ESCAPED_LEN(NT_REQUEST_TEXT)];
 
@@ -200,7 +200,7 @@ int nt_answer_parse(char *line, size_t length, const struct nt_json_trim *trims,
 	    !members[TYPE].value.length)
 		return refuse(err, err_size);
 	if (nt_json_is(&members[TYPE].value, "error"))
-		return tell_error(&members[ERROR].value, err, err_size);
+		return error_of(&members[ERROR].value, err, err_size);
 	bad = check_protocol(members, err, err_size);
 	if (bad)
 		return bad;

@@ -41,7 +41,7 @@ struct nt_json_member {
 	struct nt_json_value value;
 };
 
-/* Lists under this key, at any level, keep so many elements: spaces replace the others. */
+/* Lists under this key, at any level, keep their first elements: spaces replace the others. */
 struct nt_json_trim {
 	const char *key;
 	size_t keep;

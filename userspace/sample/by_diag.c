@@ -97,15 +97,15 @@ static int64_t random_around_zero(uint64_t range)
 static void take_one(void *context, const struct nt_sampled *sampled)
 {
 	const struct taking *taking = context;
-	struct nt_sampled told = *sampled;
-	int64_t silent_ns = told.silent_ns + random_around_zero(taking->by->tick_ns);
+	struct nt_sampled noisy = *sampled;
+	int64_t silent_ns = noisy.silent_ns + random_around_zero(taking->by->tick_ns);
 
-	told.time_ns = nt_now_ns();
-	told.silent_ns = silent_ns > 0 ? silent_ns : 0;
-	if (told.untouched_ns)
-		told.untouched_ns = told.silent_ns;
-	told.end.tuple.netns = taking->by->netns;
-	taking->take(taking->context, &told);
+	noisy.time_ns = nt_now_ns();
+	noisy.silent_ns = silent_ns > 0 ? silent_ns : 0;
+	if (noisy.untouched_ns)
+		noisy.untouched_ns = noisy.silent_ns;
+	noisy.end.tuple.netns = taking->by->netns;
+	taking->take(taking->context, &noisy);
 }
 
 static int take_answers(struct nt_by_diag *by, nt_diag_take *take, void *context)

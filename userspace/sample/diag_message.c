@@ -43,7 +43,7 @@ static __u32 in_flight_bytes(const struct tcp_info *info)
 
 	if (!info->tcpi_unacked)
 		return 0;
-	/* before 4.19 the kernel does not tell */
+	/* before 4.19 the kernel does not say */
 	if (!info->tcpi_bytes_sent || sent <= info->tcpi_bytes_acked)
 		return info->tcpi_unacked < 2 ? 1 : info->tcpi_unacked * info->tcpi_snd_mss;
 	return sent - info->tcpi_bytes_acked;
@@ -51,7 +51,7 @@ static __u32 in_flight_bytes(const struct tcp_info *info)
 
 /*
  * Why is the tail held? The question is the tracer's (bpf/verdict.h), but three of its facts are
- * not told: the options TCP_NODELAY and TCP_CORK, and whether the segment in flight was a small
+ * not shown: the options TCP_NODELAY and TCP_CORK, and whether the segment in flight was a small
  * one. So "nagle" is what is left when the windows, the queue below and loss do not explain it; and
  * with nothing in flight, only a cork or MSG_MORE does: UNKNOWN.
  */
@@ -81,7 +81,7 @@ static enum nt_hold_reason reason_of(const struct tcp_info *info, __u32 in_fligh
 static void take_info(const struct inet_diag_msg *msg, const struct tcp_info *info,
 		      bool knows_window, nt_diag_take *take, void *context)
 {
-	struct nt_sampled told = {
+	struct nt_sampled sampled = {
 		.inode = msg->idiag_inode,
 		.bytes = info->tcpi_notsent_bytes,
 		.mss = info->tcpi_snd_mss,
@@ -94,20 +94,20 @@ static void take_info(const struct inet_diag_msg *msg, const struct tcp_info *in
 				  ? info->tcpi_last_data_sent
 				  : info->tcpi_last_ack_recv;
 
-	if (!told.bytes || told.bytes >= told.mss)
+	if (!sampled.bytes || sampled.bytes >= sampled.mss)
 		return;
-	told.in_flight_bytes = in_flight_bytes(info);
+	sampled.in_flight_bytes = in_flight_bytes(info);
 	/* with nothing in flight, the tail may be much younger than what was sent last */
-	told.silent_ns = silent_ms * MS;
-	told.untouched_ns = told.in_flight_bytes ? told.silent_ns : 0;
-	told.reason = reason_of(info, told.in_flight_bytes, knows_window);
-	if (!told.reason)
+	sampled.silent_ns = silent_ms * MS;
+	sampled.untouched_ns = sampled.in_flight_bytes ? sampled.silent_ns : 0;
+	sampled.reason = reason_of(info, sampled.in_flight_bytes, knows_window);
+	if (!sampled.reason)
 		return;
-	told.end.present = 1;
-	told.end.sk = (__u64)msg->id.idiag_cookie[1] << 32 | msg->id.idiag_cookie[0];
-	told.end.min_rtt_us = info->tcpi_min_rtt == UINT32_MAX ? 0 : info->tcpi_min_rtt;
-	read_tuple(msg, &told.end.tuple);
-	take(context, &told);
+	sampled.end.present = 1;
+	sampled.end.sk = (__u64)msg->id.idiag_cookie[1] << 32 | msg->id.idiag_cookie[0];
+	sampled.end.min_rtt_us = info->tcpi_min_rtt == UINT32_MAX ? 0 : info->tcpi_min_rtt;
+	read_tuple(msg, &sampled.end.tuple);
+	take(context, &sampled);
 }
 
 /* Takes the socket's tcp_info, of this kernel's length, as far as we know its fields. */
@@ -129,7 +129,7 @@ static void take_socket(const void *data, size_t length, nt_diag_take *take, voi
 		if ((attr->nla_type & NLA_TYPE_MASK) == INET_DIAG_INFO) {
 			size -= sizeof(*attr);
 			memcpy(&info, attr + 1, size < sizeof(info) ? size : sizeof(info));
-			/* told since 5.5 */
+			/* since 5.5 */
 			take_info(msg, &info, size >= offsetof(struct tcp_info, tcpi_snd_wnd) + 4,
 				  take, context);
 			return;

@@ -15,16 +15,16 @@
 #include "capture/processes.h"
 
 /*
- * An ACK that is so much later than the smallest round trip may be a delayed one. Half of the
+ * An ACK that is later than the smallest round trip by this may be a delayed one. It is half of the
  * tracer's limit (NT_INFER_NS in bpf/judge.h): the looks at a stall between this and twice this
  * count double, for those before, and so a stall of NT_LATE_NS * 2 and more counts in full.
  */
 #define NT_LATE_NS 15000000ULL
 
-/* We keep so many connections; of others only the sums. */
+/* The most connections that we keep; of others only the sums. */
 #define NT_MOST_SEEN 1024
 
-/* A connection that was seen late so often, and never by so much, has a slow path. */
+/* A connection with this number of late looks, none of them as late as this, has a slow path. */
 #define NT_SEEN_ENOUGH  8
 #define NT_SLOW_PATH_NS 25000000ULL
 
@@ -45,7 +45,7 @@ struct nt_seen_key {
 struct nt_late_looks {
 	uint64_t looks;
 	uint64_t weight, squares; /* the sums of their weights */
-	uint64_t latest_ns;       /* the ACK was late by at most so much */
+	uint64_t latest_ns;       /* the most by which the ACK was late */
 };
 
 /* A connection that was seen held. */
@@ -60,7 +60,7 @@ struct nt_seen {
 	struct nt_late_looks open;     /* at the last hold, of which nobody knows what ends it */
 	uint32_t data_came, acks_came; /* as of that hold */
 	bool ended_by_data;            /* has a late hold ended without a pure ACK? */
-	uint64_t longest_ns;           /* it was held for that reason for at least so long */
+	uint64_t longest_ns;           /* the longest hold for that reason, as far as it was seen */
 	bool nameless;                 /* we looked, and found no process */
 	uint64_t idle_looks; /* found nothing in flight, by sock_diag: a cork, and not Nagle */
 };
@@ -84,11 +84,11 @@ void nt_estimate_clear(struct nt_estimate *estimate);
  * one. */
 uint64_t nt_sampled_late_ns(const struct nt_sampled *sampled);
 
-/* A cork that holds bytes for so long is on its way to its ceiling, which is twice this or more. */
+/* A cork that holds bytes for this time is on its way to its ceiling, twice this or more. */
 #define NT_LONG_CORK_NS 100000000ULL
 
-/* The first: may this hold be a stall? The second: will it look like one in so many ns, if nothing
- * releases it? */
+/* The first: may this hold be a stall? The second: will it look like one when another ns have
+ * passed and nothing has released it? */
 bool nt_sampled_is_suspicious(const struct nt_sampled *sampled);
 bool nt_sampled_may_stall_in(const struct nt_sampled *sampled, uint64_t ns);
 

@@ -14,7 +14,7 @@
 #define TOP_CONNECTIONS 20
 #define US              1000ULL /* in ns */
 
-/* sock_diag cannot tell a cork from MSG_MORE; then the reason is not known. */
+/* sock_diag does not distinguish a cork from MSG_MORE; then the reason is not known. */
 static const char *reason_word(const struct nt_source *source, const struct nt_sampled *sampled)
 {
 	if (source->kind == NT_SOURCE_SOCK_DIAG && sampled->reason == NT_HOLD_UNKNOWN)

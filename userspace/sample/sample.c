@@ -20,8 +20,8 @@
 /*
  * Time is divided into slots, with one look in each, at a random time of it: each moment is as
  * likely to be looked at as any other, so that no rhythm of 40 ms can hide between looks, and the
- * looks are spread more evenly than by chance. A slot is this long, or so many times a look's CPU
- * time.
+ * looks are spread more evenly than by chance. A slot is this long, or this multiple of a look's
+ * CPU time.
  */
 #define SLOT_NS    (NT_SECOND_NS / 20)
 #define SLOT_TIMES 20
@@ -36,7 +36,7 @@ struct sample {
 	struct nt_loop *loop;
 	int look_timer;
 	int err; /* -errno of a failed look or write */
-	bool told;
+	bool reported;
 };
 
 static uint64_t random_below(uint64_t range)
@@ -94,11 +94,12 @@ static void next_slot(struct sample *sample, uint64_t now, uint64_t cost_ns)
 }
 
 /* Says once what cannot be looked at. */
-static void tell_unseen(struct sample *sample)
+static void report_unseen(struct sample *sample)
 {
 	const struct nt_by_iterator *by = &sample->source.iterator;
 
-	if (sample->source.kind != NT_SOURCE_ITERATOR || sample->told || sample->settings->quiet)
+	if (sample->source.kind != NT_SOURCE_ITERATOR || sample->reported ||
+	    sample->settings->quiet)
 		return;
 	if ((by->places.hidden || by->refused) &&
 	    !(nt_privileges_has(CAP_SYS_ADMIN) && nt_privileges_has(CAP_SYS_PTRACE)))
@@ -108,7 +109,7 @@ static void tell_unseen(struct sample *sample)
 		nt_log("--netns: no process lives there, so none of its sockets is seen");
 	else
 		return;
-	sample->told = true;
+	sample->reported = true;
 }
 
 static void look(struct sample *sample)
@@ -126,7 +127,7 @@ static void look(struct sample *sample)
 	sample->recent.looks++;
 	sample->all.cost_ns += cost;
 	sample->recent.cost_ns += cost;
-	tell_unseen(sample);
+	report_unseen(sample);
 	name(sample);
 	next_slot(sample, nt_now_ns(), sample->all.cost_ns / sample->all.looks);
 }
@@ -299,8 +300,7 @@ static int confine(struct sample *sample)
 		nt_log("capabilities kept: %s", kept);
 	err = nt_refuse_system_calls(by_iterator ? but : NULL, false);
 	if (err)
-		nt_log("system calls that are not needed stay allowed: seccomp: %s",
-		       strerror(-err));
+		nt_log("cannot install the seccomp filter: %s; goes on without it", strerror(-err));
 	return 0;
 }
 

@@ -213,7 +213,7 @@ static int compare_us(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Of many connections together so many durations are looked at, or one of each. */
+/* The most durations that are looked at, of many connections together, or one of each. */
 #define MOST_SAMPLES 16384
 
 /* A duration that we kept, and how many stalls it represents. */

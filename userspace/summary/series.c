@@ -59,7 +59,7 @@ static struct nt_series_key key_of(const struct nt_series_set *set, const struct
 	return key;
 }
 
-/* Returns what waited (enum nt_hold_reason), which tells causes and reasons apart. */
+/* Returns what waited (enum nt_hold_reason), which distinguishes causes and reasons. */
 static unsigned int waited(unsigned int cause, unsigned int reason)
 {
 	switch (cause) {

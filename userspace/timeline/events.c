@@ -12,8 +12,8 @@
 #include "nagletrace.skel.h"
 
 /*
- * While so many wait to be written we take no more: the others wait in the ring buffer. With those
- * of one slice of time they take 11 MB at most.
+ * The most events that wait to be written; the others wait in the ring buffer. With those of one
+ * slice of time they take 11 MB at most.
  */
 #define ENOUGH_QUEUED 16384
 

@@ -50,7 +50,7 @@ static void place_write(struct nt_event_queue *queue, size_t place)
 }
 
 /*
- * If the kernel side noticed a hold only as it ended, the hold's begin has the time of that look,
+ * If the kernel side noticed a hold only as it ended, the hold's start has the time of that look,
  * which is later than the ACK that ended it: we move the end to that time.
  */
 static void place_hold_end(struct nt_event_queue *queue, size_t place)

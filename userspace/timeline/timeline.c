@@ -23,7 +23,7 @@ struct nt_timeline {
 	uint64_t dropped;   /* dropped events that lines have shown */
 	uint64_t no_memory; /* events that we dropped for lack of memory */
 	uint64_t first_ns, last_ns;
-	bool told;             /* the event that we process made a line */
+	bool printed;          /* the event that we process made a line */
 	int64_t day_offset_ns; /* from CLOCK_MONOTONIC to the time of day */
 	int err;
 };
@@ -103,10 +103,10 @@ static void put(struct nt_timeline *t, struct nt_line *line, enum nt_line_kind k
 		t->err = t->write(t->context, line);
 	line->gap_ns = 0; /* one line shows it */
 	line->first_of_end = false;
-	t->told = true;
+	t->printed = true;
 }
 
-static void tell_dropped(struct nt_timeline *t, uint64_t dropped)
+static void print_dropped(struct nt_timeline *t, uint64_t dropped)
 {
 	struct nt_line line = {.time_ns = t->last_ns, .since_ns = t->last_ns - t->first_ns};
 
@@ -119,7 +119,7 @@ static void tell_dropped(struct nt_timeline *t, uint64_t dropped)
 	nt_timeline_ends_forget(&t->ends);
 }
 
-static void tell_options(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
+static void print_options(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
 {
 	const struct nt_event *e = line->event;
 
@@ -135,7 +135,7 @@ static void tell_options(struct nt_timeline *t, struct nt_timeline_end *end, str
  * A read event shows only how far the application has read. How much it read is unknown if we do
  * not know where it began, and 0 bytes if it only looked: MSG_PEEK.
  */
-static void tell_read(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
+static void print_read(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
 {
 	uint32_t seq = line->event->seq;
 	bool known = end->copied_known;
@@ -148,7 +148,7 @@ static void tell_read(struct nt_timeline *t, struct nt_timeline_end *end, struct
 }
 
 /* Bytes that are written during a hold are held too. */
-static void tell_write(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
+static void print_write(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
 {
 	put(t, line, NT_LINE_WRITE);
 	if (end->line.holds)
@@ -156,7 +156,7 @@ static void tell_write(struct nt_timeline *t, struct nt_timeline_end *end, struc
 }
 
 /* The pending ACK goes out with any segment. */
-static void tell_sent(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
+static void print_sent(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
 {
 	const struct nt_event *e = line->event;
 	uint32_t after = e->seq + e->bytes;
@@ -181,8 +181,8 @@ static void tell_sent(struct nt_timeline *t, struct nt_timeline_end *end, struct
 }
 
 /* The kernel delays the ACK again with each segment that comes while one is pending. */
-static void tell_ack_delayed(struct nt_timeline *t, struct nt_timeline_end *end,
-			     struct nt_line *line)
+static void print_ack_delayed(struct nt_timeline *t, struct nt_timeline_end *end,
+			      struct nt_line *line)
 {
 	if (end->line.acking)
 		return;
@@ -192,8 +192,8 @@ static void tell_ack_delayed(struct nt_timeline *t, struct nt_timeline_end *end,
 	end->ack_ns = line->time_ns;
 }
 
-static void tell_hold_begin(struct nt_timeline *t, struct nt_timeline_end *end,
-			    struct nt_line *line)
+static void print_hold_begin(struct nt_timeline *t, struct nt_timeline_end *end,
+			     struct nt_line *line)
 {
 	const struct nt_event *e = line->event;
 
@@ -203,19 +203,19 @@ static void tell_hold_begin(struct nt_timeline *t, struct nt_timeline_end *end,
 	end->line.held_bytes = e->bytes;
 }
 
-static void tell(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
+static void print(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_line *line)
 {
 	const struct nt_event *e = line->event;
 
 	switch (e->kind) {
 	case NT_EVENT_WRITE:
-		tell_write(t, end, line);
+		print_write(t, end, line);
 		break;
 	case NT_EVENT_READ:
-		tell_read(t, end, line);
+		print_read(t, end, line);
 		break;
 	case NT_EVENT_SENT:
-		tell_sent(t, end, line);
+		print_sent(t, end, line);
 		break;
 	case NT_EVENT_RECEIVED:
 		/* if the application has read all before, its reads begin at this segment */
@@ -226,7 +226,7 @@ static void tell(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_l
 		put(t, line, NT_LINE_RECEIVED);
 		break;
 	case NT_EVENT_HOLD_BEGIN:
-		tell_hold_begin(t, end, line);
+		print_hold_begin(t, end, line);
 		break;
 	case NT_EVENT_HOLD_END:
 		line->duration_ns = e->duration_ns;
@@ -234,7 +234,7 @@ static void tell(struct nt_timeline *t, struct nt_timeline_end *end, struct nt_l
 		end->line.holds = false;
 		break;
 	case NT_EVENT_ACK_DELAYED:
-		tell_ack_delayed(t, end, line);
+		print_ack_delayed(t, end, line);
 		break;
 	case NT_EVENT_ACK_TIMER:
 		end->timer_fired = true;
@@ -293,7 +293,7 @@ static void process(struct nt_timeline *t, const struct nt_event *e)
 		t->first_ns = t->last_ns = e->time_ns;
 	if (e->time_ns > t->last_ns)
 		t->last_ns = e->time_ns;
-	tell_dropped(t, e->dropped);
+	print_dropped(t, e->dropped);
 	nt_timeline_ends_sweep(&t->ends, t->last_ns);
 	end = nt_timeline_end_of(&t->ends, e, &is_new);
 	if (!end) {
@@ -305,11 +305,11 @@ static void process(struct nt_timeline *t, const struct nt_event *e)
 	else if (is_new)
 		name_owner(t, end, e);
 	line = line_of(t, end, e, is_new);
-	t->told = false;
+	t->printed = false;
 	if (e->kind != NT_EVENT_STATE)
-		tell_options(t, end, &line);
-	tell(t, end, &line);
-	if (t->told)
+		print_options(t, end, &line);
+	print(t, end, &line);
+	if (t->printed)
 		end->connection->last_ns = t->last_ns;
 	if (e->kind == NT_EVENT_STATE && e->flags == NT_TCP_CLOSE)
 		end->closed_ns = t->last_ns;
@@ -341,7 +341,7 @@ int nt_timeline_write(struct nt_timeline *t, uint64_t until_ns, uint64_t dropped
 		process(t, nt_event_queue_get(&t->queue, i));
 	nt_event_queue_remove(&t->queue, i);
 	if (until_ns == UINT64_MAX)
-		tell_dropped(t, dropped);
+		print_dropped(t, dropped);
 	return t->err;
 }
 
@@ -350,6 +350,6 @@ int nt_timeline_leave_out(struct nt_timeline *t, uint64_t dropped)
 	size_t n = t->queue.count;
 
 	nt_event_queue_remove(&t->queue, n);
-	tell_dropped(t, dropped + n);
+	print_dropped(t, dropped + n);
 	return t->err;
 }

@@ -10,7 +10,7 @@
 #include "top/keys.h"
 
 #define CELL_LEN       256
-#define FULL_ADDRESSES 46             /* a screen of so many columns shows both addresses */
+#define FULL_ADDRESSES 46             /* columns of a screen that shows both addresses */
 #define HOURS_FROM_US  99999500000ULL /* from here on, seconds take more than six columns */
 
 struct cell {
@@ -22,7 +22,7 @@ struct cell {
 struct column {
 	const char *title;
 	int width; /* 0: it takes what the others leave */
-	int least; /* the screen needs so many columns to show it */
+	int least; /* the columns that a screen needs to show it */
 	int sort;  /* enum nt_top_sort, or -1 */
 	bool right;
 	void (*write)(struct cell *cell);

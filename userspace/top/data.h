@@ -19,7 +19,7 @@
 #define NT_TOP_NAME    96
 #define NT_TOP_TEXT    512
 #define NT_TOP_CLOCK   16                  /* "20:15:03.123" */
-#define NT_TOP_FRAMES  8                   /* a report shows so many frames of a stack */
+#define NT_TOP_FRAMES  8                   /* of a stack that a report shows */
 #define NT_TOP_RATE_NS (5 * 1000000000ULL) /* a connection's rate covers 5 to 10 s */
 #define NT_TOP_UNKNOWN "unknown"           /* stands for an owner that was not found */
 
@@ -44,7 +44,7 @@ struct nt_top_stall {
 	char reason[NT_TOP_WORD], release[NT_TOP_WORD];
 	uint64_t bytes, in_flight, mss;
 	uint64_t ack_us, ack_bytes;
-	int64_t ack_after_us; /* from the hold's begin to that of the pending ACK */
+	int64_t ack_after_us; /* from the hold's start to that of the pending ACK */
 	char ack_release[NT_TOP_WORD];
 };
 
@@ -76,7 +76,7 @@ struct nt_top_data {
 	uint64_t writes, holds, delayed_acks; /* counted whether they stalled or not */
 	uint64_t missing_hooks;               /* that the kernel lacks, or that were detached */
 	bool in_standby;                      /* the daemon has nothing attached */
-	uint64_t span_us;                     /* the rows cover so much time */
+	uint64_t span_us;                     /* that the rows cover */
 	bool full;                            /* there may be more connections than rows */
 	struct nt_top_rates rates;
 	struct nt_top_row *rows;
@@ -110,8 +110,8 @@ bool nt_top_data_expect(struct nt_top_data *data, const struct nt_top_key *key);
 /* Drops the rows that two consecutive snapshots did not have. */
 void nt_top_data_sweep(struct nt_top_data *data);
 
-/* Makes room for so many more rows, if needed, by dropping rows that the latest snapshot lacks:
- * first those that no snapshot has had yet, then the others. */
+/* Makes room for this number of new rows, if needed, by dropping rows that the latest snapshot
+ * lacks: first those that no snapshot has had yet, then the others. */
 void nt_top_data_make_way(struct nt_top_data *data, size_t rows);
 
 /* Says whether to show the row: the latest snapshot must have it. */

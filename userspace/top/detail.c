@@ -73,7 +73,7 @@ static int draw_numbers(struct nt_screen *screen, const struct nt_top_row *row)
 	return 2;
 }
 
-/* Puts where the process runs: of its pod's container only the begin, since both are one line so.
+/* Puts where the process runs: of its pod's container only the start, since both are one line so.
  */
 static int put_place(struct nt_screen *screen, int at, const struct nt_container *in)
 {
@@ -137,7 +137,7 @@ void nt_top_draw_detail(struct nt_screen *screen, const struct nt_top_model *mod
 		nt_screen_put(screen, at++, 0, screen->columns, NT_INK_WARN, "PAUSED");
 	if (model->detail_gone)
 		nt_screen_put(screen, at++, 0, screen->columns, NT_INK_WARN,
-			      "it has not stalled lately; this is what was told last");
+			      "it has not stalled lately; this is its last report");
 	at = draw_advice(screen, at, row);
 	draw_ladder(screen, at, last, row);
 	nt_screen_fill(screen, last, NT_INK_BAR);

@@ -102,7 +102,7 @@ static void add_arrival(struct ladder *l, int64_t us, uint64_t bytes)
 }
 
 /* Shows both ends. If their order is unknown, the hold is taken to end as the ACK goes out. */
-static void tell_both(struct ladder *l, const struct nt_top_stall *stall)
+static void draw_both(struct ladder *l, const struct nt_top_stall *stall)
 {
 	int64_t from = stall->ordered ? stall->ack_after_us
 				      : (int64_t)stall->duration_us - (int64_t)stall->ack_us;
@@ -117,7 +117,7 @@ static void tell_both(struct ladder *l, const struct nt_top_stall *stall)
 	add_release(l, stall);
 }
 
-static void tell_sender(struct ladder *l, const struct nt_top_stall *stall)
+static void draw_sender(struct ladder *l, const struct nt_top_stall *stall)
 {
 	bool corked = !strcmp(stall->release, "timer");
 
@@ -130,7 +130,7 @@ static void tell_sender(struct ladder *l, const struct nt_top_stall *stall)
 	add_release(l, stall);
 }
 
-static void tell_receiver(struct ladder *l, const struct nt_top_stall *stall)
+static void draw_receiver(struct ladder *l, const struct nt_top_stall *stall)
 {
 	struct step *step;
 
@@ -174,7 +174,7 @@ static void set(struct ladder *l, size_t row, size_t column, uint32_t character)
 		l->grid[row][column] = character;
 }
 
-/* Writes UTF-8 text in at most so many columns. */
+/* Writes UTF-8 text, cut to columns. */
 static void write_at(struct ladder *l, size_t row, size_t column, size_t columns, const char *text)
 {
 	while (*text && columns--) {
@@ -354,11 +354,11 @@ size_t nt_text_ladder(const struct nt_top_stall *told, const char *sender, const
 		return 0;
 	limit(&stall);
 	if (stall.held && stall.pending)
-		tell_both(&l, &stall);
+		draw_both(&l, &stall);
 	else if (stall.held)
-		tell_sender(&l, &stall);
+		draw_sender(&l, &stall);
 	else if (stall.pending)
-		tell_receiver(&l, &stall);
+		draw_receiver(&l, &stall);
 	else
 		return 0;
 	l.sender_at = TIME_COLUMNS + 2 + (l.width - TIME_COLUMNS - 2 - GAP) / 2;

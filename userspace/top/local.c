@@ -219,7 +219,7 @@ static void take_tracer(struct nt_top_data *data, const struct nt_tracer *tracer
 }
 
 /* Updates the data as a daemon's snapshot would, with the last stall of each connection. */
-static void tell(struct nt_top_own *own, uint64_t now_ns)
+static void report(struct nt_top_own *own, uint64_t now_ns)
 {
 	const struct nt_window_half *recent = nt_window_older(&own->window);
 	struct nt_connection **sorted = nt_aggregate_sorted(&recent->stalls);
@@ -258,6 +258,6 @@ bool nt_top_own_turn(struct nt_top_own *own, uint64_t now_ns)
 		if (own->session.stacks)
 			nt_stacks_recycle(own->session.stacks, false);
 	}
-	tell(own, now_ns);
+	report(own, now_ns);
 	return true;
 }

@@ -58,7 +58,7 @@ struct nt_top_model {
 	struct nt_top_line *lines;
 	size_t count, room;
 	size_t cursor, first; /* the chosen line, the first one on the screen */
-	size_t fit;           /* the screen has room for so many lines */
+	size_t fit;           /* the lines that the screen has room for */
 	struct nt_top_row chosen;
 	struct nt_top_row detail; /* a copy: it stays when its connection is no longer reported */
 	bool detail_gone;

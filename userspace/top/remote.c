@@ -33,7 +33,7 @@ static unsigned int seconds(uint64_t ns)
 	return ns / NT_SECOND_NS;
 }
 
-static void tell_trouble(struct nt_top_daemon *daemon, uint64_t now_ns)
+static void show_trouble(struct nt_top_daemon *daemon, uint64_t now_ns)
 {
 	snprintf(daemon->trouble, sizeof(daemon->trouble), "state of %us ago, asking again: %s",
 		 seconds(now_ns - daemon->gone_ns), daemon->why);
@@ -49,7 +49,7 @@ static void lose(struct nt_top_daemon *daemon, uint64_t now_ns)
 		daemon->gone_ns = now_ns;
 	if (!daemon->data->any)
 		daemon->failure = NT_EXIT_FAILED;
-	tell_trouble(daemon, now_ns);
+	show_trouble(daemon, now_ns);
 }
 
 static void lose_for(struct nt_top_daemon *daemon, const char *why, uint64_t now_ns)

@@ -39,7 +39,7 @@ static void draw_bar(struct nt_screen *screen, const struct nt_top_data *data,
 
 	format_elapsed(data->uptime_us, elapsed, sizeof(elapsed));
 	snprintf(left, sizeof(left), "nagletrace top  %s  %s %s", about->host,
-		 about->own ? "traced here for" : "told by the daemon, up", elapsed);
+		 about->own ? "traced here for" : "from the daemon, up", elapsed);
 	snprintf(right, sizeof(right), "%.*s, %s hooks", (int)strcspn(data->kernel, "-"),
 		 data->kernel, data->hooks);
 	nt_screen_fill(screen, 0, NT_INK_BAR);

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from ..records import printable
 
-#: Lines of one level in one period. A person can follow so many; a flood of requests at level debug writes far more.
+#: Lines of one level in one period. A person can follow these; a flood of requests at level debug writes far more.
 MOST_LINES = 50
 PERIOD_S = 10.0
 #: Characters of a line. A request's target makes up most of it, and may have 16 KiB.

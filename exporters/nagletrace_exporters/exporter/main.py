@@ -59,8 +59,8 @@ def parser() -> argparse.ArgumentParser:
                          default=MAX_SERIES, metavar="N", help="accept up to N label sets from the daemon, as "
                          "many as its own --max-series (default %(default)s); a scrape needs 20 KB for each")
     options.add_argument("--metrics.exemplars", dest="exemplars", action="store_true",
-                         help="tell each histogram's last stall too: its process id, addresses, ports and bytes; to "
-                         "whoever reaches the port, and asks for OpenMetrics")
+                         help="add an exemplar to each histogram: process id, addresses, ports and bytes of its "
+                         "last stall; every client that asks for OpenMetrics sees it")
     options.add_argument("--web.listen-address", dest="addresses", type=listen_address, action="append",
                          metavar="ADDRESS", help=f"listen at this address; repeatable (default {DEFAULT_ADDRESS})")
     options.add_argument("--web.telemetry-path", dest="path", type=telemetry_path, default="/metrics",

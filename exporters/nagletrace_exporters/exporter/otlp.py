@@ -31,11 +31,11 @@ from .otlp_records import SEVERITY, log_record_of, resource_of
 
 log = logging.getLogger(__name__)
 
-#: A record of the stream has at most so many bytes and values; one with a stack of 127 frames has some 20 KB.
+#: The most bytes and values of a record of the stream; one with a stack of 127 frames has some 20 KB.
 LINE_BYTES, LINE_VALUES = 256 << 10, 4000
 #: A first retry comes after about this time, each further one after twice the time of the last.
 FIRST_PAUSE_S, MOST_PAUSE_S, MOST_DAEMON_PAUSE_S = 0.5, 30.0, 2.0
-#: When the exporter ends, it delivers for so long what waits: less than Kubernetes and systemd grant.
+#: How long an ending exporter delivers the records that wait: less than Kubernetes and systemd grant.
 FLUSH_S = 5.0
 
 #: Why a record is dropped: no room, the receiver refused its batch or rejected it alone, the daemon's line is no
@@ -146,7 +146,7 @@ class Carrier(Collector):
                 self._drop("skipped", needed_number(record, "stalls") + (number_of(record, "others") or 0))
             elif kind in SEVERITY:
                 if not resource:
-                    raise BadRecord("a record before the stream's begin")
+                    raise BadRecord("a record before the stream's start")
                 if not self._queue.put(resource, log_record_of(record, time.time_ns())):
                     self._drop("queue_full", 1)
             elif not isinstance(kind, str):

@@ -29,7 +29,7 @@ HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,8192}")
 #: The exporter writes these itself; credentials have keys of their own.
 RESERVED = {"authorization", "connection", "content-encoding", "content-length", "content-type", "host",
             "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"}
-#: A file of credentials has at most so many bytes.
+#: The most bytes of a file of credentials.
 SECRET_BYTES = 8192
 
 

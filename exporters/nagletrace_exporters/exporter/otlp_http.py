@@ -22,13 +22,13 @@ from .otlp_config import Endpoint, OtlpConfig, OtlpConfigFile
 from .otlp_queue import Batch
 from .web_config import ConfigError
 
-#: A request and its answer take at most so long together, and each connection attempt before them.
+#: The most time for a request with its answer, and for each connection attempt before them.
 REQUEST_S = 10.0
 #: More of an answer is not read. A receiver has to say in it how many records it rejected.
 ANSWER_BYTES = 64 << 10
 #: The specification has these tried again, and no other.
 RETRYABLE = {429, 502, 503, 504}
-#: A receiver that wants to be left alone longer is asked again after so long.
+#: The longest pause that a receiver may ask for.
 MOST_RETRY_AFTER_S = 3600.0
 
 

@@ -12,9 +12,9 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-#: A batch has at most so many records, and bytes before it is packed. Receivers take requests of some MB.
+#: The most records of a batch, and bytes before it is packed. Receivers take requests of some MB.
 BATCH_RECORDS, BATCH_BYTES = 512, 1 << 20
-#: A record waits at most so long for others to share its batch, if the receiver takes what it gets.
+#: The longest time that a record waits for others to share its batch, if the receiver takes what it gets.
 BATCH_S = 1.0
 
 SCOPE = b'"scope":{"name":"nagletrace"}'

@@ -34,11 +34,11 @@ from ..records import (
 SERVICE = "nagletrace"
 #: OpenTelemetry's numbers and words of severity. A late ACK is no stall by itself, nor is a hold.
 SEVERITY = {"stall": (13, "WARN"), "hold": (9, "INFO"), "late_ack": (9, "INFO")}
-#: A record has at most so many attributes of its own; the schema's largest has some 50. Receivers cut at 128.
+#: The most attributes of a record's own; the schema's largest has some 50. Receivers cut at 128.
 MAX_ATTRIBUTES = 96
-#: A value lies at most so deep in a record: `receiver.pending_ack.reason`.
+#: The depth of the deepest value of a record: `receiver.pending_ack.reason`.
 MAX_DEPTH = 3
-#: These are told under names of OpenTelemetry's alone.
+#: These have names of OpenTelemetry's alone.
 ELSEWHERE = {"type", "time", "stack"}
 KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 ADDRESS = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9.]+)):(\d{1,5})")

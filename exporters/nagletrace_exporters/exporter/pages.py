@@ -75,9 +75,9 @@ class Scrapes:
         self._rounds: asyncio.Task[None] | None = None
 
     async def answer(self, wanted: Wanted, age_s: float) -> Answer:
-        """Returns the exposition, gathered after the call or at most so many seconds before it.
+        """Returns the exposition, gathered after the call or at most `age_s` before it.
 
-        When half of these have passed, a round begins that renews it, while clients still get the older one.
+        When half of that has passed, a round begins that renews it, while clients still get the older one.
         """
         now = time.monotonic()
         self._made = {shape: (began, answer) for shape, (began, answer) in self._made.items() if began > now - age_s}

@@ -33,33 +33,33 @@ from .web_streams import PlainStream, Stream, TLSStream
 
 log = logging.getLogger(__name__)
 
-#: A page is a function: it makes the page in the wanted shape, or reuses one that is at most so many seconds old.
+#: A page is a function: it makes the page in the wanted shape, or reuses one up to the given age in seconds.
 Page = Callable[[Wanted, float], Awaitable[Answer]]
 
-#: A request's line and headers together may have so many bytes. Prometheus's have some 300.
+#: The most bytes of a request's line and headers together. Prometheus's have some 300.
 HEAD_BYTES = 16 * 1024
 #: The kernel gets an answer in parts of this size. A client that takes a part makes progress.
 PART_BYTES = 32 * 1024
-#: We keep so many bytes of past answers for slow readers. An answer of 1000 label sets has 2.7 MB.
+#: The most bytes of past answers that we keep for slow readers. An answer of 1000 label sets has 2.7 MB.
 KEPT_BYTES = 6 << 20
 #: A crowd gets answers up to this age, so that a flood of requests costs little more than sending.
 CROWD_AGE_S = 4.0
-#: Whoever has a turn sends so many parts, or fewer if the kernel has no room for more.
+#: The parts that a connection sends in its turn, or fewer if the kernel has no room for more.
 PARTS_IN_A_TURN = 8
-#: After turns for so many bytes, a ms of work, the event loop looks for new clients and requests again.
+#: After turns for these bytes, a ms of work, the event loop looks for new clients and requests again.
 BYTES_AT_ONCE = PARTS_IN_A_TURN * PART_BYTES
 #: A connection's buffers in the kernel, which doubles these sizes. They count towards the unit's memory limit.
 RECEIVE_BUFFER, SEND_BUFFER = 16 * 1024, 64 * 1024
-#: The kernel queues so many connections for us, or fewer if net.core.somaxconn (4096 by default) is less. If it has no
+#: The connections that the kernel queues for us, or fewer if net.core.somaxconn (4096 by default) is less. If it has no
 #: room for one, it ignores the client, which tries again only after 1 s.
 BACKLOG = 4096
-#: We accept at most so many connections in one go, so that the event loop can read earlier ones in between.
+#: The most connections that we accept in one go, so that the event loop can read earlier ones in between.
 ACCEPT_AT_ONCE = 64
-#: We read so seldom from a client that sends on after we refused its request.
+#: The pause between reads from a client that sends on after we refused its request.
 LET_READ_PAUSE_S = 0.05
-#: We collect garbage, which takes some ms, after so many connections have ended.
+#: The ended connections after which we collect garbage, which takes some ms.
 COLLECT_AFTER = 128
-#: So many passwords may wait while we check one, which takes 60 ms at bcrypt's cost of 10.
+#: The most passwords that wait while we check one, which takes 60 ms at bcrypt's cost of 10.
 MAX_PASSWORDS = 4
 #: accept() fails with these when the process or the host has no descriptor or memory left for a connection.
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -323,7 +323,7 @@ class Server:
         return True
 
     def _pause(self, seconds: float | None = None) -> None:
-        """Leaves new connections in the kernel's queue for so long, or until a slot is free."""
+        """Leaves new connections in the kernel's queue for these seconds, or until a slot is free."""
         loop = asyncio.get_running_loop()
         self._paused = True
         for listener in self.listeners:

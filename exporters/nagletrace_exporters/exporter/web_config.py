@@ -66,7 +66,7 @@ class WebConfig:
         """
         highest = max(map(cost_of, self.users.values()))
         hashed = self.users.get(user, in_vain(highest))
-        # bcrypt refuses a NUL at once, and the time would tell.
+        # bcrypt refuses a NUL at once, and the time would show it.
         secret = password.encode()[:PASSWORD_BYTES].replace(b"\0", b"")
         right = bcrypt.checkpw(secret, hashed)
         for cost in range(cost_of(hashed), highest):

@@ -91,7 +91,7 @@ class Connection:
     requests: int = 0
     #: the answer that it takes at present
     body: bytes | None = None
-    #: so many bytes of the answer wait to be sent
+    #: bytes of the answer that wait to be sent
     left: int = 0
     gone: bool = False
     #: wakes its task if that waits for a turn, so that the task ends and frees its memory

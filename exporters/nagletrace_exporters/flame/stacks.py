@@ -11,7 +11,7 @@ from ..recording import Record
 from ..records import Frame, Process, Report, Snapshot, Stall, Start, TwoEnds
 from ..reports import Reports
 
-#: So many stacks are told apart, and they take about so many bytes with their names. The tracer itself keeps fewer.
+#: The most stacks that are kept, and about the bytes that they take with their names. The tracer itself keeps fewer.
 MAX_STACKS = 20_000
 MAX_BYTES = 48 << 20
 NO_STACK = "[no stack recorded]"
@@ -108,10 +108,10 @@ class Stacks:
         """Returns what the reader has to know before believing the picture, a sentence each."""
         said = []
         if self.by_last:
-            said.append("No single stalls are told of here: each connection's lost time is given to the stack of its "
+            said.append("No single stalls are recorded here: each connection's lost time is given to the stack of its "
                         "last stall.")
         if self.told > self.stalls:
-            said.append(f"The tracer told of {self.told} stalls; {self.stalls} of them are here.")
+            said.append(f"The tracer reported {self.told} stalls; {self.stalls} of them are here.")
         if self.without_stack:
             said.append(f"{self.without_stack} of {self.stalls} stalls have no stack (nagletrace --stacks records "
                         "them, at the sender).")

@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True)
 class FrameBox:
-    """One frame. x and width are percents; the colour tells frames apart and means nothing."""
+    """One frame. x and width are percents; the colour separates frames and means nothing."""
 
     name: str
     x: float

@@ -28,15 +28,15 @@ from ..records import MAX_TEXT, Frame, Process, printable
 CHILD_BYTES = 1 << 30
 #: CPU time of a child, in all.
 CHILD_CPU_S = 60
-#: The child may take so long for a name. A process's first name takes seconds, since bcc reads all its files.
+#: The longest time for a name. A process's first name takes seconds, since bcc reads all its files.
 DEADLINE_S = 10.0
-#: After so many children have died or were late, we name nothing more.
+#: The children that may die or be late before we name nothing more.
 MAX_CHILDREN = 4
 #: A perf map of this size has a million functions.
 MAX_MAP_BYTES = 128 << 20
-#: The child keeps the symbols of so many processes.
+#: The most processes whose symbols the child keeps.
 MAX_CACHES = 32
-#: We keep so many names, and so many bytes of them.
+#: The most names that we keep, and bytes of them.
 MAX_NAMES, MAX_NAME_BYTES = 200_000, 32 << 20
 
 MakeCache = Callable[[int], Any]

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 STEPS = Path(__file__).parent / "join.sql"
 #: The tracer's longest line; beyond it, the rest of the file cannot be trusted either.
 MAX_LINE = 16 << 20
-#: So many rows are in Python's memory at a time.
+#: The rows in Python's memory at a time.
 ROWS = 10_000
-#: So many calls of a stack are shown.
+#: The calls of a stack that are shown.
 SHOWN_CALLS = 4
 
 #: What is of interest.
@@ -135,7 +135,7 @@ WHOLE = {"family": ("INTEGER", "family"), "ack_after_hold_us": ("BIGINT", "ack_a
 SHAPE = hashlib.sha256(json.dumps({**COLUMNS, **WHOLE}).encode()).hexdigest()
 #: A file of columns begins with it.
 MAGIC = b"PAR1"
-#: So many lines lie together: a group of them has to fit into memory, with their stacks where whole lines are kept.
+#: The lines of a group: a group has to fit into memory, with their stacks where whole lines are kept.
 GROUP, WHOLE_GROUP = 65_536, 8_192
 
 #: What join.sql begins with; the files of columns follow one another.
@@ -243,7 +243,7 @@ def whole_lines() -> str:
 
 
 class Clock(NamedTuple):
-    """How far the one's clock is ahead of the other's, by so many ACKs."""
+    """How far the one's clock is ahead of the other's, and the number of ACKs that say so."""
 
     one: str
     other: str
@@ -357,7 +357,7 @@ class Engine:
         try:
             self.database.execute(statement, {"files": [literal(name) for name in recordings], "columns": columns})
         except self.error as error:
-            for name in recordings:  # one after the other, to tell which of them it is
+            for name in recordings:  # one after the other, to know which of them it is
                 self._run(statement, {"files": [literal(name)], "columns": columns}, name)
             raise self._cannot_join(error) from error
 
@@ -414,7 +414,7 @@ class Engine:
         return int(hosts)
 
     def tally(self) -> dict[str, Totals]:
-        """Sums the answers up, by verdict; groups() tells more of them."""
+        """Sums the answers up, by verdict; groups() has more of them."""
         self._run(TALLIES, {}, None)
         rows = self.database.execute("SELECT evidence, sum(stalls)::BIGINT, coalesce(sum(excess_us), 0)::BIGINT "
                                      "FROM tallies GROUP BY evidence").fetchall()
@@ -432,7 +432,7 @@ class Engine:
         return [dict(zip(names, row)) for row in cursor.fetchall()]
 
     def answers(self) -> Iterator[str]:
-        """What is told in the end, in order of time: a line of JSON each."""
+        """The answers, in order of time: a line of JSON each."""
         cursor = self.database.execute(whole_lines())
         while rows := cursor.fetchmany(ROWS):
             yield "".join([line + "\n" for [line] in rows])

@@ -8,8 +8,8 @@
 --   time_us        microseconds since the epoch, by the host's own clock
 --   origin         the number of a host and its boot: records of one origin have one clock; 0: not known
 --   ack_id         by which both hosts know the ACK, as a number; 0: not known
---   number         counts what one start of the tracer has told; -1: not known
---   complete       of start and streaming: 1 where late ACKs are told, and no filter leaves one out; 2: holds too;
+--   number         counts what one start of the tracer has reported; -1: not known
+--   complete       of start and streaming: 1 where late ACKs are reported, and no filter leaves one out; 2: holds too;
 --                  of report: nothing was dropped, and nothing unseen
 --   by_sender, by_receiver   whether this origin saw that end
 --   of_hold        of a hold: 1 where an ACK ended it that may have been late
@@ -26,7 +26,7 @@
 -- in dashboards/clickhouse/schema.sql, and tests/clickhouse compares the answers.
 
 -- step: repeated
--- ACKs of which one end is told more than once: by several recordings, by a late ACK and a stall, or by chance. Only they
+-- ACKs of which one end is reported more than once: by several recordings, by a late ACK and a stall, or by chance. Only they
 -- need to be put in order.
 CREATE TEMP TABLE repeated AS
 SELECT ack_id FROM records WHERE ack_id <> 0 AND by_sender <> by_receiver GROUP BY ack_id
@@ -48,8 +48,8 @@ SELECT line, kind, time_us, origin, ack_id, duration_us, rtt_us, who, 1 FROM (
 ) AS one WHERE place = 1;
 
 -- step: receivers
--- What a receiver's host has alone: a late ACK, or a stall that it infers. Of both for one ACK the late ACK tells the
--- time at which it went out; `inferred` tells that there was a stall besides.
+-- What a receiver's host has alone: a late ACK, or a stall that it infers. Of both for one ACK the late ACK has the
+-- time at which it went out; `inferred` says that there was a stall besides.
 CREATE TEMP TABLE receivers AS
 SELECT line, kind, time_us, origin, ack_id, pending_us, by_timer, who
 FROM records AS r ANTI JOIN repeated AS k ON k.ack_id = r.ack_id
@@ -96,7 +96,7 @@ FROM (
 ) AS nearest_of_both WHERE r_place = 1;
 
 -- step: clocks
--- How far the sender's clock is ahead of the receiver's: the ACK takes half a round trip. A late ACK tells when it went
+-- How far the sender's clock is ahead of the receiver's: the ACK takes half a round trip. A late ACK says when it went
 -- out; without one, the receiver's stall ended about a round trip later. The median, of how often each value is there:
 -- these are few, however many pairs there are.
 CREATE TEMP TABLE clocks AS
@@ -177,7 +177,7 @@ UNION ALL
 SELECT source, origin, time_before_us, time_us FROM told WHERE number_before IS NOT NULL AND starts = 1;
 
 -- step: witnesses
--- Recordings that would have a late ACK if there had been one; where of_holds is 1, a hold too. They tell of all, from
+-- Recordings that would have a late ACK if there had been one; where of_holds is 1, a hold too. They report all, from
 -- their first line to their last report, and that report says that nothing was dropped and no timer unseen.
 CREATE TEMP TABLE witnesses AS
 SELECT source, origin, min(time_us) AS from_us, max(CASE WHEN kind = 'report' THEN time_us ELSE 0 END) AS to_us,
@@ -293,7 +293,7 @@ UNION ALL
 SELECT origin, ack_id, false, other FROM denied;
 
 -- step: left_over
--- The stalls that are told from one line alone.
+-- The stalls that one line alone reports.
 CREATE TEMP TABLE left_over AS
 SELECT r.line AS line, r.time_us AS time_us,
        CASE WHEN c.line IS NOT NULL OR k.ack_id IS NOT NULL THEN 'contradicted' WHEN r.alone = 1 THEN 'inferred'
@@ -321,7 +321,7 @@ LEFT JOIN refuted AS k ON k.origin = r.origin AND k.ack_id = r.ack_id AND k.by_s
 WHERE r.place = 1;
 
 -- step: answers
--- What is told in the end: a line for each stall, with the line of its other end where there is one.
+-- The answer in the end: a line for each stall, with the line of its other end where there is one.
 CREATE TEMP VIEW answers AS
 SELECT s_line AS line, s_time_us AS time_us, 'seen' AS evidence, r_line AS other_line, r_time_us AS other_time_us,
        duration_us, greatest(0, duration_us - rtt_us) AS excess_us, s_who AS who, r_who AS other_who

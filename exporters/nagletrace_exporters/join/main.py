@@ -33,11 +33,11 @@ def parser() -> Parser:
     options.add_argument("--save", metavar="FILE",
                          help="keep what was read in FILE besides (Parquet): a later join reads it much faster")
     options.add_argument("--window", type=duration, metavar="DURATION", default="2s",
-                         help="let the clocks of two hosts be so far apart (default %(default)s)")
+                         help="how far the clocks of two hosts may be apart (default %(default)s)")
     options.add_argument("--output", choices=["text", "json"], default="text",
                          help="text: a report (the default); json: each stall, as nagletrace -o json writes it")
     options.add_argument("--memory", type=memory, metavar="SIZE", default="1GB",
-                         help="let DuckDB use so much memory; the rest lies in files below $TMPDIR (default "
+                         help="the most memory that DuckDB may use; the rest lies in files below $TMPDIR (default "
                          "%(default)s)")
     add_output_option(options)
     return options

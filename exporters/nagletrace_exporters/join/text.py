@@ -13,7 +13,7 @@ from ..units import milliseconds
 from .engine import Clock, Counts, Engine, Totals
 
 WIDTH = 80
-#: So many pairs of processes are shown, and of hosts.
+#: The pairs of processes that are shown, and of hosts.
 SHOWN = 20
 
 #: Why the kernel delayed the ACK, as the tracer says it.

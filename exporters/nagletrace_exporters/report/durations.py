@@ -49,7 +49,7 @@ class Durations:
         return (((bucket - shift * self.STEPS) + 1) << shift) - 1
 
     def percentile(self, percent: int) -> int:
-        """Returns the shortest duration that at least so many percent do not exceed, or up to 3 % more."""
+        """Returns the shortest duration that at least `percent` of all do not exceed, or up to 3 % more."""
         wanted = -(-sum(self.counts.values()) * percent // 100)
         below = 0
         for bucket in sorted(self.counts):

@@ -18,7 +18,7 @@ from .ladder.from_record import Ladder
 from .ladder.svg import Drawing, draw
 from .summary import Group, Summary
 
-#: A table has at most so many rows; its caption says how many there are.
+#: The most rows of a table; its caption says how many there are.
 MAX_ROWS = 50
 MAX_ADVICE = 10
 MAX_SLOW_HOLDS = 5
@@ -154,7 +154,7 @@ def shortcomings(summary: Summary, report: Report | None) -> list[str]:
         said.append("Records were dropped: " + ", ".join(f"{word} {count:,}" for word, count in dropped.items())
                     + ". The totals count them, the tables do not.")
     if report and summary.all.stalls and report.stalls > summary.all.stalls:
-        said.append(f"The tracer told of {plural(report.stalls, 'stall')}; {summary.all.stalls:,} of them are in the "
+        said.append(f"The tracer reported {plural(report.stalls, 'stall')}; {summary.all.stalls:,} of them are in the "
                     "recording.")
     if report and report.stalls and not summary.all.stalls:
         said.append("There are no single stalls here, only the tracer's sums: no histogram of them, no time line, no "
@@ -225,7 +225,7 @@ def caption(one: str, several: str, count: int, folded_stalls: int, folded_us: i
         text += f"; the first {MAX_ROWS} are shown"
     if folded_stalls:
         excess = f" ({milliseconds(folded_us)})" if folded_us is not None else ""
-        text += (f". There were too many to tell apart: no row has {plural(folded_stalls, 'stall')}{excess} of those "
+        text += (f". There were too many for a row each: no row has {plural(folded_stalls, 'stall')}{excess} of those "
                  "that lost least, and what a row says may be short by some of them")
     return text + "."
 

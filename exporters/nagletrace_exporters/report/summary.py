@@ -13,12 +13,12 @@ from ..records import Connection, Process, Report, Snapshot, Socket, Stall, Star
 from ..reports import MAX_GROUPS, MAX_WORDS, Reports, connection_key, count_word
 from .durations import Durations, Histogram
 
-#: The groups of each kind take at most about so many bytes, and the tracer's reports of connections so many.
+#: About the most bytes of the groups of each kind, and of the tracer's reports of connections.
 MAX_GROUP_BYTES = 48 << 20
 MAX_ADVICE_BYTES = 32 << 20
-#: The time line has at most so many points: it shows every stall, every second, every fourth … as the limit allows.
+#: The most points of the time line: it shows every stall, every second, every fourth … as the limit allows.
 MAX_POINTS = 1500
-#: The time line always shows so many of the longest stalls.
+#: How many of the longest stalls the time line always shows.
 LONGEST_POINTS = 40
 
 Key = TypeVar("Key", bound=Hashable)

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from ...recording import Record
 from ...records import Event, Snapshot, Socket, Stall, Start
 
-#: The chooser tells so many kinds of stalls apart, by cause, reason, side, evidence and pattern. The schema has fewer.
+#: The most kinds of stalls, by cause, reason, side, evidence and pattern. The schema has fewer.
 MAX_KINDS = 64
-#: It keeps the last events of so many connections, and so many of each.
+#: The most connections whose last events are kept, and the most events of each.
 MAX_CONNECTIONS = 512
 EVENTS_BEFORE = 160
-#: It keeps so many events of all connections together; each takes up to 3 KB.
+#: The most events that are kept of all connections together; each takes up to 3 KB.
 MAX_EVENTS = 40_000
 EVENTS_AFTER = 40
-#: So many stalls of one connection wait for the events after them.
+#: The most stalls of one connection that wait for the events after them.
 MAX_WAITING = 32
-#: So many stalls of all connections wait.
+#: The most stalls of all connections that wait.
 MAX_ALL_WAITING = 256
 
 

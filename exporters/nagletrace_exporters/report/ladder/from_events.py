@@ -23,10 +23,10 @@ from .from_record import (
     other,
 )
 
-#: A reader cannot tell more than these apart on one drawing.
+#: The most that a reader can distinguish on one drawing.
 MAX_ARROWS = 60
 MAX_MARKS = 24
-#: The segment that a hold's end released leaves so long before it at most: the two are events of one moment, in any
+#: The most by which the segment that a hold's end released leaves before it: the two are events of one moment, in any
 #: order. It leaves later where the machine is busy.
 SAME_MOMENT_US = 200
 
@@ -56,7 +56,7 @@ class Picture:
 
 
 def zero_of(stall: Stall) -> int:
-    """Returns a ladder's time 0: the begin of the hold, or of the pending ACK where only that was measured."""
+    """Returns a ladder's time 0: the start of the hold, or of the pending ACK where only that was measured."""
     began = stall.time_us - stall.duration_us
     if stall.hold is None:  # the record's time is when data came next, a round trip after the pending ACK's end
         began -= 2 * ((stall.min_rtt_us or 0) // 2)

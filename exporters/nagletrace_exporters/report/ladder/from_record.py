@@ -121,7 +121,7 @@ def ack_lines(stall: Stall) -> tuple[str, ...]:
 
 
 def from_stall(stall: Stall) -> Ladder:
-    """Makes a ladder of the record alone. Time 0 is the begin of the hold or pending ACK that the record measured."""
+    """Makes a ladder of the record alone. Time 0 is the start of the hold or pending ACK that the record measured."""
     ladder = Ladder(stall)
     way = (stall.min_rtt_us or 0) // 2
     if stall.hold is None:
