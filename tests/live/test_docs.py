@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from docs_commands import COMMANDS, Packages, Run, Target, Tried, Units
+from docs_commands import COMMANDS, DAEMON, Packages, Run, Target, Tried, Units
 from harness import PATIENCE, ROOT, Lines
 from terminal import Terminal
 from test_manual import READERS, options, options_of_reader
@@ -162,7 +162,7 @@ class Host:
 
     def to_its_end(self, command: str, how: Run) -> str:
         """Runs it; again within 2 s, if it asks a daemon that may have seen no stall yet."""
-        end = time.monotonic() + (2 if how.needs else 0)
+        end = time.monotonic() + (2 if DAEMON in how.needs else 0)
         while True:
             done = subprocess.run(self.script(command, how), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, env=self.environment, timeout=4 * PATIENCE)

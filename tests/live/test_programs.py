@@ -262,20 +262,23 @@ def tls_request(port: int) -> float:
         return (time.monotonic_ns() - start) / 1000
 
 
-def test_the_session_tickets_of_tls_hold_the_first_answer(tmp_path: Path) -> None:
-    """TLS 1.3: the client asks with its Finished, the server's tickets go first, and the answer waits for their ACK."""
-    with tls_server("", tmp_path) as port, Tracer("-L", str(port)) as tracer:
+def tls_traced(options: str, directory: Path) -> tuple[list[float], list[Record], Record]:
+    """traced(), of a server with these options, whose every connection has a process of its own."""
+    with tls_server(options, directory) as port, Tracer("-L", str(port)) as tracer:
         felt = [us for us in (tls_request(port) for _ in range(ROUNDS)) if us >= STALLED_US]
         tracer.stop()
-    stalls, closing = tracer.stalls(), tracer.closing()
+    return felt, tracer.stalls(), tracer.closing()
+
+
+def test_the_session_tickets_of_tls_hold_the_first_answer(tmp_path: Path) -> None:
+    """TLS 1.3: the client asks with its Finished, the server's tickets go first, and the answer waits for their ACK."""
+    felt, stalls, closing = tls_traced("", tmp_path)
     assert len(felt) >= ROUNDS - 2 and len(felt) - closing["unseen"] <= len(stalls) <= len(felt), (felt, stalls)
     assert {(s["cause"], s["pattern"], own_end(s)["comm"]) for s in stalls} == \
         {("nagle_delayed_ack", "handshake_flight", "socat")}
     assert all(group["fix"].startswith("set TCP_NODELAY right after") for group in closing["groups"])
-    with tls_server(",nodelay", tmp_path) as port, Tracer("-L", str(port)) as tracer:
-        felt = [us for us in (tls_request(port) for _ in range(ROUNDS)) if us >= STALLED_US]
-        tracer.stop()
-    assert felt == [] and tracer.stalls() == []
+    felt, stalls, _ = tls_traced(",nodelay", tmp_path)
+    assert felt == [] and stalls == []
 
 
 HTTP_DAEMON = """\

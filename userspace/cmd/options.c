@@ -129,17 +129,17 @@ static int set_bcc_count(struct nt_parse *p, const char *word)
 	return 0;
 }
 
-/* Returns NULL where no command is named: the command is then to trace. */
-static const char *command_name(enum nt_command command)
+/* Returns the command's row; NULL where none is named: the command is then to trace. */
+static const struct nt_command_row *row_of(enum nt_command command)
 {
 	for (const struct nt_command_row *row = nt_commands; row->name; row++)
 		if (row->command == command)
-			return row->name;
+			return row;
 	return NULL;
 }
 
 /* Returns the row of the command of that name; NULL: there is none. */
-static const struct nt_command_row *command_row(const char *name)
+static const struct nt_command_row *row_named(const char *name)
 {
 	for (const struct nt_command_row *row = nt_commands; row->name; row++)
 		if (!strcmp(name, row->name))
@@ -149,7 +149,7 @@ static const struct nt_command_row *command_row(const char *name)
 
 static int take_command(struct nt_parse *p, const char *word)
 {
-	const struct nt_command_row *row = command_row(word);
+	const struct nt_command_row *row = row_named(word);
 	char shown[NT_SHOWN_LEN];
 
 	if (row) {
@@ -209,15 +209,15 @@ static void name_commands(const struct nt_option *option, char *out, size_t size
 /* Checks that the command accepts each option given: an option belongs to some commands only. */
 static int check_command(struct nt_parse *p)
 {
-	const char *name = command_name(p->command);
+	const struct nt_command_row *row = row_of(p->command);
 	char names[64];
 
 	for (const struct nt_option *option = nt_options; option->help; option++) {
 		if (!p->given[option - nt_options] || option->commands & NT_ON(p->command))
 			continue;
-		if (name)
+		if (row)
 			return nt_fail(p, "--%s: does not go with `%s`; leave it out", option->name,
-				       name);
+				       row->name);
 		name_commands(option, names, sizeof(names));
 		return nt_fail(p, "--%s: goes with %s only; leave it out", option->name, names);
 	}
@@ -356,10 +356,11 @@ static int parse_all(struct nt_parse *p, int argc, char **argv)
 		bool ended;
 
 		if (val != -1) {
+			const struct nt_command_row *row = n_words ? row_named(words[0]) : NULL;
 			int err = take_option(p, val, argv[place]);
 
-			if (p->command == NT_CMD_HELP && n_words && command_row(words[0]))
-				p->settings->help_of = command_row(words[0])->command;
+			if (row)
+				p->settings->help_of = row->command;
 			if (err || p->command != NT_CMD_TRACE)
 				return err; /* --help and its like answer at once */
 			continue;
@@ -479,10 +480,10 @@ static void print_command(FILE *out, const struct nt_command_row *row)
 
 void nt_options_help(FILE *out, enum nt_command command)
 {
-	const char *name = command_name(command);
+	const struct nt_command_row *of = row_of(command);
 
-	if (name) {
-		print_command(out, command_row(name));
+	if (of) {
+		print_command(out, of);
 		print_options(out, NT_ON(command));
 		return;
 	}

@@ -87,8 +87,8 @@ static void show_progress(void *context, uint32_t what)
 	(void)what;
 	nt_session_counts(&trace->session, &counts);
 	nt_format_duration(nt_now_ns() - trace->started_ns, elapsed, sizeof(elapsed));
-	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " %s, %llu dropped", elapsed,
-		trace->all.stalls.stalls, trace->all.stalls.stalls == 1 ? "stall" : "stalls",
+	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " stall%s, %llu dropped", elapsed,
+		trace->all.stalls.stalls, nt_plural(trace->all.stalls.stalls),
 		nt_counts_dropped(&counts));
 	fflush(stderr);
 	trace->progress_shown = true;

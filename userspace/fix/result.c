@@ -14,11 +14,6 @@
 #define TEXT_LEN    600
 #define SOCKET_LEN  (2 * NT_ADDRESS_LEN + NT_ESCAPED_LEN(NT_USER_LEN) + 40)
 
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 size_t nt_fix_count(const struct nt_fix_sockets *sockets, enum nt_fix_state state)
 {
 	size_t n = 0;
@@ -48,7 +43,7 @@ void nt_fix_whose(const struct nt_fix_sockets *sockets, char whose[NT_FIX_WHOSE_
 		nt_format_process(&first->process, name, sizeof(name));
 	if (planned)
 		snprintf(whose, NT_FIX_WHOSE_LEN, "%zu connection%s of %s", planned,
-			 plural(planned), name);
+			 nt_plural(planned), name);
 	else
 		snprintf(whose, NT_FIX_WHOSE_LEN, "each connection of %s that stalls", name);
 }
@@ -151,7 +146,7 @@ static void print_planned(FILE *out, const struct nt_fix_result *result,
 
 	name_socket(s, socket, sizeof(socket));
 	snprintf(text, sizeof(text), "%s, fd %d: %" PRIu64 " stall%s", socket, s->fd,
-		 s->stalls_before, plural(s->stalls_before));
+		 s->stalls_before, nt_plural(s->stalls_before));
 	nt_text_labelled(out, "", text, nt_text_width(result->writer));
 }
 
@@ -192,8 +187,16 @@ static void print_beside(FILE *out, const struct nt_fix_result *result,
 		if (nt_fix_is_beside(&c->last) && c->last.record.hold.reason == reason)
 			nt_advice_for(&c->last, nt_connection_pattern(c), &advice);
 	left(out, result, "%" PRIu64 " stall%s by %s, which %s does not end%s%s",
-	     phase->beside[reason], plural(phase->beside[reason]), nt_hold_reason_word(reason),
+	     phase->beside[reason], nt_plural(phase->beside[reason]), nt_hold_reason_word(reason),
 	     nt_fix_option_name(result->sockets), advice.fix[0] ? ": " : "", advice.fix);
+}
+
+/* Prints that some stalls are left as they are, and which, if there are any. */
+static void stalls_left(FILE *out, const struct nt_fix_result *result, uint64_t n,
+			const char *which)
+{
+	if (n)
+		left(out, result, "%" PRIu64 " stall%s %s", n, nt_plural(n), which);
 }
 
 /* Prints after a phase what the option leaves as it is, and why. */
@@ -205,26 +208,20 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 	size_t had_it = nt_fix_count(sockets, NT_FIX_HAD_IT), shown = 0;
 	char socket[SOCKET_LEN];
 
-	if (phase->other_end && sockets->option == TCP_NODELAY)
-		left(out, result,
-		     "%" PRIu64 " stall%s where the process receives: the peer waits for the ACK, "
-		     "so the fix belongs in its program; on this host, try --quickack",
-		     phase->other_end, plural(phase->other_end));
-	else if (phase->other_end)
-		left(out, result,
-		     "%" PRIu64 " stall%s where the process sends, and another one delays the ACK"
-		     ": try --nodelay",
-		     phase->other_end, plural(phase->other_end));
-	if (phase->kernels)
-		left(out, result,
-		     "%" PRIu64 " stall%s of sockets that the kernel itself uses: nagletrace's "
-		     "report names their remedy",
-		     phase->kernels, plural(phase->kernels));
+	stalls_left(out, result, phase->other_end,
+		    sockets->option == TCP_NODELAY
+			    ? "where the process receives: the peer waits for the ACK, so the fix "
+			      "belongs in its program; on this host, try --quickack"
+			    : "where the process sends, and another one delays the ACK: try "
+			      "--nodelay");
+	stalls_left(
+		out, result, phase->kernels,
+		"of sockets that the kernel itself uses: nagletrace's report names their remedy");
 	for (unsigned int reason = 1; reason < NT_HOLD_REASONS; reason++)
 		if (phase->beside[reason])
 			print_beside(out, result, phase, reason);
 	if (had_it)
-		left(out, result, "%zu connection%s with %s set already", had_it, plural(had_it),
+		left(out, result, "%zu connection%s with %s set already", had_it, nt_plural(had_it),
 		     option);
 	for (size_t i = 0; i < sockets->count && shown < TOP_SOCKETS; i++) {
 		const struct nt_fix_socket *s = &sockets->list[i];
@@ -237,7 +234,7 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 	}
 	if (sockets->no_room)
 		left(out, result, "%" PRIu64 " connection%s more than the %d that one run sets",
-		     sockets->no_room, plural(sockets->no_room), NT_FIX_MOST);
+		     sockets->no_room, nt_plural(sockets->no_room), NT_FIX_MOST);
 }
 
 static int text_plan(FILE *out, const struct nt_fix_result *result)
@@ -350,16 +347,12 @@ static void print_unset_stalls(FILE *out, const struct nt_fix_result *result)
 {
 	const struct nt_fix_phase *during = &result->during;
 
-	if (during->not_yet)
-		left(out, result,
-		     "%" PRIu64 " stall%s of connections on which it was not set yet: a new one is "
-		     "set once it has stalled",
-		     during->not_yet, plural(during->not_yet));
-	if (during->never)
-		left(out, result,
-		     "%" PRIu64 " stall%s of connections on which it was never set: they were "
-		     "closed by then, had it, could not be reached, or were too many",
-		     during->never, plural(during->never));
+	stalls_left(out, result, during->not_yet,
+		    "of connections on which it was not set yet: a new one is set once it has "
+		    "stalled");
+	stalls_left(out, result, during->never,
+		    "of connections on which it was never set: they were closed by then, had it, "
+		    "could not be reached, or were too many");
 }
 
 /* Says how much weaker TCP_QUICKACK is from outside than in the program. */
@@ -396,7 +389,7 @@ static void print_restored(FILE *out, const struct nt_fix_result *result)
 
 		if (n)
 			snprintf(text + at, sizeof(text) - at, "%s%zu connection%s %s",
-				 at ? ", " : "", n, plural(n), ends[i].what);
+				 at ? ", " : "", n, nt_plural(n), ends[i].what);
 	}
 	if (text[0]) /* empty: it was set nowhere */
 		nt_text_labelled(out, "restored", text, nt_text_width(result->writer));

@@ -88,9 +88,10 @@ static bool undecided(const struct nt_fix_comparison *c, const char *option,
 			 "--for 60s");
 	else if (!c->before.span_ns || !c->during.span_ns || expected(c) < ENOUGH)
 		snprintf(sentence, NT_FIX_SENTENCE_LEN,
-			 "unclear: %" PRIu64 " %s before, of which some %.0f would be expected on "
+			 "unclear: %" PRIu64
+			 " stall%s before, of which some %.0f would be expected on "
 			 "the connections compared, are too few; take a longer time, as --for 60s",
-			 c->all_before, c->all_before == 1 ? "stall" : "stalls", expected(c));
+			 c->all_before, nt_plural(c->all_before), expected(c));
 	else
 		return false;
 	return true;
