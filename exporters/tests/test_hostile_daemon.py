@@ -77,10 +77,12 @@ def test_after_all_of_that_a_good_answer_is_taken(session: Session) -> None:
         assert b"nagletrace_up 1.0\n" in session.exporter.get().body
 
 
-def test_more_label_sets_are_taken_when_they_are_asked_for(tmp_path: Path) -> None:
-    many = snapshot(*(series(f"p{number}", [40.0]) for number in range(1500)))
+@pytest.mark.parametrize("count", [pytest.param(1500, id="more than are taken"),
+                                   pytest.param(4000, id="longer than is read")])
+def test_more_label_sets_are_taken_when_they_are_asked_for(tmp_path: Path, count: int) -> None:
+    many = snapshot(*(series(f"p{number}", [40.0]) for number in range(count)))
     with FakeDaemon(tmp_path / "s", many):
-        for arguments, up in (((), b"0.0"), (("--daemon.max-series", "1500"), b"1.0")):
+        for arguments, up in (((), b"0.0"), (("--daemon.max-series", str(count)), b"1.0")):
             with Exporter("--daemon.socket", str(tmp_path / "s"), "--web.listen-address", "127.0.0.1:0",
                           *arguments) as exporter:
                 assert b"nagletrace_up " + up in exporter.get().body
