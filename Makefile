@@ -478,7 +478,7 @@ $(BUILD)/nagletrace-blind: $(filter-out $(BLIND_SOURCES:userspace/%.c=$(BUILD)/u
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
 
 # the tracer on a kernel that lacks hooks
-$(BUILD)/nagletrace-gaps: tests/live/gaps.c $(filter-out $(BUILD)/userspace/capture/hooks.o,$(OBJECTS))
+$(BUILD)/nagletrace-gaps: tests/live/gaps.c $(filter-out $(BUILD)/userspace/attach/hooks.o,$(OBJECTS))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) $(LIBS) $(SCREEN_LIBS) -o $@
 
@@ -514,9 +514,9 @@ $(BUILD)/bench/empty.skel.h: tests/bench/empty.bpf.c
 	$(Q)$(BPF_COMPILE) -c $< -o $(@D)/empty.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $(@D)/empty.bpf.o name empty_bpf > $@
 
-$(BUILD)/bench/empty: tests/bench/empty.c $(BUILD)/bench/empty.skel.h $(BUILD)/userspace/capture/hooks.o
+$(BUILD)/bench/empty: tests/bench/empty.c $(BUILD)/bench/empty.skel.h $(BUILD)/userspace/attach/hooks.o
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $< $(BUILD)/userspace/capture/hooks.o -lbpf -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $< $(BUILD)/userspace/attach/hooks.o -lbpf -o $@
 
 # each test in C names the sources that it is linked with in lines `// links: userspace/x.c -lname`
 links = $(shell sed -n 's,^// links: ,,p' $(1))

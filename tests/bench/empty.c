@@ -11,7 +11,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include "bench/empty.skel.h"
-#include "capture/hooks.h"
+#include "attach/hooks.h"
 #include "cmd/options.h"
 
 static const char *const families[] = {

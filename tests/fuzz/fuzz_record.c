@@ -5,9 +5,10 @@
 // links: userspace/base/container.c userspace/base/each_process.c userspace/capture/processes.c
 // links: userspace/capture/standby.c userspace/output/json.c userspace/output/text.c userspace/base/text.c userspace/base/words.c
 // links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c userspace/summary/series.c userspace/summary/window.c
-// links: userspace/capture/counts.c userspace/capture/hooks.c userspace/capture/kernel.c userspace/capture/tracer.c
+// links: userspace/attach/counts.c userspace/attach/hooks.c userspace/attach/kernel.c userspace/attach/tracer.c
 // links: userspace/base/numbers.c userspace/base/log.c userspace/output/timeline_json.c userspace/output/timeline_text.c
-// links: userspace/capture/audit.c userspace/capture/iterator.c userspace/capture/namespaces.c
+// links: userspace/base/error.c userspace/privileges/privileges.c
+// links: userspace/capture/audit.c userspace/attach/iterator.c userspace/capture/namespaces.c
 /*
  * A record of any bytes, as the ring buffer might hand it out: decoded, counted, and written as
  * JSON that a parser takes and as text without a control character.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * build/nagletrace-gaps: the tracer on a kernel that lacks hooks. It is linked with this in the
- * place of userspace/capture/hooks.c. A hook named in $NAGLETRACE_GAPS, names with commas, has
+ * place of userspace/attach/hooks.c. A hook named in $NAGLETRACE_GAPS, names with commas, has
  * another target, which no kernel has.
  */
 #define nt_hooks the_hooks
-#include "capture/hooks.c"
+#include "attach/hooks.c"
 #undef nt_hooks
 
 #include <stdio.h>

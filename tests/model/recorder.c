@@ -22,7 +22,7 @@ typedef __u32 u32;
 typedef __s32 s32;
 typedef __u64 u64;
 
-#include "capture/kernel.h"
+#include "attach/kernel.h"
 #include "model/recorder.skel.h"
 #include "../tests/model/recorded.h"
 

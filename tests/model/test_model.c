@@ -128,7 +128,7 @@ static struct nt_totals *totals_told(void)
 	return bpf_map_lookup_elem(&totals, &zero);
 }
 
-/* The programs learn the timers' functions from a socket that goes: userspace/capture/tracer.c makes one. */
+/* The programs learn the timers' functions from a socket that goes: userspace/attach/tracer.c makes one. */
 static void teach_timers(void)
 {
 	static struct conversation none;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
+#include "attach/tracer.h"
 #include "capture/audit.h"
 #include "base/clock.h"
 #include "capture/namespaces.h"
@@ -298,8 +299,8 @@ static void only_the_namespace_asked_for_is_compared(void **state)
 
 static void by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare(void **state)
 {
-	static const struct nt_tracer tracepoints = {.family = NT_HOOKS_TRACEPOINT},
-				      functions = {.family = NT_HOOKS_FUNCTION};
+	static const struct nt_tracer tracepoints = {.hooks.family = NT_HOOKS_TRACEPOINT},
+				      functions = {.hooks.family = NT_HOOKS_FUNCTION};
 	static const struct nt_settings filters[] = {
 		{.ports.count = 1}, {.local_ports.count = 1}, {.remote_ports.count = 1},
 		{.only_v4 = true},  {.only_v6 = true},

@@ -4,9 +4,10 @@
 // links: userspace/capture/behind.c userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
 // links: userspace/base/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/standby.c userspace/output/json.c userspace/base/text.c userspace/base/words.c
 // links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c
-// links: userspace/capture/counts.c userspace/capture/hooks.c
-// links: userspace/capture/kernel.c userspace/capture/tracer.c userspace/base/numbers.c userspace/base/log.c
-// links: userspace/capture/audit.c userspace/capture/iterator.c userspace/capture/namespaces.c userspace/output/timeline_json.c
+// links: userspace/attach/counts.c userspace/attach/hooks.c
+// links: userspace/attach/kernel.c userspace/attach/tracer.c userspace/base/error.c userspace/base/numbers.c userspace/base/log.c
+// links: userspace/privileges/privileges.c
+// links: userspace/capture/audit.c userspace/attach/iterator.c userspace/capture/namespaces.c userspace/output/timeline_json.c
 /*
  * The shape of a stall and of a hold, by side, as it is written. tests/unit/stalls.jsonl has the
  * same lines, which exporters/tests/test_schema.py holds against the schema and decodes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/daemon/server.c userspace/protocol/request.c userspace/base/loop.c userspace/base/streams.c
+// links: userspace/daemon/server.c userspace/protocol/request.c userspace/base/loop.c userspace/base/streams.c userspace/base/error.c
 // links: userspace/base/log.c userspace/base/text.c -levent -ljson-c
 /*
  * What a reader of the socket may cost, in numbers: the bytes that wait for it and its silence. The
@@ -122,14 +122,13 @@ static void *serve(void *nothing)
 
 static int begin(void **state)
 {
-	char err[256];
-	int cause;
+	struct nt_error error;
 
 	(void)state;
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
 	d = (struct daemon){.loop = nt_loop_new()};
 	snprintf(d.path, sizeof(d.path), "/tmp/nagletrace-unit-%d", getpid());
-	d.server = nt_server_open(d.path, (gid_t)-1, answer, NULL, &cause, err, sizeof(err));
+	d.server = nt_server_open(d.path, (gid_t)-1, answer, NULL, &error);
 	assert_non_null(d.server);
 	assert_true(nt_loop_timer(d.loop, 0, 10 * MS, every_tick, NULL) >= 0);
 	return pthread_create(&d.thread, NULL, serve, NULL);

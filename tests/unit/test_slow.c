@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/capture/counts.c userspace/output/slow.c userspace/output/advice.c userspace/base/text.c
+// links: userspace/attach/counts.c userspace/output/slow.c userspace/output/advice.c userspace/base/text.c
 // links: userspace/base/words.c
 #include <stdio.h>
 #include <string.h>

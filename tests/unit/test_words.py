@@ -123,8 +123,8 @@ def test_no_file_has_a_word_that_leaves_its_place_to_another() -> None:
     ("bpf/hold.h", "u64 owed_ns;"),
     ("userspace/output/text.c", 'printf("the ACK was put "\n\t"off");'),
     ("userspace/top/ladder.c", "/* This puts\n * its ACK off. */"),
-    ("userspace/capture/hooks.h", "unsigned int let_go;"),
-    ("userspace/capture/hooks.h", "#define NT_LET_GO_STEPS 2"),
+    ("userspace/attach/hooks.h", "unsigned int let_go;"),
+    ("userspace/attach/hooks.h", "#define NT_LET_GO_STEPS 2"),
     ("userspace/capture/overhead.c", 'nt_log("let go of %s", name);'),
     ("userspace/capture/stacks.c", "stacks->lost++;"),
     ("userspace/top/table.c", 'print("%" PRIu64 " records lost", n);'),
@@ -143,7 +143,7 @@ def test_each_banned_word_is_found(path: str, text: str) -> None:
 
 @pytest.mark.parametrize("path, text", [
     ("bpf/verdict.h", "__u32 lost_out;"),
-    ("userspace/capture/iterator.h", "/* as long as the program lets the kernel go on */"),
+    ("userspace/attach/iterator.h", "/* as long as the program lets the kernel go on */"),
     ("userspace/output/text.c", '/* the process that lost most */ printf("%s lost %s", name, excess);'),
     ("userspace/capture/start.c", 'nt_log("lost with it: %s", hook->part);'),
     ("userspace/privileges/confine.c", "static const char *const allowed[] = {0};"),

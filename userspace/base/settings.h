@@ -1,22 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The settings of a run, as the command line or a caller gives them; and the ways in which a run
- * may end.
- */
+/* The settings of a run, as the command line or a caller gives them. */
 #ifndef NT_SETTINGS_H
 #define NT_SETTINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-enum nt_exit {
-	NT_EXIT_OK = 0,
-	NT_EXIT_FAILED = 1, /* at run time */
-	NT_EXIT_USAGE = 2,
-	NT_EXIT_KERNEL = 3, /* this kernel lacks what we need */
-	NT_EXIT_PERMISSION = 4,
-};
 
 enum nt_hooks {
 	NT_HOOKS_AUTO = 0,

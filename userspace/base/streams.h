@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /* Belongs before the first output. Where it cannot replace a stream, that stays as it is. */

@@ -6,6 +6,7 @@
 
 #include <uthash.h>
 #include "base/clock.h"
+#include "attach/tracer.h"
 #include "capture/namespaces.h"
 
 /* A reading stays valid for the longer of this time and this multiple of what it took. */
@@ -252,7 +253,7 @@ void nt_audit_resume(struct nt_audit *audit)
  */
 static bool counts_all(const struct nt_tracer *tracer, const struct nt_settings *settings)
 {
-	return tracer->family == NT_HOOKS_TRACEPOINT ||
+	return tracer->hooks.family == NT_HOOKS_TRACEPOINT ||
 	       (!settings->ports.count && !settings->local_ports.count &&
 		!settings->remote_ports.count && !settings->only_v4 && !settings->only_v6);
 }

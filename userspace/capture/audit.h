@@ -12,8 +12,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "capture/tracer.h"
+#include "base/settings.h"
 
+struct nt_tracer;
 struct nt_audit;
 
 /*

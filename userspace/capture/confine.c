@@ -45,7 +45,7 @@ static const struct nt_must_work must_work[] = {
 static void say_what_the_keeper_lacks(const struct nt_settings *settings)
 {
 	for (size_t i = 0; settings->stacks && i < NT_KEEPER_PRIVILEGES; i++)
-		if (!nt_privileges_has(nt_keeper_privileges[i].cap))
+		if (!nt_privileges_has(CAP_PERMITTED, nt_keeper_privileges[i].cap))
 			nt_log("--stacks: without %s %s", nt_keeper_privileges[i].name,
 			       nt_keeper_privileges[i].part);
 }
@@ -55,7 +55,7 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 	const struct nt_settings *settings = session->settings;
 	static const char *const pidfd_getfd[] = {"pidfd_getfd", NULL};
 	static const char *const perf_event_open[] = {"perf_event_open", NULL};
-	bool opens_kprobes = settings->standby && session->tracer.family == NT_HOOKS_KPROBE;
+	bool opens_kprobes = settings->standby && session->tracer.hooks.family == NT_HOOKS_KPROBE;
 	cap_value_t keep[2];
 	size_t n = 0;
 	int err;

@@ -11,6 +11,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "attach/tracer.h"
 #include "nagletrace.skel.h"
 
 /* The most threads of a namespace that we try: one may have ended, or moved. */

@@ -11,8 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "bpf/nagletrace.h"
-#include "capture/iterator.h"
-#include "capture/tracer.h"
+#include "attach/iterator.h"
+
+struct nt_tracer;
 
 struct nt_namespaces {
 	const struct nt_tracer *tracer;

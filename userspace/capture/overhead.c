@@ -8,6 +8,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "base/clock.h"
+#include "attach/tracer.h"
 #include "base/log.h"
 
 #define LOOK_NS  (NT_SECOND_NS / 5) /* how long a look takes */
@@ -21,25 +22,22 @@ static bool switch_on(struct nt_overhead *overhead)
 	return overhead->looking;
 }
 
-enum nt_exit nt_overhead_open(struct nt_overhead *overhead, uint64_t limit_ppm, char *err,
-			      size_t err_size)
+bool nt_overhead_open(struct nt_overhead *overhead, uint64_t limit_ppm, struct nt_error *error)
 {
 	memset(overhead, 0, sizeof(*overhead));
 	overhead->limit_ppm = limit_ppm;
 	if (!limit_ppm)
-		return NT_EXIT_OK;
-	if (!switch_on(overhead)) {
-		int cause = -errno;
-
-		snprintf(err, err_size, "--max-overhead %.4g: the kernel's BPF statistics: %s%s",
-			 limit_ppm / 1e4, strerror(-cause),
-			 cause == -EPERM ? "; they need CAP_SYS_ADMIN: add it, or leave the "
-					   "option out"
-					 : "");
-		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
-	}
+		return true;
+	if (!switch_on(overhead))
+		return nt_error_set(
+			error, errno == EPERM ? NT_EXIT_PERMISSION : NT_EXIT_FAILED,
+			"--max-overhead %.4g: the kernel's BPF statistics: %s%s", limit_ppm / 1e4,
+			strerror(errno),
+			errno == EPERM
+				? "; they need CAP_SYS_ADMIN: add it, or leave the option out"
+				: "");
 	nt_overhead_close(overhead);
-	return NT_EXIT_OK;
+	return true;
 }
 
 void nt_overhead_close(struct nt_overhead *overhead)
@@ -94,7 +92,7 @@ static enum nt_overhead_news detach(struct nt_overhead *overhead, struct nt_trac
 		return NT_OVERHEAD_ENDED;
 	}
 	for (size_t i = 0; i < nt_n_hooks; i++)
-		if (tracer->detached[i] && nt_hooks[i].detach_step == overhead->steps &&
+		if (tracer->hooks.detached[i] && nt_hooks[i].detach_step == overhead->steps &&
 		    nt_hooks[i].how != NT_ATTACH_KRETPROBE)
 			nt_log("detached %s; lost with it: %s", nt_hooks[i].target,
 			       nt_hooks[i].part);

@@ -7,7 +7,11 @@
 #ifndef NT_OVERHEAD_H
 #define NT_OVERHEAD_H
 
-#include "capture/tracer.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/error.h"
+
+struct nt_tracer;
 
 enum nt_overhead_news {
 	NT_OVERHEAD_NO_NEWS = 0,
@@ -27,12 +31,10 @@ struct nt_overhead {
 };
 
 /*
- * Checks whether the kernel gives the statistics. Returns NT_EXIT_OK, or the exit code with one
- * line in err. limit_ppm 0: there is no limit, and nothing to do. The caller closes it after
- * NT_EXIT_OK.
+ * Checks whether the kernel gives the statistics. limit_ppm 0: there is no limit, and nothing to
+ * do. The caller closes it if it returns true.
  */
-enum nt_exit nt_overhead_open(struct nt_overhead *overhead, uint64_t limit_ppm, char *err,
-			      size_t err_size);
+bool nt_overhead_open(struct nt_overhead *overhead, uint64_t limit_ppm, struct nt_error *error);
 void nt_overhead_close(struct nt_overhead *overhead);
 
 /*

@@ -9,6 +9,7 @@
 
 #include <bpf/libbpf.h>
 #include "base/clock.h"
+#include "attach/tracer.h"
 #include "nagletrace.skel.h"
 
 /*

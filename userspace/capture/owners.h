@@ -14,10 +14,11 @@
 #include "capture/asked.h"
 #include "capture/behind.h"
 #include "base/hash.h"
-#include "capture/iterator.h"
+#include "attach/iterator.h"
 #include "capture/owner_list.h"
 #include "capture/processes.h"
-#include "capture/tracer.h"
+
+struct nt_tracer;
 
 #define NT_KNOWN_OWNERS 1024
 

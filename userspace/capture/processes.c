@@ -16,6 +16,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "attach/tracer.h"
 #include "nagletrace.skel.h"
 #include "base/each_process.h"
 #include "base/text.h"
@@ -111,35 +112,32 @@ static pid_t thread_group_of(pid_t pid)
 	return line ? atoi(line + strlen("\nTgid:")) : 0;
 }
 
-static enum nt_exit open_pids(struct nt_targets *targets, char *err, size_t err_size)
+static bool open_pids(struct nt_targets *targets, struct nt_error *error)
 {
 	const struct nt_settings *settings = targets->settings;
 
 	for (unsigned int i = 0; i < settings->n_pids; i++) {
 		pid_t pid = settings->pids[i], group = thread_group_of(pid);
 
-		if (!group) {
-			snprintf(err, err_size,
-				 "--pid %d: no such process; `pgrep -a NAME` lists those that run",
-				 pid);
-			return NT_EXIT_USAGE;
-		}
-		if (group != pid) {
-			snprintf(err, err_size, "--pid %d: a thread of process %d; give --pid %d",
-				 pid, group, group);
-			return NT_EXIT_USAGE;
-		}
+		if (!group)
+			return nt_error_set(
+				error, NT_EXIT_USAGE,
+				"--pid %d: no such process; `pgrep -a NAME` lists those that run",
+				pid);
+		if (group != pid)
+			return nt_error_set(error, NT_EXIT_USAGE,
+					    "--pid %d: a thread of process %d; give --pid %d", pid,
+					    group, group);
 		targets->pidfds[i] = syscall(SYS_pidfd_open, pid, 0);
-		if (targets->pidfds[i] < 0) {
-			snprintf(err, err_size, "--pid %d: cannot watch the process: %s", pid,
-				 strerror(errno));
-			return errno == ESRCH ? NT_EXIT_USAGE : NT_EXIT_FAILED;
-		}
+		if (targets->pidfds[i] < 0)
+			return nt_error_set(error, errno == ESRCH ? NT_EXIT_USAGE : NT_EXIT_FAILED,
+					    "--pid %d: cannot watch the process: %s", pid,
+					    strerror(errno));
 	}
-	return NT_EXIT_OK;
+	return true;
 }
 
-static enum nt_exit open_cgroup(struct nt_targets *targets, char *err, size_t err_size)
+static bool open_cgroup(struct nt_targets *targets, struct nt_error *error)
 {
 	static const char *const mounts[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"};
 	const char *path = targets->settings->cgroup;
@@ -162,35 +160,30 @@ static enum nt_exit open_cgroup(struct nt_targets *targets, char *err, size_t er
 	}
 	if (targets->cgroup_fd < 0) {
 		nt_escape(targets->settings->cgroup, SHOWN_BYTES, shown, sizeof(shown));
-		snprintf(err, err_size,
-			 "--cgroup %s: no such cgroup v2; give a path under /sys/fs/cgroup, as "
-			 "/proc/PID/cgroup shows it",
-			 shown);
-		return NT_EXIT_USAGE;
+		return nt_error_set(error, NT_EXIT_USAGE,
+				    "--cgroup %s: no such cgroup v2; give a path under "
+				    "/sys/fs/cgroup, as /proc/PID/cgroup shows it",
+				    shown);
 	}
 	snprintf(targets->cgroup, sizeof(targets->cgroup), "%s", path);
 	for (size_t n = strlen(targets->cgroup); n && targets->cgroup[n - 1] == '/';)
 		targets->cgroup[--n] = '\0';
-	return NT_EXIT_OK;
+	return true;
 }
 
-enum nt_exit nt_targets_open(struct nt_targets *targets, const struct nt_settings *settings,
-			     char *err, size_t err_size)
+bool nt_targets_open(struct nt_targets *targets, const struct nt_settings *settings,
+		     struct nt_error *error)
 {
-	enum nt_exit code;
-
 	memset(targets, 0, sizeof(*targets));
 	targets->settings = settings;
 	targets->cgroup_fd = -1;
 	targets->pids_map = -1;
 	for (size_t i = 0; i < NT_MAX_PIDS; i++)
 		targets->pidfds[i] = -1;
-	code = open_pids(targets, err, err_size);
-	if (!code && settings->cgroup)
-		code = open_cgroup(targets, err, err_size);
-	if (code)
-		nt_targets_close(targets);
-	return code;
+	if (open_pids(targets, error) && (!settings->cgroup || open_cgroup(targets, error)))
+		return true;
+	nt_targets_close(targets);
+	return false;
 }
 
 static void close_once(int *fd)

@@ -10,8 +10,11 @@
 #include <string.h>
 #include <sys/types.h>
 #include "base/container.h"
+#include "base/error.h"
 #include "base/settings.h"
-#include "capture/tracer.h"
+#include "bpf/nagletrace.h"
+
+struct nt_tracer;
 
 #define NT_CGROUP_LEN 256
 
@@ -67,10 +70,10 @@ struct nt_targets {
 
 /*
  * Do the processes and the cgroup that the user asked for exist? Opens descriptors that refer to
- * them. Returns NT_EXIT_OK, or the exit code with one line in err.
+ * them.
  */
-enum nt_exit nt_targets_open(struct nt_targets *targets, const struct nt_settings *settings,
-			     char *err, size_t err_size);
+bool nt_targets_open(struct nt_targets *targets, const struct nt_settings *settings,
+		     struct nt_error *error);
 void nt_targets_close(struct nt_targets *targets);
 
 /*

@@ -301,46 +301,30 @@ static int start_naming(struct nt_session *session)
 	return err;
 }
 
-enum nt_exit nt_cannot_start(int cause, char *err, size_t err_size)
+bool nt_session_open(struct nt_session *session, const struct nt_settings *settings,
+		     void (*on_stall)(void *context, const struct nt_stall *stall), void *context,
+		     struct nt_error *error)
 {
-	if (!cause)
-		return NT_EXIT_OK;
-	snprintf(err, err_size, "cannot start: %s", strerror(-cause));
-	return NT_EXIT_FAILED;
-}
-
-enum nt_exit nt_session_open(struct nt_session *session, const struct nt_settings *settings,
-			     void (*on_stall)(void *context, const struct nt_stall *stall),
-			     void *context, char *err, size_t err_size)
-{
-	enum nt_exit code;
-	int cause;
+	int err;
 
 	memset(session, 0, sizeof(*session));
 	session->wake = session->timer = -1;
 	session->settings = settings;
 	session->on_stall = on_stall;
 	session->context = context;
-	cause = start_naming(session);
-	if (cause) {
-		snprintf(err, err_size, "--stacks: cannot start the process that names frames: %s",
-			 strerror(-cause));
-		return NT_EXIT_FAILED;
-	}
-	code = nt_targets_open(&session->targets, settings, err, err_size);
-	if (!code)
-		code = nt_tracer_open(&session->tracer, settings, err, err_size);
-	if (code)
-		return code;
-	code = nt_overhead_open(&session->overhead, settings->max_overhead_ppm, err, err_size);
-	if (code)
-		return code;
-	cause = prepare(session);
-	if (cause)
-		return nt_cannot_start(cause, err, err_size);
+	err = start_naming(session);
+	if (err)
+		return nt_error_set(error, NT_EXIT_FAILED,
+				    "--stacks: cannot start the process that names frames: %s",
+				    strerror(-err));
+	if (!nt_targets_open(&session->targets, settings, error) ||
+	    !nt_tracer_open(&session->tracer, settings, error) ||
+	    !nt_overhead_open(&session->overhead, settings->max_overhead_ppm, error) ||
+	    !nt_started(prepare(session), error))
+		return false;
 	/* give back the memory that loading took: mostly the kernel's BTF */
 	malloc_trim(0);
-	return NT_EXIT_OK;
+	return true;
 }
 
 void nt_session_close(struct nt_session *session)

@@ -6,7 +6,7 @@
 #ifndef NT_SESSION_H
 #define NT_SESSION_H
 
-#include "capture/counts.h"
+#include "attach/counts.h"
 #include "capture/origin.h"
 #include "capture/overhead.h"
 #include "capture/owners.h"
@@ -15,7 +15,7 @@
 #include "capture/stall.h"
 #include "capture/stall_queue.h"
 #include "capture/standby.h"
-#include "capture/tracer.h"
+#include "attach/tracer.h"
 #include "capture/waiting.h"
 
 struct nt_loop;
@@ -72,16 +72,12 @@ struct nt_session {
 
 /*
  * Loads and attaches the programs; the loop of nt_session_watch() then calls on_stall(context) for
- * each record that it finds. Returns NT_EXIT_OK, or the exit code with one line in err. The caller
- * closes the session in either case.
+ * each record that it finds. The caller closes the session even if this returns false.
  */
-enum nt_exit nt_session_open(struct nt_session *session, const struct nt_settings *settings,
-			     void (*on_stall)(void *context, const struct nt_stall *stall),
-			     void *context, char *err, size_t err_size);
+bool nt_session_open(struct nt_session *session, const struct nt_settings *settings,
+		     void (*on_stall)(void *context, const struct nt_stall *stall), void *context,
+		     struct nt_error *error);
 void nt_session_close(struct nt_session *session);
-
-/* Writes "cannot start" and the cause (-errno) into err; returns NT_EXIT_OK without a cause. */
-enum nt_exit nt_cannot_start(int cause, char *err, size_t err_size);
 
 /* Has the kernel side report each late ACK from now on, or no more. */
 void nt_session_want_late_acks(struct nt_session *session, bool wanted);

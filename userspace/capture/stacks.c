@@ -7,6 +7,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "base/hash.h"
+#include "attach/tracer.h"
 #include "nagletrace.skel.h"
 
 struct kept {

@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 #include "names/names.h"
-#include "capture/tracer.h"
+#include "bpf/nagletrace.h"
 
+struct nt_tracer;
 struct nt_stacks;
 
 /*

@@ -3,6 +3,7 @@
 #ifndef NT_START_H
 #define NT_START_H
 
+#include "base/error.h"
 #include "capture/session.h"
 
 /* The steps that a command adds; each gets context. */
@@ -20,10 +21,9 @@ struct nt_start {
 
 	/*
 	 * Runs when the session is attached, but not confined yet: the last time to open anything
-	 * that takes privileges. Returns NT_EXIT_OK, or the exit code with one line in err. NULL:
-	 * there is nothing to do.
+	 * that takes privileges. NULL: there is nothing to do.
 	 */
-	enum nt_exit (*prepare)(void *context, char *err, size_t err_size);
+	bool (*prepare)(void *context, struct nt_error *error);
 
 	/*
 	 * Runs when the session is confined: writes what comes before "ready". kept: the
@@ -36,10 +36,9 @@ struct nt_start {
 
 /*
  * Opens the session, has the command prepare, reports on stderr which hooks are in use, confines
- * the process, and writes "ready". Returns NT_EXIT_OK, or the exit code with one line in err. The
- * caller closes the session in either case.
+ * the process, and writes "ready". The caller closes the session even if this returns false.
  */
-enum nt_exit nt_session_start(struct nt_session *session, const struct nt_settings *settings,
-			      const struct nt_start *start, char *err, size_t err_size);
+bool nt_session_start(struct nt_session *session, const struct nt_settings *settings,
+		      const struct nt_start *start, struct nt_error *error);
 
 #endif /* NT_START_H */

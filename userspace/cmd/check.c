@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/streams.h"
 #include "base/text.h"
-#include "capture/kernel.h"
+#include "attach/kernel.h"
 
 static const enum nt_hooks families[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE, NT_HOOKS_TRACEPOINT};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
@@ -130,14 +130,13 @@ enum nt_exit nt_check(const struct nt_settings *settings)
 	struct nt_kernel kernel;
 	enum nt_hooks chosen = settings->hooks;
 	enum nt_exit code = NT_EXIT_OK;
+	struct nt_error error;
 	char reason[400];
 	int err;
 
 	nt_quiet_libbpf(settings->verbose);
-	if (nt_permission_check(reason, sizeof(reason))) {
-		nt_log("%s", reason);
-		return NT_EXIT_PERMISSION;
-	}
+	if (!nt_permission_check(&error))
+		return nt_error_log(&error);
 	nt_kernel_probe(&kernel);
 	if (chosen == NT_HOOKS_AUTO)
 		chosen = nt_kernel_choose(&kernel);

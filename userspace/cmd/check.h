@@ -3,6 +3,7 @@
 #ifndef NT_CHECK_H
 #define NT_CHECK_H
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /* Prints the hooks and features that a trace would use. Returns NT_EXIT_OK if they suffice, else

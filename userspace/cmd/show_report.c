@@ -27,11 +27,10 @@ static enum nt_exit fail(const struct nt_settings *settings, const char *why)
 
 static enum nt_exit cannot_reach(const struct nt_settings *settings, int err)
 {
-	char text[NT_ANSWER_ERR];
-	enum nt_exit code = nt_client_explain(settings->socket, err, text, sizeof(text));
+	struct nt_error error;
 
-	nt_log("%s", text);
-	return code;
+	nt_client_explain(settings->socket, err, &error);
+	return nt_error_log(&error);
 }
 
 static int ask(int fd, const struct nt_settings *settings)

@@ -4,6 +4,7 @@
 #ifndef NT_SHOW_REPORT_H
 #define NT_SHOW_REPORT_H
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /* Prints the report, or with --follow each stall, until SIGINT or until the daemon ends. */

@@ -151,7 +151,7 @@ static void print_stall(struct trace *trace, const struct nt_stall *stall)
 	}
 	if (trace->settings->interval_ns && !writer->writes_each_stall)
 		return; /* reports include them */
-	if (!trace->heading_done)
+	if (writer->heading && !trace->heading_done)
 		note_output(trace, writer->heading(writer, stdout));
 	trace->heading_done = true;
 	note_output(trace, writer->stall(writer, stdout, stall, stacks));
@@ -196,7 +196,7 @@ static void write_report(struct trace *trace, bool closing)
 	uint64_t now = nt_now_ns();
 	const struct sums *sums = closing ? &trace->all : &trace->recent;
 	struct nt_report report = {
-		.tracer = &trace->session.tracer,
+		.hooks = &trace->session.tracer.hooks,
 		.settings = trace->settings,
 		.origin = &trace->session.origin,
 		.stalls = &sums->stalls,
@@ -295,9 +295,10 @@ static void watch_overhead(void *context, uint32_t what)
 	clear_progress(trace);
 	news = nt_overhead_turn(&session->overhead, &session->tracer, &again_ns);
 	nt_timer_set(trace->overhead, again_ns ? nt_in_ns(again_ns) : NT_NEVER, 0);
-	if (news)
-		note_output(trace,
-			    trace->writer.overhead(stdout, &session->overhead, &session->tracer));
+	if (news && trace->writer.overhead)
+		note_output(trace, trace->writer.overhead(stdout, session->overhead.limit_ppm,
+							  session->overhead.share_ppm,
+							  &session->tracer.hooks));
 	if (news == NT_OVERHEAD_ENDED) {
 		trace->ended = true;
 		nt_loop_stop(trace->loop);
@@ -322,29 +323,26 @@ static int watch_times(struct trace *trace)
 {
 	const struct nt_settings *settings = trace->settings;
 	bool progress = settings->progress && isatty(STDERR_FILENO);
+	int err;
 
 	trace->started_ns = trace->reported_ns = nt_now_ns();
-	const int timers[] = {
-		call_after(trace, settings->interval_ns, true, interval_over),
-		call_after(trace, settings->duration_ns, false, duration_over),
-		trace->timeline =
-			call_after(trace, settings->timeline ? TIMELINE_NS : 0, true, timeline_due),
-		call_after(trace, progress ? NT_SECOND_NS : 0, true, show_progress),
-		trace->overhead = call_after(trace, settings->max_overhead_ppm ? 1 : 0, false,
-					     watch_overhead),
-	};
-
-	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++)
-		if (timers[i] < 0)
-			return timers[i];
-	return settings->timeline
-		       ? nt_timeline_events_open(&trace->events, &trace->session, write_line, trace)
-		       : 0;
+	err = call_after(trace, settings->interval_ns, true, interval_over);
+	if (err >= 0)
+		err = call_after(trace, settings->duration_ns, false, duration_over);
+	if (err >= 0 && settings->timeline)
+		err = trace->timeline = call_after(trace, TIMELINE_NS, true, timeline_due);
+	if (err >= 0 && progress)
+		err = call_after(trace, NT_SECOND_NS, true, show_progress);
+	if (err >= 0 && settings->max_overhead_ppm)
+		err = trace->overhead = call_after(trace, 1, false, watch_overhead);
+	if (err >= 0 && settings->timeline)
+		err = nt_timeline_events_open(&trace->events, &trace->session, write_line, trace);
+	return err < 0 ? err : 0;
 }
 
-static enum nt_exit prepare(void *context, char *err, size_t err_size)
+static bool prepare(void *context, struct nt_error *error)
 {
-	return nt_cannot_start(watch_times(context), err, err_size);
+	return nt_started(watch_times(context), error);
 }
 
 static enum nt_exit run(struct trace *trace)
@@ -373,9 +371,10 @@ static void announce(void *context, const char *kept)
 		nt_log("capabilities kept: %s", kept);
 	if (!settings->quiet && settings->timeline)
 		nt_log("timeline: %s", TIMELINE_COST);
-	note_output(trace, trace->writer.start(stdout, &trace->session.tracer,
-					       &trace->session.origin, settings->late_acks,
-					       settings->timeline ? TIMELINE_COST : NULL));
+	if (trace->writer.start)
+		note_output(trace, trace->writer.start(stdout, &trace->session.tracer.hooks,
+						       &trace->session.origin, settings->late_acks,
+						       settings->timeline ? TIMELINE_COST : NULL));
 }
 
 static enum nt_exit start_and_run(struct trace *trace)
@@ -391,15 +390,11 @@ static enum nt_exit start_and_run(struct trace *trace)
 		.announce = announce,
 		.context = trace,
 	};
-	enum nt_exit code;
-	char err[512];
+	struct nt_error error;
 
 	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
-	code = nt_session_start(&trace->session, trace->settings, &start, err, sizeof(err));
-	if (code) {
-		nt_log("%s", err);
-		return code;
-	}
+	if (!nt_session_start(&trace->session, trace->settings, &start, &error))
+		return nt_error_log(&error);
 	return run(trace);
 }
 

@@ -3,6 +3,7 @@
 #ifndef NT_TRACE_H
 #define NT_TRACE_H
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /* Runs a trace; messages go to stderr. Returns the exit code. */

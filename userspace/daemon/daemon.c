@@ -114,7 +114,7 @@ static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 	const struct nt_window_half *recent = nt_window_older(&d->window);
 	struct nt_writer writer = writer_of(format);
 	struct nt_report report = {
-		.tracer = &d->session.tracer,
+		.hooks = &d->session.tracer.hooks,
 		.settings = d->settings,
 		.origin = &d->session.origin,
 		.stalls = &recent->stalls,
@@ -156,7 +156,7 @@ static void begin_stream(struct daemon *d, struct nt_reader *reader, FILE *out,
 	nt_json_streaming(out, &d->session);
 	nt_reader_stream(reader, format);
 	want_late_acks(d);
-	inner = open_memstream(&text, &length);
+	inner = writer.heading ? open_memstream(&text, &length) : NULL;
 	if (!inner)
 		return;
 	writer.heading(&writer, inner);
@@ -320,38 +320,33 @@ static int call_each(struct daemon *d, uint64_t ns, nt_loop_call *call)
 static int watch_all(struct daemon *d)
 {
 	const uint64_t ends = NT_SIGNAL(SIGTERM) | NT_SIGNAL(SIGINT);
-	const struct nt_settings *settings = d->settings;
+	int err;
 
 	signal(SIGPIPE, SIG_IGN);
-	const int all[] = {
-		nt_loop_signals(d->loop, ends, NT_SIGNAL(SIGHUP), on_signal, d),
-		call_each(d, NT_SECOND_NS, on_second),
-		call_each(d, settings->window_ns / 2, on_half_window),
-		call_each(d, nt_notify_interval_ns(), on_watchdog),
-		d->overhead =
-			call_each(d, settings->max_overhead_ppm ? NT_SECOND_NS : 0, on_overhead),
-	};
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (all[i] < 0)
-			return all[i];
-	return 0;
+	err = nt_loop_signals(d->loop, ends, NT_SIGNAL(SIGHUP), on_signal, d);
+	if (err >= 0)
+		err = call_each(d, NT_SECOND_NS, on_second);
+	if (err >= 0)
+		err = call_each(d, d->settings->window_ns / 2, on_half_window);
+	if (err >= 0)
+		err = call_each(d, nt_notify_interval_ns(), on_watchdog);
+	if (err >= 0 && d->settings->max_overhead_ppm)
+		err = d->overhead = call_each(d, NT_SECOND_NS, on_overhead);
+	return err < 0 ? err : 0;
 }
 
-static enum nt_exit prepare(void *context, char *err, size_t err_size)
+static bool prepare(void *context, struct nt_error *error)
 {
 	struct daemon *d = context;
 	struct nt_counts counts;
-	enum nt_exit code;
 
 	d->started_ns = nt_now_ns();
 	d->started_day_ns = nt_time_of_day_ns(d->started_ns);
 	nt_session_counts(&d->session, &counts);
 	nt_window_init(&d->window, d->settings->max_connections, d->started_ns, &counts);
-	code = nt_cannot_start(watch_all(d), err, err_size);
-	if (!code && d->settings->standby)
-		code = nt_sampler_start(&d->sampler, &d->session, d->loop, err, err_size);
-	return code;
+	return nt_started(watch_all(d), error) &&
+	       (!d->settings->standby ||
+		nt_sampler_start(&d->sampler, &d->session, d->loop, error));
 }
 
 static void announce(void *context, const char *kept)
@@ -367,7 +362,7 @@ static void announce(void *context, const char *kept)
 		       "stall");
 }
 
-static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
+static bool open_all(struct daemon *d, struct nt_error *error)
 {
 	const struct nt_start start = {
 		.loop = d->loop,
@@ -376,15 +371,12 @@ static enum nt_exit open_all(struct daemon *d, char *err, size_t err_size)
 		.announce = announce,
 		.context = d,
 	};
-	int cause;
 
 	/* open the socket first, since that fails at once */
 	d->server = nt_server_open(d->settings->socket,
 				   d->settings->group ? d->settings->group_id : (gid_t)-1, answer,
-				   d, &cause, err, err_size);
-	if (!d->server)
-		return cause == -EPERM || cause == -EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
-	return nt_session_start(&d->session, d->settings, &start, err, err_size);
+				   d, error);
+	return d->server && nt_session_start(&d->session, d->settings, &start, error);
 }
 
 static void close_all(struct daemon *d)
@@ -402,8 +394,8 @@ static void close_all(struct daemon *d)
 enum nt_exit nt_daemon(const struct nt_settings *settings)
 {
 	struct daemon d = {.settings = settings, .loop = nt_loop_new()};
-	enum nt_exit code;
-	char err[512];
+	enum nt_exit code = NT_EXIT_OK;
+	struct nt_error error;
 	int cause;
 
 	if (!d.loop) {
@@ -411,9 +403,8 @@ enum nt_exit nt_daemon(const struct nt_settings *settings)
 		return NT_EXIT_FAILED;
 	}
 	nt_series_init(&d.series, settings->max_series, settings->by_cgroup);
-	code = open_all(&d, err, sizeof(err));
-	if (code) {
-		nt_log("%s", err);
+	if (!open_all(&d, &error)) {
+		code = nt_error_log(&error);
 	} else {
 		nt_notify("READY=1");
 		cause = nt_server_run(d.server, d.loop);

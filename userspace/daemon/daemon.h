@@ -3,6 +3,7 @@
 #ifndef NT_DAEMON_H
 #define NT_DAEMON_H
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /* Runs until SIGTERM or SIGINT. */

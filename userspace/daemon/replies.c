@@ -25,7 +25,7 @@ static struct json_object *new_reply(const char *type)
 /* Adds the daemon's version, kernel and hooks, and since when it runs. */
 static void add_identity(struct json_object *o, const struct nt_daemon_state *state)
 {
-	const struct nt_tracer *tracer = &state->session->tracer;
+	const struct nt_session *session = state->session;
 	struct utsname name;
 
 	uname(&name);
@@ -34,12 +34,9 @@ static void add_identity(struct json_object *o, const struct nt_daemon_state *st
 	nt_json_number(o, "uptime_us", (nt_now_ns() - state->started_ns) / 1000);
 	nt_json_string(o, "version", NT_VERSION);
 	nt_json_string(o, "kernel", name.release);
-	nt_json_string(o, "hooks", nt_family_name(tracer->family));
-	if (tracer->why[0])
-		nt_json_string(o, "hooks_because", tracer->why);
-	nt_json_hooks(o, "missing_hooks", tracer->missing);
-	if (state->session->overhead.limit_ppm)
-		nt_json_hooks(o, "detached_hooks", tracer->detached);
+	nt_json_hooks(o, &session->tracer.hooks);
+	if (session->overhead.limit_ppm)
+		nt_json_detached(o, &session->tracer.hooks);
 }
 
 static void add_last(struct json_object *o, const struct nt_series_stall *stall)
@@ -132,15 +129,16 @@ static uint64_t microseconds(const struct timeval *t)
 static void add_tracer(struct json_object *o, const struct nt_daemon_state *state)
 {
 	struct json_object *tracer = json_object_new_object();
+	const struct nt_overhead *overhead = &state->session->overhead;
 	uint64_t bpf_ns = nt_tracer_run_time_ns(&state->session->tracer);
 	struct rusage usage;
 
 	getrusage(RUSAGE_SELF, &usage);
 	nt_json_number(tracer, "cpu_us",
 		       microseconds(&usage.ru_utime) + microseconds(&usage.ru_stime));
-	if (bpf_ns && !state->session->overhead.limit_ppm) /* a limit measures at times only */
+	if (bpf_ns && !overhead->limit_ppm) /* a limit measures at times only */
 		nt_json_number(tracer, "bpf_cpu_us", bpf_ns / 1000);
-	nt_json_overhead_state(tracer, &state->session->overhead);
+	nt_json_overhead(tracer, overhead->limit_ppm, overhead->share_ppm);
 	nt_json_number(tracer, "max_resident_bytes", usage.ru_maxrss * 1024ULL);
 	nt_json_number(tracer, "readers", state->server.readers);
 	nt_json_number(tracer, "streaming", state->server.streaming);

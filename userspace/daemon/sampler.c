@@ -185,31 +185,29 @@ static void on_due(void *context, uint32_t what)
 	nt_timer_set(sampler->timer, turn(sampler), 0);
 }
 
-enum nt_exit nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session,
-			      struct nt_loop *loop, char *err, size_t err_size)
+bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, struct nt_loop *loop,
+		      struct nt_error *error)
 {
 	const struct nt_settings *settings = session->settings;
 	uint64_t seed = 0;
-	int cause;
+	int err;
 
 	memset(sampler, 0, sizeof(*sampler));
 	sampler->session = session;
-	cause = nt_by_open_open(&sampler->sockets, settings);
-	if (cause) {
-		snprintf(err, err_size,
-			 "--standby: this kernel cannot list the sockets of processes: %s",
-			 strerror(-cause));
-		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
-	}
-	cause = nt_session_pause(session);
-	if (cause)
-		return nt_cannot_start(cause, err, err_size);
+	err = nt_by_open_open(&sampler->sockets, settings);
+	if (err)
+		return nt_error_set(
+			error, err == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
+			"--standby: this kernel cannot list the sockets of processes: %s",
+			strerror(-err));
+	if (!nt_started(nt_session_pause(session), error))
+		return false;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = nt_now_ns();
 	nt_standby_begin(&session->standby, settings->quiet_ns, nt_now_ns(), seed);
 	sampler->timer =
 		nt_loop_timer(loop, nt_standby_due_ns(&session->standby), 0, on_due, sampler);
-	return nt_cannot_start(sampler->timer < 0 ? sampler->timer : 0, err, err_size);
+	return nt_started(sampler->timer < 0 ? sampler->timer : 0, error);
 }
 
 void nt_sampler_stop(struct nt_sampler *sampler)

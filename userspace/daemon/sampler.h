@@ -6,6 +6,7 @@
 #ifndef NT_SAMPLER_H
 #define NT_SAMPLER_H
 
+#include "base/error.h"
 #include "capture/asked.h"
 #include "capture/session.h"
 #include "sample/by_open.h"
@@ -25,11 +26,10 @@ struct nt_sampler {
 
 /*
  * Detaches the session, which has just been started, and has the loop make the looks. Belongs
- * before the process gives up its privileges. Returns NT_EXIT_OK, or the exit code with one line in
- * err.
+ * before the process gives up its privileges.
  */
-enum nt_exit nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session,
-			      struct nt_loop *loop, char *err, size_t err_size);
+bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, struct nt_loop *loop,
+		      struct nt_error *error);
 void nt_sampler_stop(struct nt_sampler *sampler);
 
 #endif /* NT_SAMPLER_H */

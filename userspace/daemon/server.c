@@ -646,12 +646,12 @@ static const char *remedy(int err)
 }
 
 struct nt_server *nt_server_open(const char *path, gid_t gid, nt_answer *answer, void *context,
-				 int *cause, char *err, size_t err_size)
+				 struct nt_error *error)
 {
 	struct nt_server *server = calloc(1, sizeof(*server));
 	char shown[NT_ESCAPED_LEN(sizeof(((struct sockaddr_un *)0)->sun_path))];
+	int err = -ENOMEM;
 
-	*cause = -ENOMEM;
 	if (server) {
 		server->base = event_base_new();
 		server->answer = answer;
@@ -662,12 +662,13 @@ struct nt_server *nt_server_open(const char *path, gid_t gid, nt_answer *answer,
 		snprintf(server->addr.sun_path, sizeof(server->addr.sun_path), "%s", path);
 		if (server->base)
 			server->resume = event_new(server->base, -1, 0, on_resume, server);
-		*cause = server->resume ? listen_at(server, gid) : -ENOMEM;
+		err = server->resume ? listen_at(server, gid) : -ENOMEM;
 	}
-	if (!*cause)
+	if (!err)
 		return server;
 	nt_escape(path, strlen(path), shown, sizeof(shown));
-	snprintf(err, err_size, "--socket %s: %s", shown, remedy(*cause));
+	nt_error_set(error, err == -EPERM || err == -EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED,
+		     "--socket %s: %s", shown, remedy(err));
 	if (server)
 		nt_server_close(server);
 	return NULL;

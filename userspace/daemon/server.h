@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "base/error.h"
 #include "protocol/request.h"
 
 /*
@@ -49,10 +50,10 @@ struct nt_server_counts {
 /*
  * Binds and listens at path, with mode 0660 and the group gid ((gid_t)-1: the process's own).
  * Creates the directory if only its last part is missing, and replaces a socket that nobody serves.
- * Returns NULL with one line in err; *cause is -EACCES or -EPERM if that is the reason.
+ * Returns NULL when it has filled *error.
  */
 struct nt_server *nt_server_open(const char *path, gid_t gid, nt_answer *answer, void *context,
-				 int *cause, char *err, size_t err_size);
+				 struct nt_error *error);
 
 /*
  * Serves the readers, and has the loop make its turns, until one of the loop's calls stops it.

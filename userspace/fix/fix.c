@@ -342,15 +342,16 @@ static void plan(struct fix *fix)
 
 static void write_start(struct fix *fix)
 {
-	note_output(fix, fix->writer.start(stdout, &fix->session.tracer, &fix->session.origin,
-					   false, NULL));
+	if (fix->writer.start)
+		note_output(fix, fix->writer.start(stdout, &fix->session.tracer.hooks,
+						   &fix->session.origin, false, NULL));
 }
 
 static void write_before(struct fix *fix)
 {
 	const struct nt_fix_phase *before = &fix->result.before;
 	struct nt_report report = {
-		.tracer = &fix->session.tracer,
+		.hooks = &fix->session.tracer.hooks,
 		.settings = fix->settings,
 		.origin = &fix->session.origin,
 		.stalls = &before->stalls,
@@ -491,11 +492,11 @@ static int watch_signals(void *context)
 	return nt_fix_watch_signals(fix->loop, on_signal, fix);
 }
 
-static enum nt_exit prepare(void *context, char *err, size_t err_size)
+static bool prepare(void *context, struct nt_error *error)
 {
 	struct fix *fix = context;
 
-	return nt_fix_permitted(&fix->session.owners, &fix->session.targets, err, err_size);
+	return nt_fix_permitted(&fix->session.owners, &fix->session.targets, error);
 }
 
 static void say_start(void *context, const char *kept)
@@ -518,23 +519,13 @@ static enum nt_exit start_and_run(struct fix *fix)
 		.announce = say_start,
 		.context = fix,
 	};
-	enum nt_exit code;
-	char err[512];
-	int cause;
+	int option = fix->settings->nodelay ? TCP_NODELAY : TCP_QUICKACK;
+	struct nt_error error;
 
-	cause = watch_output(fix);
-	if (!cause)
-		cause = nt_fix_open(&fix->sockets,
-				    fix->settings->nodelay ? TCP_NODELAY : TCP_QUICKACK);
-	if (cause) {
-		nt_log("cannot start: %s", strerror(-cause));
-		return NT_EXIT_FAILED;
-	}
-	code = nt_session_start(&fix->session, fix->settings, &start, err, sizeof(err));
-	if (code) {
-		nt_log("%s", err);
-		return code;
-	}
+	if (!nt_started(watch_output(fix), &error) ||
+	    !nt_started(nt_fix_open(&fix->sockets, option), &error) ||
+	    !nt_session_start(&fix->session, fix->settings, &start, &error))
+		return nt_error_log(&error);
 	return run(fix);
 }
 

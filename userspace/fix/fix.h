@@ -2,6 +2,7 @@
 #ifndef NT_FIX_H
 #define NT_FIX_H
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /*

@@ -194,8 +194,8 @@ static bool is_forbidden(void *context, pid_t tgid)
 	return nt_targets_match(f->targets, tgid) && may_take(tgid, f->why, sizeof(f->why));
 }
 
-enum nt_exit nt_fix_permitted(const struct nt_owners *owners, const struct nt_targets *targets,
-			      char *err, size_t err_size)
+bool nt_fix_permitted(const struct nt_owners *owners, const struct nt_targets *targets,
+		      struct nt_error *error)
 {
 	const struct nt_owner_list *list = &owners->list;
 	const struct nt_settings *settings = targets->settings;
@@ -203,29 +203,22 @@ enum nt_exit nt_fix_permitted(const struct nt_owners *owners, const struct nt_ta
 	struct nt_asked asked = {};
 	size_t i;
 
-	if (!owners->iterator) {
-		snprintf(
-			err, err_size,
-			"fix: this kernel does not show who has a socket; it takes BTF of its own, at "
-			"/sys/kernel/btf/vmlinux");
-		return NT_EXIT_KERNEL;
-	}
-	for (i = 0; i < settings->n_pids; i++) {
-		if (!may_take(settings->pids[i], forbidden.why, sizeof(forbidden.why)))
-			continue;
-		snprintf(err, err_size, "--pid %d: its sockets may not be used: %s",
-			 settings->pids[i], forbidden.why);
-		return NT_EXIT_PERMISSION;
-	}
+	if (!owners->iterator)
+		return nt_error_set(error, NT_EXIT_KERNEL,
+				    "fix: this kernel does not show who has a socket; it takes BTF "
+				    "of its own, at /sys/kernel/btf/vmlinux");
+	for (i = 0; i < settings->n_pids; i++)
+		if (may_take(settings->pids[i], forbidden.why, sizeof(forbidden.why)))
+			return nt_error_set(error, NT_EXIT_PERMISSION,
+					    "--pid %d: its sockets may not be used: %s",
+					    settings->pids[i], forbidden.why);
 	if (settings->n_pids)
-		return NT_EXIT_OK;
+		return true;
 	for (i = 0; i < list->count; i++)
 		if (nt_ask_once(&asked, list->owners[i].tgid, is_forbidden, &forbidden))
 			break;
 	nt_asked_clear(&asked);
-	if (i == list->count)
-		return NT_EXIT_OK;
-	snprintf(err, err_size, "process %u: its sockets may not be used: %s", list->owners[i].tgid,
-		 forbidden.why);
-	return NT_EXIT_PERMISSION;
+	return i == list->count || nt_error_set(error, NT_EXIT_PERMISSION,
+						"process %u: its sockets may not be used: %s",
+						list->owners[i].tgid, forbidden.why);
 }

@@ -9,16 +9,16 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include "base/error.h"
 #include "capture/owners.h"
 #include "fix/socket.h"
 
 /*
  * Checks whether we may take the sockets that the processes asked for have now, so that `fix` fails
- * at the start and not after the first look. Returns NT_EXIT_OK, or the exit code with one line in
- * err.
+ * at the start and not after the first look.
  */
-enum nt_exit nt_fix_permitted(const struct nt_owners *owners, const struct nt_targets *targets,
-			      char *err, size_t err_size);
+bool nt_fix_permitted(const struct nt_owners *owners, const struct nt_targets *targets,
+		      struct nt_error *error);
 
 /* Returns a thread's pidfd, or -errno; before 6.9, which has none, the pidfd of its process. */
 int nt_fix_pidfd(pid_t tgid, pid_t tid);

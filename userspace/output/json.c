@@ -243,7 +243,7 @@ void nt_json_dropped(struct json_object *o, const struct nt_counts *counts)
 	json_object_object_add(o, "unnamed_stacks", unnamed);
 }
 
-void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_MAX_HOOKS])
+static void add_marked(struct json_object *o, const char *key, const bool marked[NT_MAX_HOOKS])
 {
 	struct json_object *list = json_object_new_array();
 
@@ -253,12 +253,25 @@ void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_
 	json_object_object_add(o, key, list);
 }
 
-void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *overhead)
+void nt_json_hooks(struct json_object *o, const struct nt_hook_set *hooks)
 {
-	if (!overhead->limit_ppm)
+	nt_json_string(o, "hooks", nt_family_name(hooks->family));
+	if (hooks->why[0])
+		nt_json_string(o, "hooks_because", hooks->why);
+	add_marked(o, "missing_hooks", hooks->missing);
+}
+
+void nt_json_detached(struct json_object *o, const struct nt_hook_set *hooks)
+{
+	add_marked(o, "detached_hooks", hooks->detached);
+}
+
+void nt_json_overhead(struct json_object *o, uint64_t limit_ppm, uint64_t share_ppm)
+{
+	if (!limit_ppm)
 		return;
-	nt_json_number(o, "share_ppm", overhead->share_ppm);
-	nt_json_number(o, "limit_ppm", overhead->limit_ppm);
+	nt_json_number(o, "share_ppm", share_ppm);
+	nt_json_number(o, "limit_ppm", limit_ppm);
 }
 
 /* Makes an object with the state, and since when it is that. */
@@ -500,7 +513,7 @@ static void add_links(struct json_object *o, const struct nt_stall *stall)
 	nt_json_number(o, "number", stall->number);
 }
 
-static int write_start(FILE *out, const struct nt_tracer *tracer, const struct nt_origin *origin,
+static int write_start(FILE *out, const struct nt_hook_set *hooks, const struct nt_origin *origin,
 		       bool late_acks, const char *timeline_cost)
 {
 	struct json_object *o = nt_json_new("start");
@@ -510,24 +523,14 @@ static int write_start(FILE *out, const struct nt_tracer *tracer, const struct n
 	nt_json_number(o, "schema", SCHEMA);
 	nt_json_string(o, "version", NT_VERSION);
 	nt_json_string(o, "kernel", name.release);
-	nt_json_string(o, "hooks", nt_family_name(tracer->family));
-	if (tracer->why[0])
-		nt_json_string(o, "hooks_because", tracer->why);
+	nt_json_hooks(o, hooks);
 	nt_json_time_now(o);
 	nt_json_string(o, "clock", "CLOCK_REALTIME");
 	nt_json_origin(o, origin);
 	if (late_acks)
 		nt_json_late_acks(o, origin);
-	nt_json_hooks(o, "missing_hooks", tracer->missing);
 	nt_json_string(o, "timeline_cost", timeline_cost);
 	return nt_json_write(out, o);
-}
-
-static int write_heading(const struct nt_writer *writer, FILE *out)
-{
-	(void)writer;
-	(void)out;
-	return 0;
 }
 
 /* Writes a late ACK: of the sender it knows the address only. */
@@ -629,7 +632,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	nt_json_dropped(o, &report->counts);
 	add_standby_of_report(o, report);
 	if (report->settings->max_overhead_ppm)
-		nt_json_hooks(o, "detached_hooks", report->tracer->detached);
+		nt_json_detached(o, report->hooks);
 	return nt_json_write(out, o);
 }
 
@@ -642,21 +645,20 @@ static int write_dropped(FILE *out, const struct nt_counts *counts)
 	return nt_json_write(out, o);
 }
 
-static int write_overhead(FILE *out, const struct nt_overhead *overhead,
-			  const struct nt_tracer *tracer)
+static int write_overhead(FILE *out, uint64_t limit_ppm, uint64_t share_ppm,
+			  const struct nt_hook_set *hooks)
 {
 	struct json_object *o = nt_json_new("overhead");
 
 	nt_json_time_now(o);
-	nt_json_overhead_state(o, overhead);
-	nt_json_hooks(o, "detached_hooks", tracer->detached);
+	nt_json_overhead(o, limit_ppm, share_ppm);
+	nt_json_detached(o, hooks);
 	return nt_json_write(out, o);
 }
 
 const struct nt_writer nt_json_writer = {
 	.writes_each_stall = true,
 	.start = write_start,
-	.heading = write_heading,
 	.stall = write_stall,
 	.timeline_stall = write_stall,
 	.timeline_line = nt_json_timeline_line,

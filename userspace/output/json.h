@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <json-c/json.h>
 #include "summary/groups.h"
-#include "capture/counts.h"
-#include "capture/overhead.h"
+#include "attach/counts.h"
+#include "attach/hooks.h"
+#include "capture/origin.h"
 #include "capture/stacks.h"
 #include "capture/standby.h"
 
@@ -58,11 +59,15 @@ void nt_json_origin(struct json_object *o, const struct nt_origin *origin);
 /* Adds that late ACKs are reported, and whether filters leave some out. */
 void nt_json_late_acks(struct json_object *o, const struct nt_origin *origin);
 
-/* Lists the family's hooks that are marked, by the names of functions and tracepoints. */
-void nt_json_hooks(struct json_object *o, const char *key, const bool marked[NT_MAX_HOOKS]);
+/* Adds the family, why it was chosen, and the hooks that are missing. */
+void nt_json_hooks(struct json_object *o, const struct nt_hook_set *hooks);
 
-/* Adds the limit of --max-overhead and the last measurement; nothing without a limit. */
-void nt_json_overhead_state(struct json_object *o, const struct nt_overhead *overhead);
+/* Lists the hooks that are detached. */
+void nt_json_detached(struct json_object *o, const struct nt_hook_set *hooks);
+
+/* Adds the limit of --max-overhead and the share last measured, both in millionths of the time of
+ * all CPUs; nothing without a limit. */
+void nt_json_overhead(struct json_object *o, uint64_t limit_ppm, uint64_t share_ppm);
 
 /* Adds the state of --standby with what was counted since the start, as `standby`; nothing without
  * that option. */

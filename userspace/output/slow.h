@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "capture/counts.h"
+#include "attach/counts.h"
 #include "capture/processes.h"
 
 #define NT_SLOW_SHOWN 5

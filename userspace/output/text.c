@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <time.h>
 
 #include "output/advice.h"
@@ -70,17 +71,6 @@ static void format_clock(uint64_t mono_ns, char *out, size_t size)
 	localtime_r(&seconds, &tm);
 	strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
 	snprintf(out, size, "%s.%03u", clock, (unsigned int)(ns % 1000000000 / 1000000));
-}
-
-static int write_start(FILE *out, const struct nt_tracer *tracer, const struct nt_origin *origin,
-		       bool late_acks, const char *timeline_cost)
-{
-	(void)out;
-	(void)tracer;
-	(void)origin;
-	(void)late_acks;
-	(void)timeline_cost;
-	return 0;
 }
 
 static int write_heading(const struct nt_writer *writer, FILE *out)
@@ -170,7 +160,7 @@ static void print_source(FILE *out, const struct nt_report *report)
 
 	uname(&uname_now);
 	fprintf(out, "(%s hooks, kernel %.*s, %llu dropped%s",
-		nt_family_name(report->tracer->family), (int)strcspn(uname_now.release, "-"),
+		nt_family_name(report->hooks->family), (int)strcspn(uname_now.release, "-"),
 		uname_now.release, dropped,
 		dropped || t->dropped[NT_DROPPED_STACK] || report->counts.unowned ? ":" : "");
 	for (size_t i = 0; i < NT_DROPPED_WAYS; i++)
@@ -259,7 +249,7 @@ static bool has_looked(const struct nt_report *report)
 	if (report->standby && report->standby->state != NT_STANDBY_OFF)
 		return false;
 	for (size_t i = 0; i < NT_MAX_HOOKS; i++)
-		looked = looked && !report->tracer->missing[i] && !report->tracer->detached[i];
+		looked = looked && !report->hooks->missing[i] && !report->hooks->detached[i];
 	return looked && !report->stalls->stalls && !counts->unseen;
 }
 
@@ -594,23 +584,11 @@ static int write_dropped(FILE *out, const struct nt_counts *counts)
 	return 0;
 }
 
-/* Writes nothing: overhead.c reports on stderr which hooks it detaches. */
-static int write_overhead(FILE *out, const struct nt_overhead *overhead,
-			  const struct nt_tracer *tracer)
-{
-	(void)out;
-	(void)overhead;
-	(void)tracer;
-	return 0;
-}
-
 const struct nt_writer nt_text_writer = {
-	.start = write_start,
 	.heading = write_heading,
 	.stall = write_stall,
 	.timeline_stall = nt_text_timeline_stall,
 	.timeline_line = nt_text_timeline_line,
 	.report = write_report,
 	.dropped = write_dropped,
-	.overhead = write_overhead,
 };

@@ -6,16 +6,15 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "summary/groups.h"
-#include "capture/counts.h"
+#include "attach/counts.h"
+#include "attach/hooks.h"
 #include "capture/origin.h"
-#include "capture/overhead.h"
 #include "capture/stacks.h"
 #include "capture/standby.h"
-#include "capture/tracer.h"
 #include "timeline/line.h"
 
 struct nt_report {
-	const struct nt_tracer *tracer;
+	const struct nt_hook_set *hooks;
 	const struct nt_settings *settings;
 	const struct nt_origin *origin;
 	const struct nt_aggregate *stalls;
@@ -30,8 +29,8 @@ struct nt_report {
 
 /*
  * Writes all output, as text or as JSON Lines; nt_writer_of() chooses one. Each function writes to
- * out, flushes it, and returns 0 or -errno. A writer writes nothing for something that it has no
- * form for.
+ * out, flushes it, and returns 0 or -errno. Start, heading and overhead are NULL in a writer that
+ * has no form for them.
  */
 struct nt_writer {
 	bool wide;              /* text: use all columns, show all connections */
@@ -39,7 +38,7 @@ struct nt_writer {
 
 	/* Comes first. late_acks: they are written too. timeline_cost: what --timeline costs, in
 	 * words, or NULL without it. */
-	int (*start)(FILE *out, const struct nt_tracer *tracer, const struct nt_origin *origin,
+	int (*start)(FILE *out, const struct nt_hook_set *hooks, const struct nt_origin *origin,
 		     bool late_acks, const char *timeline_cost);
 	int (*heading)(const struct nt_writer *writer, FILE *out); /* precedes the first stall */
 	int (*stall)(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
@@ -50,8 +49,9 @@ struct nt_writer {
 	int (*timeline_line)(const struct nt_writer *writer, FILE *out, const struct nt_line *line);
 	int (*report)(const struct nt_writer *writer, FILE *out, const struct nt_report *report);
 	int (*dropped)(FILE *out, const struct nt_counts *counts); /* text: on stderr */
-	int (*overhead)(FILE *out, const struct nt_overhead *overhead,
-			const struct nt_tracer *tracer);
+	/* Hooks were detached: see nt_json_overhead(). */
+	int (*overhead)(FILE *out, uint64_t limit_ppm, uint64_t share_ppm,
+			const struct nt_hook_set *hooks);
 };
 
 extern const struct nt_writer nt_text_writer, nt_json_writer;

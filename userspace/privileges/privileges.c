@@ -12,12 +12,12 @@ struct remains {
 	size_t n;
 };
 
-bool nt_privileges_has(cap_value_t cap)
+bool nt_privileges_has(cap_flag_t set, cap_value_t cap)
 {
 	cap_t now = cap_get_proc();
 	cap_flag_value_t value = CAP_CLEAR;
 
-	if (now && cap_get_flag(now, cap, CAP_PERMITTED, &value))
+	if (now && cap_get_flag(now, cap, set, &value))
 		value = CAP_CLEAR;
 	cap_free(now);
 	return value == CAP_SET;
@@ -60,7 +60,7 @@ static int add_what_it_takes(struct remains *remains, const struct nt_must_work 
 	int err = set_to(remains, false);
 
 	for (size_t i = 0; !err && i < must->n_takes && !must->works(context); i++) {
-		if (!nt_privileges_has(must->takes[i]))
+		if (!nt_privileges_has(CAP_PERMITTED, must->takes[i]))
 			continue;
 		remains->list[remains->n++] = must->takes[i];
 		err = set_to(remains, false);
@@ -89,7 +89,7 @@ int nt_privileges_drop(const cap_value_t *keep, size_t n_keep, const struct nt_m
 	int err = 0;
 
 	for (size_t i = 0; i < n_keep; i++)
-		if (nt_privileges_has(keep[i]))
+		if (nt_privileges_has(CAP_PERMITTED, keep[i]))
 			remains.list[remains.n++] = keep[i];
 	close_the_ways_back();
 	for (size_t i = 0; !err && i < n_must; i++)

@@ -17,8 +17,8 @@ struct nt_must_work {
 	size_t n_takes;
 };
 
-/* Does the permitted set contain this capability? */
-bool nt_privileges_has(cap_value_t cap);
+/* Does this set of ours, CAP_PERMITTED or CAP_EFFECTIVE, contain this capability? */
+bool nt_privileges_has(cap_flag_t set, cap_value_t cap);
 
 /*
  * Gives up every capability for good, in all sets, and every way to get one back by executing a

@@ -83,7 +83,7 @@ static const char *not_permitted(const char *path, char *out, size_t size)
 	return out;
 }
 
-enum nt_exit nt_client_explain(const char *path, int err, char *out, size_t size)
+void nt_client_explain(const char *path, int err, struct nt_error *error)
 {
 	char shown[NT_ESCAPED_LEN(NT_SOCKET_PATH_LEN)];
 	const char *what = strerror(err);
@@ -103,6 +103,6 @@ enum nt_exit nt_client_explain(const char *path, int err, char *out, size_t size
 	else if (err == EPROTO)
 		what = "what answers is no nagletrace daemon; give its --socket";
 	nt_escape(path, strlen(path), shown, sizeof(shown));
-	snprintf(out, size, "--socket %s: %s", shown, what);
-	return err == EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
+	nt_error_set(error, err == EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED, "--socket %s: %s",
+		     shown, what);
 }

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include "base/settings.h"
+#include "base/error.h"
 
 #define NT_CLIENT_PATIENCE_S 10  /* a daemon that is there answers sooner */
 #define NT_SOCKET_PATH_LEN   108 /* with its NUL: struct sockaddr_un */
@@ -24,10 +24,9 @@ int nt_client_connect(const char *path, bool waits);
 int nt_client_ask(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Writes one line that says why there is no answer and what to do, for an errno; returns the exit
- * code. EAGAIN: no answer came in time; ENODATA: the daemon has ended; EMSGSIZE: the answer is too
- * long; EPROTO: this is no daemon.
+ * Explains why there is no answer and what to do, for an errno. EAGAIN: no answer came in time;
+ * ENODATA: the daemon has ended; EMSGSIZE: the answer is too long; EPROTO: this is no daemon.
  */
-enum nt_exit nt_client_explain(const char *path, int err, char *out, size_t size);
+void nt_client_explain(const char *path, int err, struct nt_error *error);
 
 #endif /* NT_CLIENT_H */

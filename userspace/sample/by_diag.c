@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/each_process.h"
-#include "capture/kernel.h"
+#include "attach/kernel.h"
 
 #define TCP_ESTABLISHED 1
 #define TCP_CLOSE_WAIT  8

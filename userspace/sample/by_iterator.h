@@ -4,7 +4,7 @@
 #define NT_BY_ITERATOR_H
 
 #include "base/settings.h"
-#include "capture/iterator.h"
+#include "attach/iterator.h"
 #include "capture/owner_list.h"
 #include "sample/places.h"
 

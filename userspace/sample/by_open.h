@@ -8,7 +8,7 @@
 #define NT_BY_OPEN_H
 
 #include "base/settings.h"
-#include "capture/iterator.h"
+#include "attach/iterator.h"
 
 struct sample_bpf;
 struct bpf_link;

@@ -5,7 +5,7 @@
 
 #include <bpf/libbpf.h>
 #include "bpf/nagletrace.h"
-#include "capture/kernel.h"
+#include "attach/kernel.h"
 #include "sample.skel.h"
 
 /* direct: the programs load from sockets directly, which most verifiers allow. */

@@ -102,7 +102,8 @@ static void report_unseen(struct sample *sample)
 	    sample->settings->quiet)
 		return;
 	if ((by->places.hidden || by->refused) &&
-	    !(nt_privileges_has(CAP_SYS_ADMIN) && nt_privileges_has(CAP_SYS_PTRACE)))
+	    !(nt_privileges_has(CAP_PERMITTED, CAP_SYS_ADMIN) &&
+	      nt_privileges_has(CAP_PERMITTED, CAP_SYS_PTRACE)))
 		nt_log("not all network namespaces looked at: CAP_SYS_ADMIN or "
 		       "CAP_SYS_PTRACE missing");
 	else if (!by->places.count)
@@ -234,21 +235,18 @@ static int watch_times(struct sample *sample)
 	uint64_t interval_ns = settings->interval_ns ? settings->interval_ns : DEFAULT_INTERVAL_NS;
 	uint64_t end_ns = settings->duration_ns ? nt_in_ns(settings->duration_ns) : NT_NEVER;
 	uint64_t now = nt_now_ns();
+	int err;
 
 	sample->all.began_ns = sample->recent.began_ns = sample->slot_began_ns = now;
 	sample->slot_ns = SLOT_NS;
-	const int timers[] = {
-		nt_loop_timer(sample->loop, nt_in_ns(interval_ns), interval_ns, report_is_due,
-			      sample),
-		nt_loop_timer(sample->loop, end_ns, 0, duration_over, sample),
-		sample->look_timer = nt_loop_timer(sample->loop, now + random_below(SLOT_NS), 0,
-						   look_is_due, sample),
-	};
-
-	for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++)
-		if (timers[i] < 0)
-			return timers[i];
-	return 0;
+	err = nt_loop_timer(sample->loop, nt_in_ns(interval_ns), interval_ns, report_is_due,
+			    sample);
+	if (err >= 0)
+		err = nt_loop_timer(sample->loop, end_ns, 0, duration_over, sample);
+	if (err >= 0)
+		err = sample->look_timer = nt_loop_timer(sample->loop, now + random_below(SLOT_NS),
+							 0, look_is_due, sample);
+	return err < 0 ? err : 0;
 }
 
 static enum nt_exit run(struct sample *sample)
@@ -306,19 +304,16 @@ static int confine(struct sample *sample)
 
 static enum nt_exit start_and_run(struct sample *sample)
 {
-	char text[512];
-	enum nt_exit code = nt_targets_open(&sample->targets, sample->settings, text, sizeof(text));
+	struct nt_error error;
+	char limits[600];
 	int err;
 
-	if (!code)
-		code = nt_source_open(&sample->source, sample->settings, &sample->targets, text,
-				      sizeof(text));
-	if (code) {
-		nt_log("%s", text);
-		return code;
-	}
-	if (text[0] && !sample->settings->quiet)
-		nt_log("%s", text);
+	if (!nt_targets_open(&sample->targets, sample->settings, &error) ||
+	    !nt_source_open(&sample->source, sample->settings, &sample->targets, limits,
+			    sizeof(limits), &error))
+		return nt_error_log(&error);
+	if (limits[0] && !sample->settings->quiet)
+		nt_log("%s", limits);
 	err = watch_signals(sample);
 	if (err >= 0)
 		err = watch_pids(sample);
@@ -326,11 +321,7 @@ static enum nt_exit start_and_run(struct sample *sample)
 		err = confine(sample);
 	if (!err)
 		err = watch_times(sample);
-	if (err) {
-		nt_log("cannot start: %s", strerror(-err));
-		return NT_EXIT_FAILED;
-	}
-	return run(sample);
+	return nt_started(err, &error) ? run(sample) : nt_error_log(&error);
 }
 
 enum nt_exit nt_sample(const struct nt_settings *settings)

@@ -3,6 +3,7 @@
 #ifndef NT_SAMPLE_H
 #define NT_SAMPLE_H
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /* Looks until a signal, an option or the end of its processes stops it. Returns the exit code. */

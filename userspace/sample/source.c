@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "capture/kernel.h"
+#include "attach/kernel.h"
 #include "capture/stall.h"
 
 /* A look at all descriptors has at most this part of a CPU's time. */
@@ -17,57 +17,57 @@
 
 /* ---- which way ---- */
 
-static int try_iterator(struct nt_source *source, char *why, size_t size)
+static int try_iterator(struct nt_source *source, struct nt_error *error)
 {
 	struct nt_kernel kernel = {};
 	int err;
 
-	if (nt_permission_check(why, size))
+	if (!nt_permission_check(error))
 		return -EPERM;
 	err = nt_by_iterator_open(&source->iterator, source->settings);
 	if (!err)
 		return 0;
 	nt_by_iterator_close(&source->iterator);
 	uname(&kernel.uname);
-	nt_kernel_explain(&kernel, err, why, size);
+	nt_kernel_explain(&kernel, err, error->text, sizeof(error->text));
 	return err;
 }
 
-enum nt_exit nt_source_open(struct nt_source *source, const struct nt_settings *settings,
-			    const struct nt_targets *targets, char *why, size_t size)
+bool nt_source_open(struct nt_source *source, const struct nt_settings *settings,
+		    const struct nt_targets *targets, char *limits, size_t size,
+		    struct nt_error *error)
 {
-	char reason[400] = "";
+	struct nt_error reason = {};
 	int err, refused;
 
 	memset(source, 0, sizeof(*source));
 	source->settings = settings;
 	source->targets = targets;
-	why[0] = '\0';
-	refused = try_iterator(source, reason, sizeof(reason));
+	limits[0] = '\0';
+	refused = try_iterator(source, &reason);
 	if (!refused) {
 		source->kind = NT_SOURCE_ITERATOR;
-		return NT_EXIT_OK;
+		return true;
 	}
 	err = nt_by_diag_open(&source->diag);
 	if (err) {
 		nt_by_diag_close(&source->diag);
-		snprintf(why, size, "neither a BPF iterator (%s) nor sock_diag (%s) shows sockets",
-			 reason, strerror(-err));
-		return NT_EXIT_KERNEL;
+		return nt_error_set(error, NT_EXIT_KERNEL,
+				    "neither a BPF iterator (%.400s) nor sock_diag (%s) shows "
+				    "sockets",
+				    reason.text, strerror(-err));
 	}
 	source->kind = NT_SOURCE_SOCK_DIAG;
-	if (settings->netns && settings->netns != source->diag.netns) {
-		snprintf(why, size,
-			 "--netns: sock_diag shows only our own network namespace, and the BPF "
-			 "iterator is %s",
-			 reason);
-		return refused == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
-	}
-	snprintf(why, size,
+	if (settings->netns && settings->netns != source->diag.netns)
+		return nt_error_set(error, refused == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
+				    "--netns: sock_diag shows only our own network namespace, and "
+				    "the BPF iterator is %.400s",
+				    reason.text);
+	snprintf(limits, size,
 		 "by sock_diag (%s): this network namespace only, other users' processes unnamed, "
 		 "TCP_NODELAY and TCP_CORK unknown",
-		 reason);
-	return NT_EXIT_OK;
+		 reason.text);
+	return true;
 }
 
 void nt_source_close(struct nt_source *source)

@@ -3,6 +3,7 @@
 #ifndef NT_SAMPLE_SOURCE_H
 #define NT_SAMPLE_SOURCE_H
 
+#include "base/error.h"
 #include "capture/processes.h"
 #include "sample/by_diag.h"
 #include "sample/by_iterator.h"
@@ -24,12 +25,13 @@ struct nt_source {
 };
 
 /*
- * Opens the iterator where we may and this kernel can; else sock_diag, and writes into why the
- * reason, for one line on stderr. Returns NT_EXIT_OK, or the exit code with one line in why. Close
- * it in either case.
+ * Opens the iterator where we may and this kernel can; else sock_diag, and writes into limits, for
+ * one line on stderr, why and what it does not show ("" for the iterator). Close it even if this
+ * returns false.
  */
-enum nt_exit nt_source_open(struct nt_source *source, const struct nt_settings *settings,
-			    const struct nt_targets *targets, char *why, size_t size);
+bool nt_source_open(struct nt_source *source, const struct nt_settings *settings,
+		    const struct nt_targets *targets, char *limits, size_t size,
+		    struct nt_error *error);
 void nt_source_close(struct nt_source *source);
 
 /* Returns "iterator" or "sock_diag". */

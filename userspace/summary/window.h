@@ -7,7 +7,7 @@
 #define NT_WINDOW_H
 
 #include "summary/aggregate.h"
-#include "capture/counts.h"
+#include "attach/counts.h"
 
 struct nt_window_half {
 	struct nt_aggregate stalls;

@@ -35,9 +35,9 @@ static void on_all_ended(void *context)
 			 : "all processes have ended; what they lost is shown");
 }
 
-enum nt_exit nt_top_own_open(struct nt_top_own *own, const struct nt_settings *settings,
-			     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
-			     char *err, size_t err_size)
+bool nt_top_own_open(struct nt_top_own *own, const struct nt_settings *settings,
+		     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
+		     struct nt_error *error)
 {
 	const struct nt_start start = {
 		.loop = loop,
@@ -46,19 +46,17 @@ enum nt_exit nt_top_own_open(struct nt_top_own *own, const struct nt_settings *s
 		.context = own,
 	};
 	struct nt_counts counts;
-	enum nt_exit code;
 
 	memset(own, 0, sizeof(*own));
 	own->data = data;
 	own->interval_ns = interval_ns;
-	code = nt_session_start(&own->session, settings, &start, err, err_size);
-	if (code)
-		return code;
+	if (!nt_session_start(&own->session, settings, &start, error))
+		return false;
 	own->started_ns = own->next_ns = nt_now_ns();
 	own->turn_ns = own->started_ns + settings->window_ns / 2;
 	nt_session_counts(&own->session, &counts);
 	nt_window_init(&own->window, settings->max_connections, own->started_ns, &counts);
-	return NT_EXIT_OK;
+	return true;
 }
 
 void nt_top_own_close(struct nt_top_own *own)
@@ -212,10 +210,11 @@ static void take_tracer(struct nt_top_data *data, const struct nt_tracer *tracer
 
 	uname(&name);
 	snprintf(data->kernel, sizeof(data->kernel), "%s", name.release);
-	take_word(data->hooks, nt_family_name(tracer->family));
+	take_word(data->hooks, nt_family_name(tracer->hooks.family));
 	data->missing_hooks = 0;
 	for (size_t i = 0; i < nt_n_hooks; i++)
-		data->missing_hooks += tracer->missing[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE;
+		data->missing_hooks +=
+			tracer->hooks.missing[i] && nt_hooks[i].how != NT_ATTACH_KRETPROBE;
 }
 
 /* Updates the data as a daemon's snapshot would, with the last stall of each connection. */

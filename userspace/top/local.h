@@ -3,6 +3,7 @@
 #ifndef NT_TOP_OWN_H
 #define NT_TOP_OWN_H
 
+#include "base/error.h"
 #include "capture/session.h"
 #include "top/data.h"
 #include "summary/window.h"
@@ -16,11 +17,10 @@ struct nt_top_own {
 	char trouble[128];
 };
 
-/* Attaches; the loop takes the records. Returns NT_EXIT_OK, or the exit code with one line in err;
- * the caller closes it in either case. */
-enum nt_exit nt_top_own_open(struct nt_top_own *own, const struct nt_settings *settings,
-			     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
-			     char *err, size_t err_size);
+/* Attaches; the loop takes the records. The caller closes it even if this returns false. */
+bool nt_top_own_open(struct nt_top_own *own, const struct nt_settings *settings,
+		     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
+		     struct nt_error *error);
 void nt_top_own_close(struct nt_top_own *own);
 
 /* Updates the data when it is time. Returns true if there is something new to show. */

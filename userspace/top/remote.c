@@ -48,7 +48,7 @@ static void lose(struct nt_top_daemon *daemon, uint64_t now_ns)
 	if (!daemon->gone_ns)
 		daemon->gone_ns = now_ns;
 	if (!daemon->data->any)
-		daemon->failure = NT_EXIT_FAILED;
+		daemon->failed = true;
 	show_trouble(daemon, now_ns);
 }
 
@@ -173,15 +173,24 @@ void nt_top_daemon_close(struct nt_top_daemon *daemon)
 	disconnect(daemon);
 }
 
+static void lose_by(struct nt_top_daemon *daemon, int err, uint64_t now_ns)
+{
+	struct nt_error error;
+
+	nt_client_explain(daemon->path, err, &error);
+	lose_for(daemon, error.text, now_ns);
+}
+
 static bool reconnect(struct nt_top_daemon *daemon, uint64_t now_ns)
 {
 	int err = connect_and_ask(daemon, now_ns);
 
 	if (!err)
 		return false;
-	if (err != -ENOENT && err != -ECONNREFUSED) /* else it has ended, as why says */
-		nt_client_explain(daemon->path, -err, daemon->why, sizeof(daemon->why));
-	lose(daemon, now_ns);
+	if (err == -ENOENT || err == -ECONNREFUSED)
+		lose(daemon, now_ns); /* it has ended, as why says */
+	else
+		lose_by(daemon, -err, now_ns);
 	return true;
 }
 
@@ -189,8 +198,7 @@ static bool reconnect(struct nt_top_daemon *daemon, uint64_t now_ns)
 static bool do_what_is_due(struct nt_top_daemon *daemon, uint64_t now_ns)
 {
 	if (daemon->asked_ns && now_ns > daemon->asked_ns + GIVE_UP_NS) {
-		nt_client_explain(daemon->path, EAGAIN, daemon->why, sizeof(daemon->why));
-		lose(daemon, now_ns);
+		lose_by(daemon, EAGAIN, now_ns);
 		return true;
 	}
 	if (now_ns < daemon->next_ns)

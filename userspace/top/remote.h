@@ -23,7 +23,7 @@ struct nt_top_daemon {
 	uint64_t gone_ns;                 /* when the daemon went away */
 	char why[NT_ANSWER_ERR];          /* the reason why there is none */
 	char trouble[NT_ANSWER_ERR + 64]; /* what the screen shows of it; "" when all is well */
-	enum nt_exit failure;             /* nothing ever came, and nothing will; why explains */
+	bool failed;                      /* nothing ever came, and nothing will; why explains */
 };
 
 /* Connects and asks; the loop reads the answers. Returns 0 or -errno; the caller closes it in

@@ -102,14 +102,14 @@ static void say_what_was_kept(struct nt_screen *screen)
 
 /* ---- opening and closing ---- */
 
-static int refuse(char *err, size_t size, const char *what)
+static bool refuse(struct nt_error *error, const char *what)
 {
 	const char *term = getenv("TERM");
 	char shown[NT_ESCAPED_LEN(32)];
 
 	nt_escape(term ? term : "", 32, shown, sizeof(shown));
-	snprintf(err, size, "TERM=%s: %s; set TERM, for example TERM=xterm", shown, what);
-	return -EINVAL;
+	return nt_error_set(error, NT_EXIT_USAGE, "TERM=%s: %s; set TERM, for example TERM=xterm",
+			    shown, what);
 }
 
 static void close_out(struct nt_screen *screen)
@@ -136,30 +136,30 @@ static void begin(struct nt_screen *screen)
 	nt_streams_end_library();
 }
 
-int nt_screen_open(struct nt_screen *screen, char *err, size_t err_size)
+bool nt_screen_open(struct nt_screen *screen, struct nt_error *error)
 {
 	screen->own_stderr = -1;
 	screen->utf8 = locale_is_utf8() && !font_is_small();
 	screen->out = nt_streams_for_library();
 	if (!screen->out || tcgetattr(STDOUT_FILENO, &screen->modes)) {
-		snprintf(err, err_size, "cannot use the terminal: %s", strerror(errno));
+		nt_error_set(error, NT_EXIT_USAGE, "cannot use the terminal: %s", strerror(errno));
 		close_out(screen);
-		return -EINVAL;
+		return false;
 	}
 	nt_streams_begin_library();
 	screen->terminal = newterm(NULL, screen->out, stdin);
 	nt_streams_end_library();
 	if (!screen->terminal) {
 		close_out(screen);
-		return refuse(err, err_size, "no terminal that is known here");
+		return refuse(error, "no terminal that is known here");
 	}
 	screen->open = true;
 	if (!tigetstr("cup")) {
 		nt_screen_close(screen);
-		return refuse(err, err_size, "this terminal cannot place its cursor");
+		return refuse(error, "this terminal cannot place its cursor");
 	}
 	begin(screen);
-	return 0;
+	return true;
 }
 
 /* Gives the terminal back. One that takes no output gets its modes back. */

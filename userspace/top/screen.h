@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <termios.h>
+#include "base/error.h"
 
 /* Styles of text. Colour only adds to another difference. */
 enum nt_ink {
@@ -30,9 +31,8 @@ struct nt_screen {
 	int own_stderr;       /* the real stderr while its text is kept; -1: none */
 };
 
-/* Takes the terminal. Text written to stderr until nt_screen_close() is kept and printed then.
- * Returns 0, or -EINVAL with one line in err if the terminal cannot do this. */
-int nt_screen_open(struct nt_screen *screen, char *err, size_t err_size);
+/* Takes the terminal. Text written to stderr until nt_screen_close() is kept and printed then. */
+bool nt_screen_open(struct nt_screen *screen, struct nt_error *error);
 
 /* Restores the terminal; the caller calls it in any case. */
 void nt_screen_close(struct nt_screen *screen);

@@ -2,45 +2,44 @@
 #include "top/source.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "protocol/client.h"
 #include "base/clock.h"
 
-static enum nt_exit open_own(struct nt_top_source *source, const struct nt_settings *settings,
-			     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
-			     char *err, size_t err_size)
+static bool open_own(struct nt_top_source *source, const struct nt_settings *settings,
+		     struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
+		     struct nt_error *error)
 {
 	source->own = true;
 	source->trace = calloc(1, sizeof(*source->trace));
-	if (!source->trace)
-		return nt_cannot_start(-ENOMEM, err, err_size);
-	return nt_top_own_open(source->trace, settings, loop, interval_ns, data, err, err_size);
+	return nt_started(source->trace ? 0 : -ENOMEM, error) &&
+	       nt_top_own_open(source->trace, settings, loop, interval_ns, data, error);
 }
 
-enum nt_exit nt_top_source_open(struct nt_top_source *source, const struct nt_settings *settings,
-				struct nt_loop *loop, uint64_t interval_ns,
-				struct nt_top_data *data, char *err, size_t err_size)
+bool nt_top_source_open(struct nt_top_source *source, const struct nt_settings *settings,
+			struct nt_loop *loop, uint64_t interval_ns, struct nt_top_data *data,
+			struct nt_error *error)
 {
-	enum nt_exit code;
-	char why[400];
-	int cause;
+	struct nt_error unreached;
+	int err;
 
 	memset(source, 0, sizeof(*source));
 	source->daemon.fd = -1;
 	if (settings->traces_itself)
-		return open_own(source, settings, loop, interval_ns, data, err, err_size);
-	cause = nt_top_daemon_open(&source->daemon, settings->socket, loop, interval_ns, data,
-				   nt_now_ns());
-	if (!cause)
-		return NT_EXIT_OK;
-	nt_client_explain(settings->socket, -cause, why, sizeof(why));
-	code = open_own(source, settings, loop, interval_ns, data, err, err_size);
-	if (code == NT_EXIT_PERMISSION)
-		snprintf(err, err_size, "%s; or run this as root, to trace here", why);
-	return code;
+		return open_own(source, settings, loop, interval_ns, data, error);
+	err = nt_top_daemon_open(&source->daemon, settings->socket, loop, interval_ns, data,
+				 nt_now_ns());
+	if (!err)
+		return true;
+	nt_client_explain(settings->socket, -err, &unreached);
+	if (open_own(source, settings, loop, interval_ns, data, error))
+		return true;
+	if (error->exit == NT_EXIT_PERMISSION)
+		nt_error_set(error, NT_EXIT_PERMISSION,
+			     "%.400s; or run this as root, to trace here", unreached.text);
+	return false;
 }
 
 void nt_top_source_close(struct nt_top_source *source)
@@ -68,8 +67,7 @@ const char *nt_top_source_trouble(const struct nt_top_source *source)
 	return source->own ? source->trace->trouble : source->daemon.trouble;
 }
 
-enum nt_exit nt_top_source_failure(const struct nt_top_source *source, const char **err)
+const char *nt_top_source_failure(const struct nt_top_source *source)
 {
-	*err = source->daemon.why;
-	return source->own ? NT_EXIT_OK : source->daemon.failure;
+	return !source->own && source->daemon.failed ? source->daemon.why : NULL;
 }

@@ -126,15 +126,13 @@ static uint64_t next_ns(const struct top *top)
 /* Takes the screen once there is data to show; an error before that is a line on stderr. */
 static enum nt_exit open_screen(struct top *top)
 {
-	char err[256];
+	struct nt_error error;
 	int cause;
 
 	if (top->screen.open || !top->model.live.any)
 		return NT_EXIT_OK;
-	if (nt_screen_open(&top->screen, err, sizeof(err))) {
-		nt_log("%s", err);
-		return NT_EXIT_USAGE;
-	}
+	if (!nt_screen_open(&top->screen, &error))
+		return nt_error_log(&error);
 	cause = nt_loop_watch(top->loop, STDIN_FILENO, EPOLLIN, on_keys, top);
 	if (!cause)
 		return NT_EXIT_OK;
@@ -146,8 +144,8 @@ static enum nt_exit open_screen(struct top *top)
 /* Waits, and handles what has come. */
 static enum nt_exit turn(struct top *top)
 {
+	const char *failure;
 	enum nt_exit code;
-	const char *err;
 	bool news;
 	int cause;
 
@@ -158,10 +156,10 @@ static enum nt_exit turn(struct top *top)
 		return NT_EXIT_FAILED;
 	}
 	news = nt_top_source_turn(&top->source, nt_now_ns());
-	code = nt_top_source_failure(&top->source, &err);
-	if (code) {
-		nt_log("%s", err);
-		return code;
+	failure = nt_top_source_failure(&top->source);
+	if (failure) {
+		nt_log("%s", failure);
+		return NT_EXIT_FAILED;
 	}
 	code = open_screen(top);
 	if (code)
@@ -179,18 +177,15 @@ static enum nt_exit run(struct top *top)
 {
 	uint64_t interval_ns =
 		top->settings->interval_ns ? top->settings->interval_ns : DEFAULT_INTERVAL_NS;
-	enum nt_exit code;
-	char err[512];
+	enum nt_exit code = NT_EXIT_OK;
+	struct nt_error error;
 	int cause;
 
 	signal(SIGPIPE, SIG_IGN);
 	nt_top_model_init(&top->model, interval_ns);
-	code = nt_top_source_open(&top->source, top->settings, top->loop, interval_ns,
-				  &top->model.live, err, sizeof(err));
-	if (code) {
-		nt_log("%s", err);
-		return code;
-	}
+	if (!nt_top_source_open(&top->source, top->settings, top->loop, interval_ns,
+				&top->model.live, &error))
+		return nt_error_log(&error);
 	cause = watch_signals(top);
 	if (cause < 0) {
 		nt_log("cannot watch signals: %s", strerror(-cause));

@@ -3,6 +3,7 @@
 #ifndef NT_TOP_H
 #define NT_TOP_H
 
+#include "base/error.h"
 #include "base/settings.h"
 
 /* Shows the daemon's data, or traces by itself, until q, a signal or --duration. */

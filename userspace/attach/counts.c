@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "capture/counts.h"
+#include "attach/counts.h"
 
 #include <string.h>
 

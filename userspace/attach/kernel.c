@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "capture/kernel.h"
+#include "attach/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
-#include <linux/capability.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
+#include "privileges/privileges.h"
 
 #define BTF_PATH         "/sys/kernel/btf/vmlinux"
 #define LOCKDOWN_PATH    "/sys/kernel/security/lockdown"
@@ -123,30 +123,16 @@ static int open_kprobe(const char *function)
 	return fd < 0 ? -errno : fd;
 }
 
-static int get_effective(struct __user_cap_data_struct data[2])
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-
-	memset(data, 0, 2 * sizeof(*data));
-	return syscall(SYS_capget, &header, data) ? -errno : 0;
-}
-
-static bool has_capability(const struct __user_cap_data_struct data[2], int capability)
-{
-	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
-}
-
 /*
  * The kernels of Debian and Ubuntu know level 3 and more, at which perf_event_open() needs
  * CAP_SYS_ADMIN.
  */
 static bool paranoid(void)
 {
-	struct __user_cap_data_struct data[2];
 	char line[16];
 
 	return !read_line(PARANOID_PATH, line, sizeof(line)) && atoi(line) > 2 &&
-	       !get_effective(data) && !has_capability(data, CAP_SYS_ADMIN);
+	       !nt_privileges_has(CAP_EFFECTIVE, CAP_SYS_ADMIN);
 }
 
 static int try_kprobe(void)
@@ -306,20 +292,6 @@ unsigned int nt_kernel_cast_id(const struct nt_kernel *k)
 	return id > 0 ? id : 0;
 }
 
-const char *nt_family_name(enum nt_hooks family)
-{
-	switch (family) {
-	case NT_HOOKS_FUNCTION:
-		return "function";
-	case NT_HOOKS_KPROBE:
-		return "kprobe";
-	case NT_HOOKS_TRACEPOINT:
-		return "tracepoint";
-	default:
-		return "none";
-	}
-}
-
 /* Tries to make a map, without libbpf, which would raise the limit first. Returns 0 or -errno. */
 static int try_map(void)
 {
@@ -351,39 +323,34 @@ static bool maps_are_locked_memory(const struct rlimit *limit)
 	return err == -EPERM && !try_map();
 }
 
-static int check_locked_memory(char *err, size_t size)
+static bool check_locked_memory(struct nt_error *error)
 {
 	const struct rlimit all = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur >= MOST_LOCKED ||
 	    !maps_are_locked_memory(&limit) || !setrlimit(RLIMIT_MEMLOCK, &all))
-		return 0;
-	snprintf(err, size,
-		 "not permitted: this kernel counts BPF maps as locked memory, of which %llu KiB "
-		 "are allowed; run as root, add CAP_SYS_RESOURCE, or raise the limit (`ulimit -l "
-		 "unlimited`, LimitMEMLOCK=infinity)",
-		 (unsigned long long)limit.rlim_cur / 1024);
-	return -EPERM;
+		return true;
+	return nt_error_set(
+		error, NT_EXIT_PERMISSION,
+		"not permitted: this kernel counts BPF maps as locked memory, of which %llu KiB are "
+		"allowed; run as root, add CAP_SYS_RESOURCE, or raise the limit (`ulimit -l "
+		"unlimited`, LimitMEMLOCK=infinity)",
+		(unsigned long long)limit.rlim_cur / 1024);
 }
 
-int nt_permission_check(char *err, size_t size)
+bool nt_permission_check(struct nt_error *error)
 {
-	struct __user_cap_data_struct data[2];
-	bool bpf, perfmon;
-	int cause = get_effective(data);
+	bool bpf = nt_privileges_has(CAP_EFFECTIVE, CAP_BPF),
+	     perfmon = nt_privileges_has(CAP_EFFECTIVE, CAP_PERFMON);
 
-	if (cause)
-		return cause;
-	bpf = has_capability(data, CAP_BPF);
-	perfmon = has_capability(data, CAP_PERFMON);
-	if (has_capability(data, CAP_SYS_ADMIN) || (bpf && perfmon))
-		return check_locked_memory(err, size);
-	snprintf(err, size,
-		 "not permitted: %s%s%s missing; run as root, with sudo, or give the capabilities",
-		 bpf ? "" : "CAP_BPF", !bpf && !perfmon ? " and " : "",
-		 perfmon ? "" : "CAP_PERFMON");
-	return -EPERM;
+	if (nt_privileges_has(CAP_EFFECTIVE, CAP_SYS_ADMIN) || (bpf && perfmon))
+		return check_locked_memory(error);
+	return nt_error_set(
+		error, NT_EXIT_PERMISSION,
+		"not permitted: %s%s%s missing; run as root, with sudo, or give the capabilities",
+		bpf ? "" : "CAP_BPF", !bpf && !perfmon ? " and " : "",
+		perfmon ? "" : "CAP_PERFMON");
 }
 
 void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size)

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/utsname.h>
-#include "capture/hooks.h"
-#include "base/settings.h"
+#include "attach/hooks.h"
+#include "base/error.h"
 
 struct btf;
 
@@ -57,17 +57,11 @@ const char *nt_family_cost(enum nt_hooks family);
  */
 enum nt_hooks nt_kernel_choose(struct nt_kernel *k);
 
-/* Returns "function", "kprobe", "tracepoint" or "none". */
-const char *nt_family_name(enum nt_hooks family);
-
 /* Returns the BTF ID of bpf_rdonly_cast(), which came with 6.2; 0: the kernel does not have it. */
 unsigned int nt_kernel_cast_id(const struct nt_kernel *k);
 
-/*
- * May this process load the programs, and make their maps? Returns 0, or -EPERM with one line in
- * err that names what is missing and the remedy, or another -errno.
- */
-int nt_permission_check(char *err, size_t size);
+/* May this process load the programs, and make their maps? */
+bool nt_permission_check(struct nt_error *error);
 
 /* Explains what -errno from the kernel means here: a missing capability, lockdown, and so on. */
 void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size);

@@ -4,9 +4,9 @@
 #define NT_TRACER_H
 
 #include "bpf/nagletrace.h"
-#include "capture/counts.h"
-#include "capture/hooks.h"
-#include "capture/kernel.h"
+#include "attach/counts.h"
+#include "attach/hooks.h"
+#include "attach/kernel.h"
 #include "base/settings.h"
 
 struct nagletrace_bpf;
@@ -17,21 +17,15 @@ struct nt_tracer {
 	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
 	const char *targets[NT_MAX_HOOKS]; /* what each of them hooks; NULL: it is not attached */
 	struct bpf_link *forget[2];        /* of iterators: see nt_tracer_pause() */
-	bool missing[NT_MAX_HOOKS];        /* hooks of the family that this kernel lacks */
-	bool detached[NT_MAX_HOOKS];       /* other hooks of the family that are detached */
-	uint64_t missed_detached;          /* runs that these missed while they were attached */
-	enum nt_hooks family;
-	bool typed;           /* tracepoints are BTF-typed */
-	unsigned int cast_id; /* nt_kernel_cast_id() */
-	char why[160];        /* why we chose this family */
+	struct nt_hook_set hooks;
+	uint64_t missed_detached; /* runs that the detached ones missed while they were attached */
+	bool typed;               /* tracepoints are BTF-typed */
+	unsigned int cast_id;     /* nt_kernel_cast_id() */
 };
 
-/*
- * Chooses hooks, loads and attaches. Returns NT_EXIT_OK, or the exit code with one line in err. A
- * tracer that could not be opened needs no close.
- */
-enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_settings *settings, char *err,
-			    size_t err_size);
+/* Chooses hooks, loads and attaches. A tracer that could not be opened needs no close. */
+bool nt_tracer_open(struct nt_tracer *tracer, const struct nt_settings *settings,
+		    struct nt_error *error);
 void nt_tracer_close(struct nt_tracer *tracer);
 
 /*

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include "base/settings.h"
 
 enum nt_attach {
 	NT_ATTACH_RAW_TP, /* BTF-typed where the kernel has BTF */
@@ -14,7 +15,7 @@ enum nt_attach {
 	NT_ATTACH_KRETPROBE,
 };
 
-/* Bits of enum nt_hooks (settings.h), the families in which a hook takes part. */
+/* Bits of enum nt_hooks, the families in which a hook takes part. */
 #define NT_FAMILY(f)         (1U << (f))
 #define NT_FAMILY_FUNCTION   NT_FAMILY(NT_HOOKS_FUNCTION)
 #define NT_FAMILY_KPROBE     NT_FAMILY(NT_HOOKS_KPROBE)
@@ -50,7 +51,18 @@ struct nt_hook {
 extern const struct nt_hook nt_hooks[];
 extern const size_t nt_n_hooks;
 
+/* The hooks of a trace, each by its place in nt_hooks. */
+struct nt_hook_set {
+	enum nt_hooks family;
+	char why[160];               /* why we chose this family; "": the user did */
+	bool missing[NT_MAX_HOOKS];  /* hooks of the family that this kernel lacks */
+	bool detached[NT_MAX_HOOKS]; /* other hooks of the family that are detached */
+};
+
 /* Returns "fentry", "kprobe", "tracepoint", … */
 const char *nt_attach_name(enum nt_attach how);
+
+/* Returns "function", "kprobe", "tracepoint" or "none". */
+const char *nt_family_name(enum nt_hooks family);
 
 #endif /* NT_HOOKS_H */

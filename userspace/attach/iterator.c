@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "capture/iterator.h"
+#include "attach/iterator.h"
 
 #include <errno.h>
 #include <string.h>

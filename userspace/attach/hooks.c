@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "capture/hooks.h"
-#include "base/settings.h"
+#include "attach/hooks.h"
 
 #define FUNCTION   NT_FAMILY_FUNCTION
 #define KPROBE     NT_FAMILY_KPROBE
@@ -99,4 +98,18 @@ const char *nt_attach_name(enum nt_attach how)
 		return "kretprobe";
 	}
 	return "unknown";
+}
+
+const char *nt_family_name(enum nt_hooks family)
+{
+	switch (family) {
+	case NT_HOOKS_FUNCTION:
+		return "function";
+	case NT_HOOKS_KPROBE:
+		return "kprobe";
+	case NT_HOOKS_TRACEPOINT:
+		return "tracepoint";
+	default:
+		return "none";
+	}
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "capture/tracer.h"
+#include "attach/tracer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <bpf/libbpf.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "capture/iterator.h"
+#include "attach/iterator.h"
 #include "nagletrace.skel.h"
 
 /* Features that the verifier of this kernel may refuse; we try the attempts in order. */
@@ -41,8 +41,8 @@ static bool program_is_missing(const struct nt_tracer *tracer, const char *progr
 {
 	for (size_t i = 0; i < nt_n_hooks; i++)
 		if (!strcmp(nt_hooks[i].program, program) &&
-		    nt_hooks[i].families & NT_FAMILY(tracer->family))
-			return tracer->missing[i];
+		    nt_hooks[i].families & NT_FAMILY(tracer->hooks.family))
+			return tracer->hooks.missing[i];
 	return true;
 }
 
@@ -72,7 +72,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 	config->all_holds = settings->all_holds;
 	config->stacks = settings->stacks;
 	config->timeline = settings->timeline;
-	config->functions = tracer->family != NT_HOOKS_TRACEPOINT;
+	config->functions = tracer->hooks.family != NT_HOOKS_TRACEPOINT;
 	config->direct = attempt->direct;
 	config->cast = attempt->direct && tracer->cast_id;
 	config->sk_storage = attempt->sk_storage;
@@ -112,7 +112,7 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settin
 	bpf_map__set_autocreate(skel->maps.watched, settings->timeline && filtered);
 	bpf_map__set_autocreate(skel->maps.stacks, settings->stacks);
 	bpf_map__set_autocreate(skel->maps.stack_dumps, settings->stacks);
-	bpf_map__set_autocreate(skel->maps.calls, tracer->family == NT_HOOKS_KPROBE);
+	bpf_map__set_autocreate(skel->maps.calls, tracer->hooks.family == NT_HOOKS_KPROBE);
 	if (!filtered)
 		bpf_map__set_max_entries(skel->maps.owned, 64);
 	if (!settings->n_pids)
@@ -139,7 +139,7 @@ static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, si
 	if (!prog)
 		return -ENOENT;
 	if (nt_kernel_hook(kernel, hook, &target)) {
-		tracer->missing[i] = true;
+		tracer->hooks.missing[i] = true;
 		return 0;
 	}
 	bpf_program__set_autoload(prog, true);
@@ -159,7 +159,7 @@ static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	bpf_object__for_each_program(prog, tracer->skel->obj)
 		bpf_program__set_autoload(prog, false);
 	for (size_t i = 0; i < nt_n_hooks; i++) {
-		if (!hook_in_family(&nt_hooks[i], tracer->family, settings))
+		if (!hook_in_family(&nt_hooks[i], tracer->hooks.family, settings))
 			continue;
 		err = choose_program(tracer, kernel, i);
 		if (err)
@@ -273,7 +273,7 @@ static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
 {
 	static const struct attempt attempts[] = {{true, true}, {false, true}, {false, false}};
 	/* helpers do not accept sockets that a program found by arithmetic or in registers */
-	size_t first = tracer->family == NT_HOOKS_FUNCTION ? 0 : 1;
+	size_t first = tracer->hooks.family == NT_HOOKS_FUNCTION ? 0 : 1;
 	int err = -EINVAL;
 
 	if (!tracer->typed)
@@ -328,7 +328,8 @@ static int teach_timers(const struct nt_tracer *tracer)
 	if (fd < 0)
 		return -errno;
 	close(fd);
-	if (tracer->family == NT_HOOKS_TRACEPOINT && !tracer->skel->bss->delack_timer_function)
+	if (tracer->hooks.family == NT_HOOKS_TRACEPOINT &&
+	    !tracer->skel->bss->delack_timer_function)
 		return -ENOENT;
 	return 0;
 }
@@ -365,133 +366,139 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		const char *target;
 		int err;
 
-		if (!hook_in_family(hook, tracer->family, settings) || tracer->missing[i])
+		if (!hook_in_family(hook, tracer->hooks.family, settings) ||
+		    tracer->hooks.missing[i])
 			continue;
 		*failed = hook->target;
 		nt_kernel_hook(kernel, hook, &target);
 		err = attach_hook(tracer, i, target);
-		if (!err && i == 0) {
+		if (!err && !strcmp(hook->program, "on_tcp_destroy_sock")) {
 			*failed = "the timers of TCP sockets, with a socket of our own";
 			err = teach_timers(tracer);
 		}
 		if (err && hook->required)
 			return err;
-		tracer->missing[i] = err;
+		tracer->hooks.missing[i] = err;
 	}
-	tracer->skel->bss->ack_begins_unseen = tracer->family == NT_HOOKS_TRACEPOINT &&
+	tracer->skel->bss->ack_begins_unseen = tracer->hooks.family == NT_HOOKS_TRACEPOINT &&
 					       program_is_missing(tracer, "on_timer_start");
 	*failed = "the storage of sockets";
 	return open_forgetting(tracer);
 }
 
-static enum nt_exit family_refused(struct nt_kernel *kernel, enum nt_hooks family, int cause,
-				   char *err, size_t err_size)
+static bool family_refused(struct nt_kernel *kernel, enum nt_hooks family, int cause,
+			   struct nt_error *error)
 {
 	char reason[160];
 
 	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
-	snprintf(err, err_size, "--hooks %s: %s; `nagletrace check` shows what can be used",
-		 nt_family_name(family), reason);
-	return cause == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+	return nt_error_set(error, cause == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
+			    "--hooks %s: %s; `nagletrace check` shows what can be used",
+			    nt_family_name(family), reason);
 }
 
-static enum nt_exit choose_family(struct nt_tracer *tracer, struct nt_kernel *kernel,
-				  const struct nt_settings *settings, char *err, size_t err_size)
+/* Says why the cheapest family was not taken, or that it was. */
+static void explain_choice(struct nt_hook_set *hooks, const struct nt_kernel *kernel)
 {
 	char reason[120];
+
+	if (hooks->family == NT_HOOKS_TRACEPOINT && !kernel->fentry.known) {
+		snprintf(hooks->why, sizeof(hooks->why), "they cost least");
+		return;
+	}
+	if (hooks->family != NT_HOOKS_TRACEPOINT && hooks->family != NT_HOOKS_KPROBE)
+		return;
+	nt_kernel_explain(kernel, kernel->fentry.err, reason, sizeof(reason));
+	snprintf(hooks->why, sizeof(hooks->why), "%s: %s",
+		 hooks->family == NT_HOOKS_KPROBE ? "fentry" : "function hooks", reason);
+}
+
+static bool choose_family(struct nt_hook_set *hooks, struct nt_kernel *kernel,
+			  const struct nt_settings *settings, struct nt_error *error)
+{
 	int cause;
 
-	tracer->family = settings->hooks;
+	hooks->family = settings->hooks;
 	if (settings->hooks == NT_HOOKS_AUTO) {
-		tracer->family = nt_kernel_choose(kernel);
-		if (tracer->family == NT_HOOKS_TRACEPOINT && !kernel->fentry.known) {
-			snprintf(tracer->why, sizeof(tracer->why), "they cost least");
-		} else if (tracer->family == NT_HOOKS_TRACEPOINT) {
-			nt_kernel_explain(kernel, kernel->fentry.err, reason, sizeof(reason));
-			snprintf(tracer->why, sizeof(tracer->why), "function hooks: %s", reason);
-		} else if (tracer->family == NT_HOOKS_KPROBE) {
-			nt_kernel_explain(kernel, kernel->fentry.err, reason, sizeof(reason));
-			snprintf(tracer->why, sizeof(tracer->why), "fentry: %s", reason);
-		}
+		hooks->family = nt_kernel_choose(kernel);
+		explain_choice(hooks, kernel);
 	}
-	if (tracer->family == NT_HOOKS_AUTO) {
+	if (hooks->family == NT_HOOKS_AUTO) {
 		cause = nt_kernel_family(kernel, NT_HOOKS_KPROBE);
 		if (cause == -NT_E_PARANOID)
-			return family_refused(kernel, NT_HOOKS_KPROBE, cause, err, err_size);
-		snprintf(err, err_size,
-			 "this kernel takes neither function hooks nor tracepoints that suffice; "
-			 "`nagletrace check` shows what is missing");
-		return NT_EXIT_KERNEL;
+			return family_refused(kernel, NT_HOOKS_KPROBE, cause, error);
+		return nt_error_set(error, NT_EXIT_KERNEL,
+				    "this kernel takes neither function hooks nor tracepoints that "
+				    "suffice; `nagletrace check` shows what is missing");
 	}
-	cause = nt_kernel_family(kernel, tracer->family);
-	return cause ? family_refused(kernel, tracer->family, cause, err, err_size) : NT_EXIT_OK;
+	cause = nt_kernel_family(kernel, hooks->family);
+	return !cause || family_refused(kernel, hooks->family, cause, error);
 }
 
-static enum nt_exit load_failed(struct nt_kernel *kernel, int cause, char *err, size_t err_size)
+/* Says that the kernel refused, with -errno, to do this. */
+static bool refused(struct nt_kernel *kernel, int cause, const char *what, const char *remedy,
+		    struct nt_error *error)
 {
 	char reason[120];
 
-	if (!strcmp(kernel->lockdown, "confidentiality")) {
-		snprintf(err, err_size,
-			 "kernel lockdown is confidentiality: BPF may not read kernel memory; boot "
-			 "with lockdown=integrity or none");
-		return NT_EXIT_KERNEL;
-	}
 	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
-	snprintf(err, err_size, "cannot load the BPF programs: %s; -v shows the kernel's words",
-		 reason);
-	return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
+	return nt_error_set(error, cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
+			    "cannot %s: %s%s", what, reason, remedy);
 }
 
-static enum nt_exit open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
-				     const struct nt_settings *settings, char *err, size_t err_size)
+static bool load_failed(struct nt_kernel *kernel, int cause, struct nt_error *error)
+{
+	if (!strcmp(kernel->lockdown, "confidentiality"))
+		return nt_error_set(error, NT_EXIT_KERNEL,
+				    "kernel lockdown is confidentiality: BPF may not read kernel "
+				    "memory; boot with lockdown=integrity or none");
+	return refused(kernel, cause, "load the BPF programs", "; -v shows the kernel's words",
+		       error);
+}
+
+static bool open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
+			     const struct nt_settings *settings, struct nt_error *error)
 {
 	const char *failed = "";
-	enum nt_exit code;
-	char reason[120];
+	char what[80];
 	int cause;
 
-	if (!kernel->btf && !settings->btf) {
-		snprintf(
-			err, err_size,
+	if (!kernel->btf && !settings->btf)
+		return nt_error_set(
+			error, NT_EXIT_KERNEL,
 			"this kernel has no BTF at /sys/kernel/btf/vmlinux; give --btf FILE with the "
 			"BTF of kernel %s (from its debug package or a BTF archive)",
 			kernel->uname.release);
-		return NT_EXIT_KERNEL;
-	}
-	code = choose_family(tracer, kernel, settings, err, err_size);
-	if (code)
-		return code;
+	if (!choose_family(&tracer->hooks, kernel, settings, error))
+		return false;
 	tracer->typed = kernel->btf;
 	tracer->cast_id = nt_kernel_cast_id(kernel);
 	cause = load(tracer, kernel, settings);
 	if (cause)
-		return load_failed(kernel, cause, err, err_size);
+		return load_failed(kernel, cause, error);
 	cause = attach(tracer, kernel, settings, &failed);
-	if (cause) {
-		nt_kernel_explain(kernel, cause, reason, sizeof(reason));
-		snprintf(err, err_size, "cannot hook %s: %s", failed, reason);
-		nt_tracer_close(tracer);
-		return cause == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;
-	}
-	return NT_EXIT_OK;
+	if (!cause)
+		return true;
+	nt_tracer_close(tracer);
+	snprintf(what, sizeof(what), "hook %s", failed);
+	return refused(kernel, cause, what, "", error);
 }
 
-enum nt_exit nt_tracer_open(struct nt_tracer *tracer, const struct nt_settings *settings, char *err,
-			    size_t err_size)
+bool nt_tracer_open(struct nt_tracer *tracer, const struct nt_settings *settings,
+		    struct nt_error *error)
 {
 	struct nt_kernel kernel;
-	enum nt_exit code;
+	bool open;
 
 	memset(tracer, 0, sizeof(*tracer));
 	nt_quiet_libbpf(settings->verbose);
-	if (nt_permission_check(err, err_size) == -EPERM)
-		return NT_EXIT_PERMISSION;
+	if (!nt_permission_check(error))
+		return false;
 	nt_kernel_probe(&kernel);
 	kernel.again = settings->standby;
-	code = open_with_kernel(tracer, &kernel, settings, err, err_size);
+	open = open_with_kernel(tracer, &kernel, settings, error);
 	nt_kernel_free(&kernel);
-	return code;
+	return open;
 }
 
 void nt_tracer_close(struct nt_tracer *tracer)
@@ -557,7 +564,7 @@ int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
 		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
 			tracer->skel->bss->ack_begins_unseen = true;
 		detach_hook(tracer, i);
-		tracer->detached[i] = true;
+		tracer->hooks.detached[i] = true;
 		n++;
 	}
 	return n;
