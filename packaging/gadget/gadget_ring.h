@@ -10,7 +10,7 @@
 
 #define WORD_LEN 20
 
-/* The words are those of nagletrace's JSON: userspace/base/words.c. */
+/* The words are those of nagletrace's JSON: userspace/terms/words.c. */
 typedef char word[WORD_LEN];
 
 static const word reason_words[NT_HOLD_REASONS] = {

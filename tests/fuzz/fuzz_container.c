@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/base/container.c
+// links: userspace/terms/container.c
 /* /proc/PID/cgroup of any bytes: users may choose the names of cgroups. */
 #include "fuzz.h"
-#include "base/container.h"
+#include "terms/container.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/output/advice.c userspace/base/text.c userspace/base/words.c
+// links: userspace/output/advice.c userspace/base/text.c userspace/terms/words.c
 #include <string.h>
 #include <stdio.h>
 #include "unit.h"

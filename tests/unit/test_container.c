@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/base/container.c
+// links: userspace/terms/container.c
 /*
  * Paths as kubelet, containerd, CRI-O, Docker, Podman and nerdctl make them, and such as somebody
  * makes who wants to be taken for another.
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
-#include "base/container.h"
+#include "terms/container.h"
 
 #define ID     "6d1f0a2c9b8e7f5d4c3b2a19080716253443526170899aabbccddeeff0011223"
 #define INNER  "0000000000000000000000000000000000000000000000000000000000000abc"

@@ -103,6 +103,11 @@ def test_rooms_include_only_rooms_on_lower_floors() -> None:
     assert not wrong, "\n".join(["these includes climb:", *wrong])
 
 
+def test_base_knows_nothing_of_tcp() -> None:
+    wrong = [path.name for path in USERSPACE.glob("base/*.[ch]") if '#include "bpf/' in path.read_text()]
+    assert not wrong, f"these see the kernel side: {wrong}"
+
+
 def test_no_files_include_each_other_in_a_circle() -> None:
     around = circle(includes(USERSPACE))
     assert not around, "\n".join(["these includes are a circle:", *around])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/attach/counts.c userspace/output/slow.c userspace/output/advice.c userspace/base/text.c
-// links: userspace/base/words.c
+// links: userspace/terms/words.c
 #include <stdio.h>
 #include <string.h>
 #include "unit.h"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/base/text.c userspace/base/words.c
+// links: userspace/base/text.c userspace/terms/tuple.c userspace/terms/words.c
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <arpa/inet.h>
 #include "unit.h"
 #include "base/text.h"
-#include "base/words.h"
+#include "terms/words.h"
+#include "terms/tuple.h"
 
 static void expect_duration(uint64_t ns, const char *expected)
 {

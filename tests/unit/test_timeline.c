@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/timeline/timeline.c userspace/timeline/ends.c userspace/output/timeline_text.c
 // links: userspace/timeline/queue.c
-// links: userspace/base/text.c userspace/base/words.c
+// links: userspace/base/text.c userspace/terms/tuple.c userspace/terms/words.c
 #include <stdlib.h>
 #include <string.h>
 #include "no_owners.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "output/timeline.h"
 #include "timeline/timeline.h"
 #include "unit.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "bpf/nagletrace.h"
-#include "base/unnamed.h"
+#include "terms/unnamed.h"
 
 struct nt_slow_row {
 	struct nt_slow_key key;

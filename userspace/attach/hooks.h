@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include "base/settings.h"
+#include "terms/settings.h"
 
 enum nt_attach {
 	NT_ATTACH_RAW_TP, /* BTF-typed where the kernel has BTF */

@@ -7,7 +7,7 @@
 #include "attach/counts.h"
 #include "attach/hooks.h"
 #include "attach/kernel.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 struct nagletrace_bpf;
 struct bpf_link;

@@ -10,7 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/settings.h"
+#include "base/error.h"
 #include "base/streams.h"
 
 /* The most ready descriptors that a turn serves; the others have the next turn. */

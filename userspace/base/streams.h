@@ -13,7 +13,6 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "base/settings.h"
 
 /* Belongs before the first output. Where it cannot replace a stream, that stays as it is. */
 void nt_streams_open(void);

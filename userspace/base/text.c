@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "base/text.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -211,16 +210,6 @@ void nt_to_ascii(char *text)
 		if (!continues(*text))
 			*out++ = *text & 0x80 ? ascii_of(text) : *text;
 	*out = '\0';
-}
-
-void nt_format_address(const struct nt_tuple *tuple, bool local, char *out, size_t size)
-{
-	const void *address = local ? tuple->local_addr : tuple->remote_addr;
-	unsigned int port = local ? tuple->local_port : tuple->remote_port;
-	char host[INET6_ADDRSTRLEN] = "?";
-
-	inet_ntop(tuple->family, address, host, sizeof(host));
-	snprintf(out, size, tuple->family == AF_INET6 ? "[%s]:%u" : "%s:%u", host, port);
 }
 
 static size_t columns_of(const char *text)

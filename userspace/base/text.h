@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Formats numbers, names and addresses for people, and makes text from outside harmless. */
+/* Formats numbers and names for people, and makes text from outside harmless. */
 #ifndef NT_TEXT_H
 #define NT_TEXT_H
 
@@ -7,9 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "bpf/nagletrace.h"
 
-#define NT_ADDRESS_LEN    64 /* "[IPv6]:port" with its NUL */
 #define NT_ESCAPED_LEN(n) (4 * (n) + 1)
 
 /* Writes "312 us", "40.3 ms" or "2.10 s": three figures, at most 8 columns up to 999 s. */
@@ -47,9 +45,6 @@ size_t nt_whole_characters(const char *text, size_t n);
 
 /* Replaces each character that is not ASCII by one that is, for terminals without UTF-8. */
 void nt_to_ascii(char *text);
-
-/* Writes "127.0.0.1:8000" or "[::1]:8000". */
-void nt_format_address(const struct nt_tuple *tuple, bool local, char *out, size_t size);
 
 /* Shortens UTF-8 text to at most columns characters, with an ellipsis in its middle. */
 void nt_shorten(char *text, size_t columns);

@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/settings.h"
+#include "terms/settings.h"
 
 struct nt_tracer;
 struct nt_audit;

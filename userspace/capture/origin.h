@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "base/siphash.h"
 #include "bpf/nagletrace.h"
 

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
-#include "base/container.h"
+#include "terms/container.h"
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "bpf/nagletrace.h"
 
 struct nt_tracer;

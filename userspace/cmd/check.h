@@ -4,7 +4,7 @@
 #define NT_CHECK_H
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 /* Prints the hooks and features that a trace would use. Returns NT_EXIT_OK if they suffice, else
  * NT_EXIT_KERNEL or NT_EXIT_PERMISSION. */

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "cmd/commands.h"
 
 /*

@@ -7,7 +7,7 @@
 #ifndef NT_OPTIONS_TABLE_H
 #define NT_OPTIONS_TABLE_H
 
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "cmd/commands.h"
 #include "base/text.h"
 

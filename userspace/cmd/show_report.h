@@ -5,7 +5,7 @@
 #define NT_SHOW_REPORT_H
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 /* Prints the report, or with --follow each stall, until SIGINT or until the daemon ends. */
 enum nt_exit nt_show_report(const struct nt_settings *settings);

@@ -4,7 +4,7 @@
 #define NT_TRACE_H
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 /* Runs a trace; messages go to stderr. Returns the exit code. */
 enum nt_exit nt_trace(const struct nt_settings *settings);

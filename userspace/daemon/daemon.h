@@ -4,7 +4,7 @@
 #define NT_DAEMON_H
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 /* Runs until SIGTERM or SIGINT. */
 enum nt_exit nt_daemon(const struct nt_settings *settings);

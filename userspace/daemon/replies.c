@@ -9,7 +9,7 @@
 #include "output/json.h"
 #include "capture/session.h"
 #include "version.h"
-#include "base/words.h"
+#include "terms/words.h"
 
 /* How long the daemon's health is `dropping` after records were dropped. */
 #define DROPPING_NS (60 * NT_SECOND_NS)

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/text.h"
+#include "terms/tuple.h"
 #include "output/advice.h"
 #include "sample/estimate.h"
 

@@ -3,7 +3,7 @@
 #define NT_FIX_H
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 /*
  * `nagletrace fix` tries the remedy on a running process. It looks for stalls, sets TCP_NODELAY or

@@ -8,7 +8,8 @@
 
 #include "output/json.h"
 #include "base/text.h"
-#include "base/words.h"
+#include "terms/words.h"
+#include "terms/tuple.h"
 
 #define TOP_SOCKETS 10 /* shown without --wide */
 #define TEXT_LEN    600

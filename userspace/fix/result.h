@@ -9,7 +9,7 @@
 #include "summary/aggregate.h"
 #include "fix/sockets.h"
 #include "fix/verdict.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "base/text.h"
 
 /* An experiment ends for one of these reasons. */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include "bpf/nagletrace.h"
 #include "names/symbols.h"
-#include "base/unnamed.h"
+#include "terms/unnamed.h"
 
 struct nt_names_request {
 	uint64_t number;

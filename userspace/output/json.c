@@ -12,7 +12,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/words.h"
+#include "terms/words.h"
+#include "terms/tuple.h"
 #include "output/advice.h"
 #include "output/slow.h"
 #include "output/timeline.h"

@@ -15,7 +15,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/words.h"
+#include "terms/words.h"
+#include "terms/tuple.h"
 
 #define WIDTH        80
 #define WIDE         200

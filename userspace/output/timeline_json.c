@@ -3,7 +3,7 @@
 #include "output/timeline.h"
 
 #include "output/json.h"
-#include "base/words.h"
+#include "terms/words.h"
 
 static const char *const kinds[NT_LINE_KINDS] = {
 	[NT_LINE_WRITE] = "write",

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "base/words.h"
+#include "terms/words.h"
+#include "terms/tuple.h"
 
 #define COLUMN      32
 #define WIDE_COLUMN 60

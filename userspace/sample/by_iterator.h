@@ -3,7 +3,7 @@
 #ifndef NT_BY_ITERATOR_H
 #define NT_BY_ITERATOR_H
 
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "attach/iterator.h"
 #include "capture/owner_list.h"
 #include "sample/places.h"

@@ -7,7 +7,7 @@
 #ifndef NT_BY_OPEN_H
 #define NT_BY_OPEN_H
 
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "attach/iterator.h"
 
 struct sample_bpf;

@@ -4,7 +4,7 @@
 #define NT_SAMPLE_OBJECT_H
 
 #include <stdbool.h>
-#include "base/settings.h"
+#include "terms/settings.h"
 
 struct sample_bpf;
 

@@ -8,7 +8,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/words.h"
+#include "terms/words.h"
+#include "terms/tuple.h"
 #include "output/json.h"
 
 #define TOP_CONNECTIONS 20

@@ -4,7 +4,7 @@
 #define NT_SAMPLE_H
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 /* Looks until a signal, an option or the end of its processes stops it. Returns the exit code. */
 enum nt_exit nt_sample(const struct nt_settings *settings);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-#include "base/container.h"
+#include "terms/container.h"
 #include "top/rates.h"
 
 #define NT_TOP_ROWS    512 /* connections */

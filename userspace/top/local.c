@@ -9,7 +9,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/words.h"
+#include "terms/words.h"
+#include "terms/tuple.h"
 #include "capture/start.h"
 #include "output/advice.h"
 

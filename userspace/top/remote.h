@@ -5,7 +5,7 @@
 #define NT_TOP_DAEMON_H
 
 #include "protocol/answers.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 #include "top/data.h"
 
 struct nt_loop;

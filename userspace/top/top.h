@@ -4,7 +4,7 @@
 #define NT_TOP_H
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "terms/settings.h"
 
 /* Shows the daemon's data, or traces by itself, until q, a signal or --duration. */
 enum nt_exit nt_top(const struct nt_settings *settings);

@@ -7,7 +7,7 @@
 #define NT_WORDS_H
 
 #include "bpf/nagletrace.h"
-#include "base/unnamed.h"
+#include "terms/unnamed.h"
 
 const char *nt_hold_reason_word(unsigned int reason);
 const char *nt_release_word(unsigned int release);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "base/words.h"
+#include "terms/words.h"
 
 #include <stddef.h>
 

@@ -15,7 +15,7 @@
  *   The processes that watch containers are in `crio-conmon-ID.scope` and `libpod-conmon-ID.scope`,
  *   and in no container.
  */
-#include "base/container.h"
+#include "terms/container.h"
 
 #include <stdbool.h>
 #include <stdio.h>
