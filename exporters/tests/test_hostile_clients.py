@@ -34,12 +34,12 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory
 
-from nagletrace_exporters.exporter import web, web_slots
 from nagletrace_exporters.exporter.logs import MOST_LINES, PERIOD_S
-from nagletrace_exporters.exporter.pages import PLAIN, Answer, Scrapes, Wanted
-from nagletrace_exporters.exporter.web import ACCEPT_AT_ONCE, BYTES_AT_ONCE, Page, Server, Turns
-from nagletrace_exporters.exporter.web_config import MOST_COST, ConfigFile
-from nagletrace_exporters.exporter.web_slots import (
+from nagletrace_exporters.exporter.web import server, slots
+from nagletrace_exporters.exporter.web.config import MOST_COST, ConfigFile
+from nagletrace_exporters.exporter.web.pages import PLAIN, Answer, Scrapes, Wanted
+from nagletrace_exporters.exporter.web.server import ACCEPT_AT_ONCE, BYTES_AT_ONCE, Page, Server, Turns
+from nagletrace_exporters.exporter.web.slots import (
     LARGE_BYTES,
     MAX_CONNECTIONS,
     MAX_TLS_CONNECTIONS,
@@ -601,7 +601,7 @@ def test_one_address_with_too_many_answers_gives_up_the_largest() -> None:
 
 def test_who_may_still_take_an_answer_keeps_its_slot_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Than who has asked for nothing yet, and than who has had more time to take one."""
-    monkeypatch.setattr(web_slots, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    monkeypatch.setattr(slots, "time", SimpleNamespace(monotonic=lambda: 1000.0))
 
     async def play() -> None:
         slots = Slots(Refusals(), lambda: None)
@@ -714,15 +714,15 @@ def test_in_a_crowd_each_shape_of_an_answer_is_made_once_in_a_while() -> None:
 
 #: What SECURITY.md says of the exporter in numbers, and what they are in the program.
 TOLD = {
-    r"head has at most (\d+) KiB": (web.HEAD_BYTES >> 10,),
-    r"whole request arrives within (\d+) s": (web_slots.REQUEST_S,),
-    r"takes the answer within (\d+) s": (web_slots.ANSWER_S,),
-    r"one password at a time and lets at most (\d+) wait": (web.MAX_PASSWORDS,),
+    r"head has at most (\d+) KiB": (server.HEAD_BYTES >> 10,),
+    r"whole request arrives within (\d+) s": (slots.REQUEST_S,),
+    r"takes the answer within (\d+) s": (slots.ANSWER_S,),
+    r"one password at a time and lets at most (\d+) wait": (server.MAX_PASSWORDS,),
     r"while more than (\d+) clients are connected \((\d+) with TLS\)": (MAX_CONNECTIONS // 4, MAX_TLS_CONNECTIONS // 4),
-    r"metrics may be (\d+) s old": (web.CROWD_AGE_S,),
+    r"metrics may be (\d+) s old": (server.CROWD_AGE_S,),
     r"an answer of more than (\d+) KB that is not compressed": (LARGE_BYTES >> 10,),
     r"earns its slot \((\d+) in all, (\d+) with TLS\)": (MAX_CONNECTIONS, MAX_TLS_CONNECTIONS),
-    r"([\d,]+) more wait in the kernel's queue": (web.BACKLOG,),
+    r"([\d,]+) more wait in the kernel's queue": (server.BACKLOG,),
     r"The exporter refuses a cost above (\d+)": (MOST_COST,),
 }
 

@@ -39,13 +39,14 @@ from receivers import (
 )
 from run_exporter import COMMAND, HERE, PATIENCE, Exporter, make_certificate, most_memory
 
-from nagletrace_exporters.exporter import main, otlp_http
-from nagletrace_exporters.exporter.otlp import MOST_PAUSE_S, Pauses
-from nagletrace_exporters.exporter.otlp_config import OtlpConfigFile, endpoint, load
-from nagletrace_exporters.exporter.otlp_http import Fate, Outcome, Receiver, retry_after
-from nagletrace_exporters.exporter.otlp_queue import BATCH_RECORDS, Batch, Queue, pack
-from nagletrace_exporters.exporter.otlp_records import log_record_of, resource_of
-from nagletrace_exporters.exporter.web_config import ConfigError
+from nagletrace_exporters.config_file import ConfigError
+from nagletrace_exporters.exporter import main
+from nagletrace_exporters.exporter.otlp import receiver as otlp_receiver
+from nagletrace_exporters.exporter.otlp.carrier import MOST_PAUSE_S, Pauses
+from nagletrace_exporters.exporter.otlp.config import OtlpConfigFile, endpoint, load
+from nagletrace_exporters.exporter.otlp.queue import BATCH_RECORDS, Batch, Queue, pack
+from nagletrace_exporters.exporter.otlp.receiver import Fate, Outcome, Receiver, retry_after
+from nagletrace_exporters.exporter.otlp.records import log_record_of, resource_of
 from nagletrace_exporters.records import BadRecord
 
 SCHEMA = json.loads((HERE.parent / "userspace" / "output" / "nagletrace.schema.json").read_text())
@@ -282,7 +283,7 @@ def test_retry_after_is_told_and_bounded() -> None:
     assert (outcome.fate, outcome.retry_after_s) == (Fate.RETRY, 7.0)
     in_a_minute = email.utils.formatdate(time.time() + 60, usegmt=True)
     assert 30 < retry_after(in_a_minute) <= 61
-    assert retry_after("9" * 5000) == otlp_http.MOST_RETRY_AFTER_S
+    assert retry_after("9" * 5000) == otlp_receiver.MOST_RETRY_AFTER_S
     for text in (None, "", "soon", "-5", "1e9", "nan", "Mon, 99 Foo 2026"):
         assert retry_after(text) == 0.0, text
 
@@ -307,7 +308,7 @@ def test_a_connection_is_kept_and_a_closed_one_costs_nothing() -> None:
 
 
 def test_a_receiver_that_answers_byte_by_byte_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_http, "REQUEST_S", 0.5)
+    monkeypatch.setattr(otlp_receiver, "REQUEST_S", 0.5)
     over = threading.Event()
 
     def drip(handler: BaseHTTPRequestHandler) -> None:

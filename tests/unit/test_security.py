@@ -104,7 +104,7 @@ TOLD = {
     r"silence of (\d+) s": (number(r"silence = \{\.tv_sec = (\d+)\}", "userspace/daemon/server.c"),),
     # an OTLP receiver
     r"(\d+) KiB of an answer are read, a request with its answer has (\d+) s": (
-        python("ANSWER_BYTES", "exporter/otlp_http.py") // KIB, python("REQUEST_S", "exporter/otlp_http.py")),
+        python("ANSWER_BYTES", "exporter/otlp/receiver.py") // KIB, python("REQUEST_S", "exporter/otlp/receiver.py")),
 }
 
 

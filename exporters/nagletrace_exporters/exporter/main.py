@@ -19,14 +19,15 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from .. import __version__
 from ..cli import Parser, bounded_number
 from ..client import DEFAULT_SOCKET
+from ..config_file import ConfigError
 from .collector import MAX_SERIES, NagletraceCollector
 from .logs import BoundedHandler
-from .otlp import Carrier
-from .otlp_config import OtlpConfigFile, endpoint
-from .pages import PAGE, PLAIN, Fixed, Scrapes
-from .web import Page, Server
-from .web_config import ConfigError, ConfigFile
-from .web_slots import Refusals
+from .otlp.carrier import Carrier
+from .otlp.config import OtlpConfigFile, endpoint
+from .web.config import ConfigFile
+from .web.pages import PAGE, PLAIN, Fixed, Scrapes
+from .web.server import Page, Server
+from .web.slots import Refusals
 
 log = logging.getLogger("nagletrace-exporter")
 

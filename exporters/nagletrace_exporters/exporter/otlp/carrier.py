@@ -21,13 +21,13 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..client import DaemonError, stream
-from ..lines import parse_object
-from ..records import BadRecord, needed_number, number_of
-from .otlp_config import Endpoint, OtlpConfigFile
-from .otlp_http import Fate, Outcome, Receiver
-from .otlp_queue import Queue
-from .otlp_records import SEVERITY, log_record_of, resource_of
+from ...client import DaemonError, stream
+from ...lines import parse_object
+from ...records import BadRecord, needed_number, number_of
+from .config import Endpoint, OtlpConfigFile
+from .queue import Queue
+from .receiver import Fate, Outcome, Receiver
+from .records import SEVERITY, log_record_of, resource_of
 
 log = logging.getLogger(__name__)
 

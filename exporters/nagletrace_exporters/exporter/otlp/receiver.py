@@ -16,11 +16,11 @@ import time
 from enum import Enum
 from typing import NamedTuple
 
-from .. import __version__
-from ..records import told
-from .otlp_config import Endpoint, OtlpConfig, OtlpConfigFile
-from .otlp_queue import Batch
-from .web_config import ConfigError
+from ... import __version__
+from ...config_file import ConfigError
+from ...records import told
+from .config import Endpoint, OtlpConfig, OtlpConfigFile
+from .queue import Batch
 
 #: The most time for a request with its answer, and for each connection attempt before them.
 REQUEST_S = 10.0

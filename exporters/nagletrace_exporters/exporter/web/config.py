@@ -22,9 +22,9 @@ from typing import Any
 import bcrypt
 import yaml
 
-from ..records import printable
+from ...config_file import TLS_VERSIONS, ConfigError, mapping, stamp
+from ...records import printable
 
-TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 CLIENT_AUTH = {
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
@@ -37,10 +37,6 @@ BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 LEAST_COST, MOST_COST = 4, 14
 #: bcrypt ignores the rest of a longer password.
 PASSWORD_BYTES = 72
-
-
-class ConfigError(Exception):
-    """The file cannot be used; the message names the file, the key and the remedy on one line."""
 
 
 @dataclass
@@ -130,14 +126,6 @@ class ConfigFile:
             return self._config
 
 
-def stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
-
-
 def load(path: Path) -> WebConfig:
     before = stamp(path)
     try:
@@ -161,18 +149,6 @@ def load(path: Path) -> WebConfig:
                               f"{LEAST_COST} to {MOST_COST}, as `htpasswd -nBC 10` does")
         config.users[user] = hashed.encode()
     return config
-
-
-def mapping(path: Path, key: str, value: Any, allowed: tuple[str, ...] | None) -> dict[str, Any]:
-    where = f"{path}: {key}: " if key else f"{path}: "
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise ConfigError(f"{where}not a mapping of names to values")
-    for name in value:
-        if allowed is not None and name not in allowed:
-            raise ConfigError(f"{where}{name}: not known; there are {', '.join(allowed)}")
-    return value
 
 
 def choose(path: Path, tls: dict[str, Any], key: str, default: str, choices: dict[str, Any]) -> Any:

@@ -25,11 +25,12 @@ from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from typing import Any, Optional
 
-from .. import __version__
+from ... import __version__
+from ...config_file import ConfigError
+from .config import ConfigFile, WebConfig, credentials
 from .pages import PLAIN, Answer, Wanted
-from .web_config import ConfigError, ConfigFile, WebConfig, credentials
-from .web_slots import MAX_CONNECTIONS, MAX_TLS_CONNECTIONS, Connection, Refusals, Slots, State
-from .web_streams import PlainStream, Stream, TLSStream
+from .slots import MAX_CONNECTIONS, MAX_TLS_CONNECTIONS, Connection, Refusals, Slots, State
+from .streams import PlainStream, Stream, TLSStream
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .. import __version__
-from ..records import (
+from ... import __version__
+from ...records import (
     MAX_ADDRESS,
     MAX_COMM,
     MAX_CONTAINER,

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ..records import printable
-from .web_config import TLS_VERSIONS, ConfigError, mapping, stamp
+from ...config_file import TLS_VERSIONS, ConfigError, mapping, stamp
+from ...records import printable
 
 #: What a URL without a path means.
 LOGS_PATH = "/v1/logs"

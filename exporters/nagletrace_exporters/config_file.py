@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the exporter's configuration files, for its clients and for its receiver, have in common."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+
+
+class ConfigError(Exception):
+    """The file cannot be used; the message names the file, the key and the remedy on one line."""
+
+
+def stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+def mapping(path: Path, key: str, value: Any, allowed: tuple[str, ...] | None) -> dict[str, Any]:
+    where = f"{path}: {key}: " if key else f"{path}: "
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{where}not a mapping of names to values")
+    for name in value:
+        if allowed is not None and name not in allowed:
+            raise ConfigError(f"{where}{name}: not known; there are {', '.join(allowed)}")
+    return value
