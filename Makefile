@@ -26,7 +26,7 @@ MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 ASM_INCLUDE := $(if $(MULTIARCH),/usr/include/$(MULTIARCH))
 
 CFLAGS  ?= -O2 -g
-WARN    := -Wall -Wextra -Werror
+WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
 # where it was built does not stand in what is built
 PREFIX_MAP := -ffile-prefix-map=$(CURDIR)=.
 ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(PREFIX_MAP) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -I.
@@ -358,7 +358,7 @@ format: ## format the C sources as .clang-format says, by clang-format 14
 # ---- the kernel side ----
 
 # v3 has 32-bit arithmetic and jumps, which kernels know since 5.1: programs take fewer instructions.
-BPF_COMPILE = $(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -Wno-unused-parameter -target bpf -mcpu=v3 \
+BPF_COMPILE = $(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -target bpf -mcpu=v3 \
 	-D__TARGET_ARCH_$(ARCH) $(ASM_INCLUDE:%=-I%) -Ibpf
 
 $(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace

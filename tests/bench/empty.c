@@ -52,9 +52,6 @@ static int attach(const struct nt_hook *hook, const char *target)
 
 static int quiet(enum libbpf_print_level level, const char *format, va_list args)
 {
-	(void)level;
-	(void)format;
-	(void)args;
 	return 0;
 }
 

@@ -9,7 +9,6 @@
 
 static void take(void *context, const struct nt_sampled *sampled)
 {
-	(void)context;
 	FUZZ_CHECK(sampled->bytes && sampled->bytes < sampled->mss);
 	FUZZ_CHECK(sampled->reason && sampled->reason < NT_HOLD_REASONS);
 }

@@ -9,7 +9,6 @@ static int server_network(struct lab_end *end, int peer_pid)
 {
 	int err = 0;
 
-	(void)peer_pid;
 	if (shape_has_middle(&end->plan->opt))
 		err = net_veth_to_middle(LAB_SERVER, getppid());
 	if (!err && end->plan->opt.over_veth)
@@ -46,7 +45,6 @@ static int server_open(struct lab_end *end, uint16_t port)
 {
 	int err = 0;
 
-	(void)port;
 	if (end->plan->opt.reconnect)
 		return 0;
 	for (uint32_t i = 0; i < end->nr_conns && !err; i++)

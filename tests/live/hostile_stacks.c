@@ -47,7 +47,6 @@ static void write_from(struct frame *first, const void *bytes, size_t n)
 			 : "D"(connection), "S"(bytes), "d"(n), [first] "r"(first)
 			 : "rcx", "r11", "r12", "memory");
 #else
-	(void)first;
 	if (write(connection, bytes, n) < 0)
 		exit(1);
 #endif

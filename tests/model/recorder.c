@@ -32,13 +32,11 @@ static FILE *file;
 
 static void on_signal(int signal)
 {
-	(void)signal;
 	over = 1;
 }
 
 static int on_snapshot(void *context, void *data, size_t size)
 {
-	(void)context;
 	if (size != sizeof(struct recorded) || fwrite(data, size, 1, file) != 1)
 		return -EIO;
 	header.count++;

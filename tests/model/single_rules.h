@@ -151,25 +151,21 @@ static u32 flight_told(void (*spoil)(struct endpoint *e, struct rb_node *sent))
 
 static void two_buffers(struct endpoint *e, struct rb_node *sent)
 {
-	(void)e;
 	sent->rb_left = sent;
 }
 
 static void two_buffers_the_second_higher(struct endpoint *e, struct rb_node *sent)
 {
-	(void)e;
 	sent->rb_right = sent;
 }
 
 static void a_part_is_acknowledged(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	e->tp.delivered_mstamp++;
 }
 
 static void it_left_as_an_ack_came(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	e->tp.rack.rtt_us++;
 }
 
@@ -185,19 +181,16 @@ static void it_was_held(struct endpoint *e, u32 writes, u32 written)
 
 static void it_was_held_as_two_writes(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	it_was_held(e, 2, 100);
 }
 
 static void it_was_held_as_a_part_of_one(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	it_was_held(e, 1, 3000);
 }
 
 static void it_was_held_as_one_write(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	it_was_held(e, 1, 100);
 }
 
@@ -215,7 +208,6 @@ static void longer_ones_were_held(struct endpoint *e, u32 held_end)
 /* What is in flight was held with them, and went after them. */
 static void it_was_held_with_more_before(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	longer_ones_were_held(e, e->tp.snd_nxt);
 	it_was_held(e, 0, 0);
 }
@@ -223,26 +215,22 @@ static void it_was_held_with_more_before(struct endpoint *e, struct rb_node *sen
 /* They all went; what is in flight was written after that, by two writes. */
 static void it_was_held_after_a_longer_message(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	longer_ones_were_held(e, e->tp.snd_una);
 	it_was_held(e, 2, 100);
 }
 
 static void another_was_held_before(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash, e->tp.snd_una - 1, e->tp.snd_una, true, false);
 }
 
 static void another_sockets_was_held(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash + BUCKETS, e->tp.snd_una, e->tp.snd_nxt, true, false);
 }
 
 static void no_buffer(struct endpoint *e, struct rb_node *sent)
 {
-	(void)sent;
 	sock_of(e)->tcp_rtx_queue.rb_node = NULL;
 }
 

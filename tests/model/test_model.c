@@ -470,7 +470,6 @@ static void exactly(const struct setting *setting)
 
 static void functions_tell_each_hold_as_it_was(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		exactly(&(struct setting){.family = FUNCTION, .sk_storage = i & 1, .direct = i >> 1,
 					  .min_ns = i & 1 ? NO_LEAST : 0, .timeout_field = i & 1,
@@ -480,14 +479,12 @@ static void functions_tell_each_hold_as_it_was(void **state)
 
 static void kprobes_tell_each_hold_as_it_was(void **state)
 {
-	(void)state;
 	exactly(&(struct setting){.family = KPROBE, .min_ns = NO_LEAST, .seed = 10});
 	pool_check("kprobes");
 }
 
 static void only_stalls_are_told_where_no_more_is_asked_for(void **state)
 {
-	(void)state;
 	exactly(&(struct setting){.family = FUNCTION, .stalls_only = true, .sk_storage = true, .seed = 11});
 	pool_check("stalls only");
 }
@@ -495,7 +492,6 @@ static void only_stalls_are_told_where_no_more_is_asked_for(void **state)
 /* The totals count the sockets of who was asked for; the records say who that is. */
 static void the_totals_are_of_who_was_asked_for(void **state)
 {
-	(void)state;
 	for (enum nt_target target = NT_TARGET_PIDS; target <= NT_TARGET_CGROUP; target++)
 		exactly(&(struct setting){.family = FUNCTION, .target = target, .sk_storage = target & 1,
 					  .min_ns = NO_LEAST, .seed = 12 + target});
@@ -506,7 +502,6 @@ static void dropped_is_what_found_no_room(void **state)
 {
 	const u64 *dropped;
 
-	(void)state;
 	for (enum family family = 0; family < FAMILIES; family++) {
 		play(&(struct setting){.family = family, .sk_storage = family != KPROBE, .ring_full = true,
 				       .seed = 16 + family});
@@ -537,7 +532,6 @@ static void dropped_is_what_could_not_be_judged(void **state)
 {
 	u64 told_or_dropped = 0, were = 0;
 
-	(void)state;
 	play(&(struct setting){.family = FUNCTION, .scratch_full = true, .stalls_only = true, .seed = 25});
 	for (u32 reason = NT_HOLD_NAGLE; reason <= NT_HOLD_MSG_MORE; reason++) {
 		told_or_dropped += totals_told()->holds[reason];
@@ -555,7 +549,6 @@ static void dropped_is_what_could_not_be_judged(void **state)
 /* See hook_guard(); a short run is enough to pass everywhere. */
 static void untrusted_sockets_are_read_by_probes_only(void **state)
 {
-	(void)state;
 	play(&(struct setting){.family = KPROBE, .direct = true, .guarded = true, .short_run = true,
 			       .seed = 26});
 	play(&(struct setting){.family = TRACEPOINT, .direct = true, .guarded = true, .short_run = true,
@@ -571,7 +564,6 @@ static const char *const families[] = {"functions", "kprobes", "tracepoints"};
 /* Which may be a little late, as round trips vary: latest_answer_ns(). */
 static void an_answer_to_a_late_ack_comes_a_round_trip_after_it(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = FUNCTION});
 	answer_comes_within(20 * MS, 20 * MS, 30 * MS + world.tick_ns);
 	answer_comes_within(20 * MS, 30 * MS, 30 * MS + world.tick_ns);
@@ -585,7 +577,6 @@ static void an_answer_to_a_late_ack_comes_a_round_trip_after_it(void **state)
  */
 static void what_was_sent_before_the_ack_came_is_no_answer(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = FUNCTION});
 	assert_true(answer_is_told(20 * MS, 20 * MS, 10 * MS, 1));
 	assert_true(answer_is_told(20 * MS, 20 * MS, 20 * MS, 20));
@@ -597,7 +588,6 @@ static void what_was_sent_before_the_ack_came_is_no_answer(void **state)
 
 static void loss_explains_a_wait(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = FUNCTION});
 	assert_true(wait_is_told(NO_RECOVERY));
 	assert_false(wait_is_told(RECOVERY_AT_ACK));
@@ -611,7 +601,6 @@ static void loss_explains_a_wait(void **state)
 
 static void what_began_unseen_is_told_when_its_timer_ends_it(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = KPROBE});
 	cork_ends_by_timer();
 	cork_outlasts_a_postponed_timer();
@@ -626,7 +615,6 @@ static void what_ended_unseen_is_told_by_the_time_that_the_socket_keeps(void **s
 {
 	u64 told_ns;
 
-	(void)state;
 	begin(&(struct setting){.family = TRACEPOINT});
 	told_ns = unseen_end_is_told(40 * MS, NOTHING);
 	assert_in_range(told_ns, 40 * MS - world.tick_ns, 40 * MS + world.tick_ns);
@@ -642,14 +630,12 @@ static void what_ended_unseen_is_told_by_the_time_that_the_socket_keeps(void **s
 /* More would cost a bulk transfer too much. */
 static void a_large_tail_is_looked_at_once_in_a_jiffy(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = TRACEPOINT});
 	assert_int_equal(lookups_of_segments(100), 0);
 }
 
 static void a_tail_is_looked_at_when_something_may_have_changed(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = FUNCTION});
 	large_tail_waits_a_millisecond(1448, true);
 	large_tail_waits_a_millisecond(1437, false); /* and grows to less than a segment */
@@ -667,7 +653,6 @@ static void a_tail_is_looked_at_when_something_may_have_changed(void **state)
 
 static void a_tail_has_the_reason_that_tcp_has(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = FUNCTION});
 	writes_cause_an_attempt_unless_the_device_or_pacing_does();
 	device_corks_a_small_last_segment();
@@ -679,7 +664,6 @@ static void a_tail_has_the_reason_that_tcp_has(void **state)
 
 static void a_segment_does_what_the_kernel_lets_it(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = FUNCTION});
 	attempts_may_go_unseen();
 	ack_releases_what_nagle_holds();
@@ -697,7 +681,6 @@ static void a_segment_does_what_the_kernel_lets_it(void **state)
 
 static void timers_send_what_they_may(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = TRACEPOINT});
 	timer_leaves_interactive_mode();
 	begin(&(struct setting){.family = FUNCTION});
@@ -708,7 +691,6 @@ static void timers_send_what_they_may(void **state)
 
 static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = FUNCTION});
 	silence_lasts_a_round_trip_and_two_ticks();
 	late_acks_are_found_by_when_they_were_sent();
@@ -726,7 +708,6 @@ static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **st
 /* SECURITY.md has these numbers. */
 static void a_share_has_so_many_records_a_second(void **state)
 {
-	(void)state;
 	begin(&(struct setting){.family = TRACEPOINT});
 	assert_int_equal(RECORDS_BYTES / (sizeof(struct nt_record) + 8), 3196);
 	for (int second = 0; second < 3; second++) {
@@ -742,7 +723,6 @@ static void a_share_has_so_many_records_a_second(void **state)
 
 static void tracepoints_tell_each_stall(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		pool_play(&(struct setting){.family = TRACEPOINT, .sk_storage = i & 1, .direct = i >> 1,
 					    .timeout_field = i & 1, .usec_stamps = i >> 1,
@@ -752,7 +732,6 @@ static void tracepoints_tell_each_stall(void **state)
 
 static void one_end_alone_accuses_nobody_falsely(void **state)
 {
-	(void)state;
 	for (enum family family = 0; family < FAMILIES; family++) {
 		for (int i = 0; i < 2; i++)
 			pool_play(&(struct setting){.family = family, .netns = i ? CLIENT_SPACE : SERVER_SPACE,
@@ -766,7 +745,6 @@ static void programs_that_are_skipped_accuse_nobody(void **state)
 {
 	const u32 rates[] = {200, 20, 4, 2};
 
-	(void)state;
 	for (u32 i = 0; i < 4; i++) {
 		for (enum family family = 0; family < FAMILIES; family++) {
 			struct setting s = {.family = family, .sk_storage = i & 1, .skip = rates[i],

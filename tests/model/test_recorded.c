@@ -436,7 +436,6 @@ static void play_whole(void)
 
 static void what_real_kernels_showed_is_told_as_the_wire_has_it(void **state)
 {
-	(void)state;
 	for_each_recording(play_whole);
 }
 
@@ -465,7 +464,6 @@ static void play_one_end(void)
 
 static void one_end_alone_invents_no_stall(void **state)
 {
-	(void)state;
 	for_each_recording(play_one_end);
 }
 
@@ -495,7 +493,6 @@ static void play_with_gaps(void)
 
 static void with_programs_skipped_no_stall_is_invented(void **state)
 {
-	(void)state;
 	for_each_recording(play_with_gaps);
 }
 

@@ -8,18 +8,12 @@
 const struct nt_owner *nt_owners_find(struct nt_owners *owners, const struct nt_end *end,
 				      __u64 since_ns, size_t *count)
 {
-	(void)owners;
-	(void)end;
-	(void)since_ns;
 	*count = 0;
 	return NULL;
 }
 
 bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *end, __u64 since_ns)
 {
-	(void)owners;
-	(void)end;
-	(void)since_ns;
 	return false;
 }
 

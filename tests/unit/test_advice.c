@@ -37,7 +37,6 @@ static void expect_why(enum nt_ack_release end, enum nt_ack_reason why, const ch
 
 static void the_timer_is_blamed_only_where_it_fired(void **state)
 {
-	(void)state;
 	expect_why(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG,
 		   ", in interactive mode, delays that ACK until its timer fires (36.0 ms)");
 	expect_why(NT_ACK_READ, NT_ACK_REASON_PINGPONG,
@@ -60,7 +59,6 @@ static void nagle_is_no_fact_from_the_receivers_end_alone(void **state)
 	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
 	struct nt_advice advice;
 
-	(void)state;
 	stall.side = NT_SIDE_RECEIVER;
 	stall.record.cause = NT_CAUSE_DELAYED_ACK;
 	stall.record.hold.reason = NT_HOLD_UNKNOWN;
@@ -77,7 +75,6 @@ static void nagle_is_no_fact_from_the_receivers_end_alone(void **state)
 
 static void what_limits_the_delay_and_who_asked_for_it_is_said(void **state)
 {
-	(void)state;
 	expect_why(
 		NT_ACK_TIMER, NT_ACK_REASON_QUICKACK_OFF,
 		" switched TCP_QUICKACK off and delays that ACK until its timer fires (36.0 ms)");
@@ -94,7 +91,6 @@ static void who_waits_without_nagle_gets_a_remedy_of_its_own(void **state)
 	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
 	struct nt_advice advice;
 
-	(void)state;
 	stall.record.cause = NT_CAUSE_DELAYED_ACK;
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
 		stall.record.hold.reason = reasons[i];
@@ -136,7 +132,6 @@ static void sizes_are_those_of_the_writes(void **state)
 {
 	struct nt_hold_part hold = {.bytes = 7, .in_flight_bytes = 6, .writes = 1, .mss = 1448};
 
-	(void)state;
 	hold.write_bytes = 7;
 	hold.sent_one = 1;
 	expect_pattern(hold, NT_PATTERN_WRITE_WRITE_READ,
@@ -195,7 +190,6 @@ static void a_socket_that_the_kernel_uses_has_a_remedy_of_its_own(void **state)
 	struct nt_process user;
 	char name[64];
 
-	(void)state;
 	expect_fix(NT_SIDE_SENDER, "kernel (cifsd)", NT_CAUSE_NAGLE_DELAYED_ACK, "tcpnodelay");
 	expect_fix(NT_SIDE_SENDER, "kernel (libceph)", NT_CAUSE_NAGLE_DELAYED_ACK, "notcp_nodelay");
 	expect_fix(NT_SIDE_SENDER, "kernel (cifsd)", NT_CAUSE_DELAYED_ACK, "quickack");

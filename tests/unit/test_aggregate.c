@@ -33,7 +33,6 @@ static void stalls_of_one_connection_are_summed(void **state)
 	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, 40 * MS);
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(nt_aggregate_add(&a, &s), 0);
@@ -51,7 +50,6 @@ static void connections_sides_causes_reasons_and_processes_are_told_apart(void *
 	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, MS);
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	nt_aggregate_add(&a, &s);
 	s.record.sender.tuple.local_port = 11;
@@ -76,7 +74,6 @@ static void percentiles_are_exact_for_as_many_as_are_kept(void **state)
 {
 	struct nt_aggregate a;
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 1; i <= 100; i++) {
 		struct nt_stall s = stall_of(1, 10, (i * 37 % 101) * MS); /* 1 … 100 in disorder */
@@ -95,7 +92,6 @@ static void percentiles_of_many_are_near(void **state)
 	struct nt_aggregate a;
 	uint64_t p50;
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < 100000; i++) {
 		struct nt_stall s = stall_of(1, 10, (i % 1000) * MS);
@@ -112,7 +108,6 @@ static void the_least_recently_stalled_goes_first_and_is_counted(void **state)
 	struct nt_stall list[] = {stall_of(1, 10, MS), stall_of(1, 11, MS), stall_of(1, 12, MS)};
 	struct nt_aggregate a;
 
-	(void)state;
 	nt_aggregate_init(&a, 2);
 	for (int i = 0; i < 3; i++)
 		nt_aggregate_add(&a, &list[0]);
@@ -136,7 +131,6 @@ static void a_million_stalls_take_no_more_memory_than_the_first_thousands(void *
 	struct nt_aggregate a;
 	size_t before = 0;
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < many; i++) {
 		struct nt_stall s = stall_of(1 + i % 50, 1 + i % connections, MS);
@@ -158,7 +152,6 @@ static void connections_of_one_user_do_not_push_out_those_of_another(void **stat
 	struct nt_aggregate a;
 	bool kept = false;
 
-	(void)state;
 	mine.record.sender.present = theirs.record.sender.present = 1;
 	mine.record.sender.share = 1;
 	theirs.record.sender.share = 2;
@@ -191,7 +184,6 @@ static void the_process_that_lost_most_comes_first(void **state)
 	struct nt_connection **list;
 	struct nt_aggregate a;
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	assert_null(nt_aggregate_sorted(&a));
 	for (size_t i = 0; i < 4; i++)
@@ -209,7 +201,6 @@ static void percentiles_of_all_weigh_each_connection_by_its_stalls(void **state)
 	struct nt_aggregate a;
 	struct nt_stall few = stall_of(1, 10, 200 * MS), many = stall_of(1, 11, 40 * MS);
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	assert_int_equal(nt_aggregate_percentile(&a, 50), 0);
 	nt_aggregate_add(&a, &few);
@@ -233,7 +224,6 @@ static void a_peer_that_is_gone_by_the_last_stall_keeps_its_name(void **state)
 	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, MS);
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	s.receiver.tgid = 77;
 	nt_aggregate_add(&a, &s);
@@ -268,7 +258,6 @@ static void connections_with_one_problem_are_one_group(void **state)
 	struct nt_aggregate a;
 	struct nt_groups groups;
 
-	(void)state;
 	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	assert_int_equal(nt_groups_make(&groups, &a), 0);
 	assert_int_equal(groups.count, 0);

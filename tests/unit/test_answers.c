@@ -18,7 +18,6 @@ static int set_up(void **state)
 {
 	int fds[2];
 
-	(void)state;
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		return -1;
 	client_fd = fds[0];
@@ -29,7 +28,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	nt_answers_close(&answers);
 	close(client_fd);
 	if (daemon_fd >= 0)
@@ -75,7 +73,6 @@ static int wait_in_vain(uint64_t deadline_ns)
 
 static void lines_come_whole_however_they_are_cut(void **state)
 {
-	(void)state;
 	say("one\ntw");
 	expect_line("one");
 	assert_int_equal(wait_in_vain(in_ms(1)), -EAGAIN);
@@ -90,7 +87,6 @@ static void lines_come_whole_however_they_are_cut(void **state)
 
 static void who_ends_has_said_what_came_before(void **state)
 {
-	(void)state;
 	say("one\nhalf");
 	hang_up();
 	expect_line("one");
@@ -100,7 +96,6 @@ static void who_ends_has_said_what_came_before(void **state)
 /* A unix socket that is closed with something unread resets the connection, once it is read. */
 static void who_ends_without_reading_has_said_it_too(void **state)
 {
-	(void)state;
 	assert_int_equal(write(client_fd, "a request\n", 10), 10);
 	say("no\n");
 	hang_up();
@@ -113,7 +108,6 @@ static void *go_on(void *context)
 {
 	char *chunk = malloc(1 << 20);
 
-	(void)context;
 	memset(chunk, 'x', 1 << 20);
 	while (send(daemon_fd, chunk, 1 << 20, MSG_NOSIGNAL) > 0)
 		;
@@ -125,7 +119,6 @@ static void a_line_has_a_limit(void **state)
 {
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, go_on, NULL), 0);
 	assert_int_equal(wait_in_vain(in_ms(60000)), -EMSGSIZE);
 	assert_in_range(answers.room, NT_ANSWER_MAX, NT_ANSWER_MAX + (1 << 20));
@@ -148,7 +141,6 @@ static void what_is_no_answer_is_told(void **state)
 {
 	static const char no_daemon[] = "what answers is no nagletrace daemon; give its --socket";
 
-	(void)state;
 	expect_error("", no_daemon);
 	expect_error("{\"type\":null}", no_daemon);
 	expect_error("{\"type\":\"text\"}", no_daemon);
@@ -168,7 +160,6 @@ static void what_is_one_is_taken(void **state)
 	struct nt_answer answer;
 	char err[NT_ANSWER_ERR];
 
-	(void)state;
 	assert_int_equal(nt_answer_parse(line, strlen(line), NULL, 0, &answer, err, sizeof(err)),
 			 0);
 	assert_true(nt_json_is(&answer.type, "text"));

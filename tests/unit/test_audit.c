@@ -53,7 +53,6 @@ int nt_namespaces_scan(struct nt_namespaces *ns)
 
 bool nt_namespaces_read(struct nt_namespaces *ns, uint64_t id, struct nt_timers *timers)
 {
-	(void)ns;
 	kernel.reads++;
 	for (size_t i = 0; i < kernel.count; i++) {
 		if (kernel.list[i].id != id)
@@ -68,13 +67,11 @@ bool nt_namespaces_read(struct nt_namespaces *ns, uint64_t id, struct nt_timers 
 
 bool nt_namespaces_overflowed(const struct nt_namespaces *ns)
 {
-	(void)ns;
 	return kernel.overflowed;
 }
 
 void nt_namespaces_forget(struct nt_namespaces *ns, uint64_t id)
 {
-	(void)ns;
 	kernel.forgotten = id;
 }
 
@@ -112,7 +109,6 @@ static struct nt_audit *begin(const struct nt_settings *settings)
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&kernel, 0, sizeof(kernel));
 	kernel.complete = true;
 	return 0;
@@ -139,7 +135,6 @@ static void what_was_before_does_not_count(void **state)
 	struct fake *host = space(1, 100, 5000, 0);
 	struct nt_audit *audit = begin(NULL);
 
-	(void)state;
 	assert_int_equal(unseen(audit), 0);
 	expire(host, 10, 10);
 	assert_int_equal(unseen(audit), 0);
@@ -153,7 +148,6 @@ static void a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen(v
 	struct fake *host = space(1, 100, 50, 20);
 	struct nt_audit *audit;
 
-	(void)state;
 	host->timers.seen = 22; /* two programs ran between the looks at them */
 	host->timers.counted++; /* and of one of them the handler */
 	audit = begin(NULL);
@@ -168,7 +162,6 @@ static void it_never_goes_down(void **state)
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
 
-	(void)state;
 	expire(host, 5, 3);
 	assert_int_equal(unseen(audit), 2);
 	expire(host, 0, 1); /* its handler is about to run */
@@ -184,7 +177,6 @@ static void a_namespace_that_appears_later_began_at_zero(void **state)
 {
 	struct nt_audit *audit;
 
-	(void)state;
 	space(1, 100, 7, 7);
 	audit = begin(NULL);
 	space(2, 101, 9, 5);
@@ -197,7 +189,6 @@ static void where_some_are_not_listed_one_that_appears_later_may_be_old(void **s
 	struct fake *late;
 	struct nt_audit *audit;
 
-	(void)state;
 	kernel.complete = false;
 	space(1, 100, 7, 7);
 	audit = begin(NULL);
@@ -213,7 +204,6 @@ static void one_in_which_somebody_lives_later_was_there_before(void **state)
 	struct fake *empty;
 	struct nt_audit *audit;
 
-	(void)state;
 	space(1, 100, 7, 7);
 	empty = space(2, 101, 900, 0);
 	empty->lived_in = false;
@@ -231,7 +221,6 @@ static void what_was_unseen_in_a_namespace_that_is_gone_stays_counted(void **sta
 	struct fake *lab;
 	struct nt_audit *audit;
 
-	(void)state;
 	space(1, 100, 0, 0);
 	audit = begin(NULL);
 	lab = space(2, 101, 8, 5);
@@ -252,7 +241,6 @@ static void one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete(void
 	struct nt_audit *audit;
 	struct fake *lab;
 
-	(void)state;
 	kernel.complete = false;
 	space(1, 100, 0, 0);
 	lab = space(2, 101, 8, 5);
@@ -272,7 +260,6 @@ static void a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace(voi
 	struct nt_audit *audit = begin(NULL);
 	struct nt_timers own = host->timers;
 
-	(void)state;
 	host->timers = other->timers;
 	host->timers.seen = host->timers.seen_before = own.seen;
 	assert_int_equal(unseen(audit), 0);
@@ -288,7 +275,6 @@ static void only_the_namespace_asked_for_is_compared(void **state)
 	struct fake *host = space(1, 100, 0, 0), *lab = space(2, 101, 0, 0);
 	struct nt_audit *audit = begin(&settings);
 
-	(void)state;
 	expire(host, 5, 0);
 	expire(lab, 2, 0);
 	assert_int_equal(unseen(audit), 2);
@@ -306,7 +292,6 @@ static void by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_comp
 		{.only_v4 = true},  {.only_v6 = true},
 	};
 
-	(void)state;
 	space(1, 100, 0, 0);
 	for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
 		struct nt_audit *audit = nt_audit_new(&tracepoints, &filters[i]);
@@ -323,7 +308,6 @@ static void what_cannot_be_known_is_not_said(void **state)
 	struct fake *host;
 	uint64_t n;
 
-	(void)state;
 	kernel.refused = true;
 	assert_null(begin(NULL));
 	assert_false(nt_audit_unseen(NULL, &n));
@@ -353,7 +337,6 @@ static void when_the_hooks_are_gone_nothing_more_is_unseen(void **state)
 	struct nt_audit *audit = begin(NULL);
 	uint64_t released_ns = nt_now_ns();
 
-	(void)state;
 	expire(host, 3, 2);
 	assert_int_equal(unseen(audit), 1);
 	nt_audit_stop(audit);
@@ -370,7 +353,6 @@ static void what_expires_in_standby_is_not_unseen_and_what_was_stays(void **stat
 	struct fake *old = space(1, 11, 100, 90), *young;
 	struct nt_audit *audit = begin(NULL);
 
-	(void)state;
 	expire(old, 10, 7);
 	assert_int_equal(unseen(audit), 3);
 	expire(old, 2, 1); /* since the last reading */
@@ -398,7 +380,6 @@ static void a_reading_of_a_moment_ago_will_do(void **state)
 	struct nt_audit *audit;
 	unsigned int scans;
 
-	(void)state;
 	space(1, 100, 0, 0);
 	audit = begin(NULL);
 	nt_audit_read(audit, true);
@@ -418,7 +399,6 @@ static void each_unseen_timer_excuses_once(void **state)
 	struct nt_audit *audit = begin(NULL);
 	uint64_t held_ns = nt_now_ns();
 
-	(void)state;
 	assert_false(excuses(audit, 100, held_ns));
 	expire(host, 3, 1);
 	assert_true(excuses(audit, 100, held_ns));
@@ -434,7 +414,6 @@ static void it_excuses_in_its_own_namespace_only(void **state)
 	struct nt_audit *audit;
 	uint64_t held_ns = nt_now_ns();
 
-	(void)state;
 	space(2, 101, 0, 0);
 	audit = begin(NULL);
 	expire(host, 1, 0);
@@ -450,7 +429,6 @@ static void a_timer_that_was_known_before_the_hold_began_excuses_nothing(void **
 	struct nt_audit *audit = begin(NULL);
 	uint64_t held_ns;
 
-	(void)state;
 	expire(host, 5, 0);
 	assert_int_equal(unseen(audit), 5);
 	held_ns = nt_now_ns() + 1;
@@ -469,7 +447,6 @@ static void a_timer_that_expired_after_the_hold_ended_excuses_nothing(void **sta
 	struct nt_audit *audit = begin(NULL);
 	uint64_t held_ns = nt_now_ns(), released_ns = nt_now_ns() + 1;
 
-	(void)state;
 	while (nt_now_ns() <= released_ns)
 		;
 	assert_int_equal(unseen(audit), 0); /* a reading between the two */
@@ -486,7 +463,6 @@ static void a_reading_that_a_timer_disturbs_is_made_again(void **state)
 	struct nt_audit *audit = begin(NULL);
 	uint64_t held_ns = nt_now_ns();
 
-	(void)state;
 	expire(host, 2, 1);
 	kernel.disturbed = 1;
 	assert_true(excuses(audit, 100, held_ns));
@@ -499,7 +475,6 @@ static void a_namespace_of_which_nothing_was_known_is_looked_for(void **state)
 	struct nt_audit *audit;
 	uint64_t held_ns;
 
-	(void)state;
 	space(1, 100, 0, 0);
 	audit = begin(NULL);
 	held_ns = nt_now_ns();
@@ -515,7 +490,6 @@ static void what_was_hidden_before_anybody_could_read_excuses_too(void **state)
 	struct fake *empty;
 	uint64_t held_ns;
 
-	(void)state;
 	empty = space(2, 101, 900, 0);
 	empty->lived_in = false;
 	audit = begin(NULL);
@@ -539,7 +513,6 @@ static void judgements_of_the_same_moment_share_a_reading(void **state)
 	uint64_t released_ns = nt_now_ns();
 	unsigned int reads;
 
-	(void)state;
 	expire(host, 8, 4);
 	assert_true(nt_audit_excuses(audit, 100, 0, released_ns));
 	reads = kernel.reads;
@@ -557,7 +530,6 @@ static void very_old_unseen_timers_excuse_nothing_any_more(void **state)
 	struct nt_audit *audit = begin(NULL);
 	unsigned int excused = 0;
 
-	(void)state;
 	for (int i = 0; i < 100; i++) {
 		expire(host, 1, 0);
 		assert_int_equal(unseen(audit), i + 1);

@@ -72,20 +72,17 @@ static bool is_behind(uint32_t asked, uint32_t tgid, uint16_t local, uint16_t re
 
 static void what_a_relay_connected_to_is_behind_its_client(void **state)
 {
-	(void)state;
 	assert_true(is_behind(CLIENT, RELAY, 50003, BACK));
 }
 
 static void another_client_of_the_same_server_is_not(void **state)
 {
-	(void)state;
 	assert_false(is_behind(CLIENT, RELAY, FRONT, 50002));
 	assert_false(is_behind(OTHER, BACKEND, BACK, 50003));
 }
 
 static void neither_is_what_clients_of_the_process_do(void **state)
 {
-	(void)state;
 	assert_false(is_behind(BACKEND, RELAY, 50003, BACK));
 	assert_false(is_behind(BACKEND, RELAY, FRONT, 50001));
 	assert_false(is_behind(RELAY, CLIENT, 50001, FRONT));
@@ -93,7 +90,6 @@ static void neither_is_what_clients_of_the_process_do(void **state)
 
 static void neither_is_who_has_nothing_to_do_with_it(void **state)
 {
-	(void)state;
 	assert_false(is_behind(CLIENT, OTHER, 50004, BACK));
 	assert_false(is_behind(CLIENT, BACKEND, BACK, 50003));
 }
@@ -106,7 +102,6 @@ static void neither_is_who_came_through_a_listener_that_is_closed(void **state)
 	struct nt_behind behind = {};
 	uint32_t asked = CLIENT;
 
-	(void)state;
 	add(&list, BACKEND, BACK, 0);
 	connect_both(&list, CLIENT, 50001, RELAY, FRONT);
 	connect_both(&list, RELAY, 50003, BACKEND, BACK);
@@ -123,7 +118,6 @@ static void nothing_is_behind_before_a_look(void **state)
 	struct nt_owner_list none = {};
 	uint32_t asked = CLIENT;
 
-	(void)state;
 	assert_false(nt_behind_has(&behind, RELAY, &tuple, NOW));
 	nt_behind_take(&behind, &none, wanted, &asked, NOW);
 	assert_false(nt_behind_has(&behind, RELAY, &tuple, NOW));
@@ -137,7 +131,6 @@ static void a_relay_stays_one_for_some_seconds(void **state)
 	struct nt_behind behind = {};
 	uint32_t asked = CLIENT;
 
-	(void)state;
 	nt_behind_take(&behind, &list, wanted, &asked, NOW);
 	nt_behind_take(&behind, &none, wanted, &asked, NOW + LATELY);
 	assert_true(nt_behind_has(&behind, RELAY, &tuple, NOW + LATELY));

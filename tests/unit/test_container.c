@@ -107,7 +107,6 @@ static void runtimes_name_their_containers(void **state)
 		{NULL, NULL, NULL},
 	};
 
-	(void)state;
 	assert_places(places);
 }
 
@@ -128,7 +127,6 @@ static void other_cgroups_name_none(void **state)
 		{NULL, NULL, NULL},
 	};
 
-	(void)state;
 	assert_places(places);
 }
 
@@ -148,7 +146,6 @@ static void what_is_inside_a_container_does_not_speak_for_it(void **state)
 		{NULL, NULL, NULL},
 	};
 
-	(void)state;
 	assert_places(places);
 }
 
@@ -194,7 +191,6 @@ static void names_that_are_almost_right_are_none(void **state)
 		{NULL, NULL, NULL},
 	};
 
-	(void)state;
 	assert_places(places);
 }
 
@@ -205,7 +201,6 @@ static void every_beginning_of_a_path_is_taken(void **state)
 		"/../../kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_
 		".slice/cri-containerd-" ID ".scope";
 
-	(void)state;
 	for (size_t n = 0; n < sizeof(path); n++) {
 		char *copy = malloc(n + 1), line[8 + sizeof(path)], taken[256];
 		struct nt_container found;
@@ -260,7 +255,6 @@ static void the_file_of_a_process_is_read_whatever_the_host_mounts(void **state)
 		{NULL, NULL, NULL, NULL},
 	};
 
-	(void)state;
 	assert_files(files);
 }
 
@@ -285,7 +279,6 @@ static void the_climb_to_the_readers_root_is_left_out(void **state)
 		{NULL, NULL, NULL, NULL},
 	};
 
-	(void)state;
 	assert_files(files);
 }
 
@@ -295,7 +288,6 @@ static void a_path_without_end_is_cut(void **state)
 	char text[4096] = "0::/", path[256];
 	struct nt_container found;
 
-	(void)state;
 	memset(text + 4, 'x', 2000);
 	strcat(text, "/docker/" ID "\n");
 	nt_cgroups_parse(text, path, sizeof(path), &found);

@@ -30,82 +30,59 @@ static uint32_t asked_netns;
 const struct nt_owner *nt_owners_find_peer(struct nt_owners *o, const struct nt_tuple *tuple,
 					   __u64 since_ns)
 {
-	(void)o;
-	(void)tuple;
-	(void)since_ns;
 	return peer_is_here ? &peer : NULL;
 }
 
 bool nt_owners_must_look_for_peer(const struct nt_owners *o, const struct nt_tuple *tuple,
 				  __u64 since_ns)
 {
-	(void)o;
-	(void)tuple;
-	(void)since_ns;
 	return false;
 }
 
 const struct nt_owner *nt_owners_find(struct nt_owners *o, const struct nt_end *end, __u64 since_ns,
 				      size_t *count)
 {
-	(void)o;
-	(void)since_ns;
 	*count = peer_is_here && end->sk == peer.sk;
 	return *count ? &peer : NULL;
 }
 
 bool nt_owners_must_look(const struct nt_owners *o, const struct nt_end *end, __u64 since_ns)
 {
-	(void)o;
-	(void)end;
-	(void)since_ns;
 	return false;
 }
 
 const struct nt_process *nt_owners_recall(const struct nt_owners *o, const struct nt_end *end)
 {
-	(void)o;
-	(void)end;
 	return NULL;
 }
 
 void nt_owners_remember(struct nt_owners *o, const struct nt_end *end,
 			const struct nt_process *process)
 {
-	(void)o;
-	(void)end;
-	(void)process;
 }
 
 bool nt_targets_any(const struct nt_targets *targets)
 {
-	(void)targets;
 	return wanted;
 }
 
 bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)
 {
-	(void)targets;
 	return tgid == wanted;
 }
 
 bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process)
 {
-	(void)targets;
-	(void)process;
 	return false;
 }
 
 int nt_process_read(pid_t tgid, struct nt_process *process)
 {
-	(void)tgid;
-	(void)process;
 	return -1;
 }
 
 bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns)
 {
-	(void)audit;
 	assert_int_equal(begin_ns, 10 * MS);
 	assert_int_equal(end_ns, 54 * MS);
 	asked++;
@@ -118,7 +95,6 @@ bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns,
 
 static int set_up(void **state)
 {
-	(void)state;
 	peer = (struct nt_owner){.sk = 7, .tgid = SERVER, .tuple.netns = SERVER_NS};
 	wanted = 0;
 	peer_is_here = true;
@@ -171,7 +147,6 @@ static void an_end_elsewhere_contradicts_nothing(void **state)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED), r = from_receiver();
 
-	(void)state;
 	peer_is_here = false;
 	assert_true(judge(&s, &all).is_stall);
 	assert_true(judge(&r, &all).is_stall);
@@ -182,7 +157,6 @@ static void what_both_ends_showed_is_not_contradicted(void **state)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_SEEN);
 
-	(void)state;
 	assert_true(judge(&s, &all).is_stall);
 	assert_int_equal(asked, 0);
 }
@@ -192,7 +166,6 @@ static void a_receiver_of_this_host_that_showed_nothing_contradicts(void **state
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
 	struct nt_stall stall = judge(&s, &all);
 
-	(void)state;
 	assert_true(stall.contradicted);
 	assert_int_equal(stall.record.cause, NT_CAUSE_INVALID);
 	assert_int_equal(stall.record.evidence, NT_EVIDENCE_INVALID);
@@ -205,7 +178,6 @@ static void a_timer_that_nobody_saw_excuses_one_receivers_silence(void **state)
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
 	struct nt_stall stall;
 
-	(void)state;
 	excuses_left = 1;
 	stall = judge(&s, &all);
 	assert_true(stall.is_stall);
@@ -221,7 +193,6 @@ static void no_timer_excuses_a_sender_that_held_nothing(void **state)
 	struct nt_record r = from_receiver();
 	struct nt_stall stall;
 
-	(void)state;
 	excuses_left = 5;
 	stall = judge(&r, &all);
 	assert_true(stall.contradicted);
@@ -234,7 +205,6 @@ static void a_sender_that_had_nothing_unsent_contradicts_wherever_it_is(void **s
 {
 	struct nt_record r = from_receiver();
 
-	(void)state;
 	r.ack.freed_nothing = true;
 	peer_is_here = false;
 	assert_true(judge(&r, &all).contradicted);
@@ -246,7 +216,6 @@ static void an_end_in_a_namespace_that_is_not_traced_contradicts_nothing(void **
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
 
-	(void)state;
 	assert_true(judge(&s, &host_only).is_stall);
 	assert_int_equal(asked, 0);
 	/* both ends in the one that is */
@@ -261,7 +230,6 @@ static void a_server_that_was_asked_for_has_waited(void **state)
 	struct nt_record r = from_receiver();
 	struct nt_stall stall;
 
-	(void)state;
 	r.cause = NT_CAUSE_DELAYED_ACK;
 	r.evidence = NT_EVIDENCE_SEEN;
 	r.hold.reason = NT_HOLD_HANDSHAKE;

@@ -78,7 +78,6 @@ static void a_held_socket_is_told_with_what_the_kernel_knows(void **state)
 	struct answer a = an_answer();
 	struct told told;
 
-	(void)state;
 	assert_int_equal(parse(&a, &told), 1);
 	assert_int_equal(told.count, 1);
 	assert_int_equal(told.last.reason, NT_HOLD_NAGLE);
@@ -101,7 +100,6 @@ static void an_ipv4_mapped_address_is_ipv4(void **state)
 	struct answer a = an_answer();
 	struct told told;
 
-	(void)state;
 	a.msg.idiag_family = AF_INET6;
 	a.msg.id.idiag_src[2] = a.msg.id.idiag_dst[2] = 0xffff0000;
 	a.msg.id.idiag_src[0] = a.msg.id.idiag_dst[0] = 0;
@@ -120,7 +118,6 @@ static void only_a_tail_smaller_than_a_segment_is_told(void **state)
 	static const unsigned int bytes[] = {0, 1, 1447, 1448, 100000};
 	struct told told;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
 		struct answer a = an_answer();
 
@@ -142,7 +139,6 @@ static void windows_are_asked_before_nagle(void **state)
 {
 	struct answer a = an_answer();
 
-	(void)state;
 	a.info.tcpi_unacked = 10;
 	assert_int_equal(reason_of(&a), NT_HOLD_CWND);
 	a = an_answer();
@@ -159,7 +155,6 @@ static void with_nothing_in_flight_it_is_no_nagle(void **state)
 	struct answer a = an_answer();
 	struct told told;
 
-	(void)state;
 	a.info.tcpi_unacked = 0;
 	a.info.tcpi_bytes_acked = 106;
 	assert_int_equal(reason_of(&a), NT_HOLD_UNKNOWN);
@@ -173,7 +168,6 @@ static void loss_is_noted(void **state)
 	struct answer a = an_answer();
 	struct told told;
 
-	(void)state;
 	parse(&a, &told);
 	assert_false(told.last.recovering);
 	a.info.tcpi_ca_state = 3;
@@ -190,7 +184,6 @@ static void an_older_kernel_knows_less(void **state)
 	struct answer a = an_answer();
 	struct told told;
 
-	(void)state;
 	/* as before 5.5: no window of the peer's */
 	a.info.tcpi_snd_wnd = 0;
 	a.info_head.nla_len = sizeof(struct nlattr) + offsetof(struct tcp_info, tcpi_snd_wnd);
@@ -215,7 +208,6 @@ static void the_end_and_a_refusal_are_told(void **state)
 	} m = {.head = {.nlmsg_len = sizeof(m), .nlmsg_seq = REQUEST, .nlmsg_type = NLMSG_DONE}};
 	struct told told = {};
 
-	(void)state;
 	assert_int_equal(nt_diag_parse(&m, sizeof(m), REQUEST, take, &told), 0);
 	m.head.nlmsg_seq++; /* of an earlier request */
 	assert_int_equal(nt_diag_parse(&m, sizeof(m), REQUEST, take, &told), 1);
@@ -236,7 +228,6 @@ static void lengths_that_lie_are_refused(void **state)
 	static const __u16 attributes[] = {0, 1, 3, 9, 0xffff};
 	struct told told;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 		struct answer a = an_answer();
 
@@ -260,7 +251,6 @@ static void no_input_reads_beyond_the_datagram(void **state)
 {
 	const struct answer a = an_answer();
 
-	(void)state;
 	for (size_t length = 0; length <= sizeof(a); length++) {
 		struct told told = {};
 		char *copy = malloc(length ? length : 1);

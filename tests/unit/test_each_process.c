@@ -31,7 +31,6 @@ static void it_calls_for_each_process_once(void **state)
 {
 	struct calls calls = {};
 
-	(void)state;
 	assert_int_equal(nt_each_process(count, &calls), 0);
 	assert_int_equal(calls.self, 1);
 	assert_in_range(calls.all, 2, 1 << 22); /* there is the one that started this, too */
@@ -41,7 +40,6 @@ static void a_call_ends_the_walk(void **state)
 {
 	struct calls calls = {};
 
-	(void)state;
 	assert_int_equal(nt_each_process(end_at_self, &calls), -7);
 	assert_int_equal(calls.self, 1);
 }

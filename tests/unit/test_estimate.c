@@ -58,7 +58,6 @@ static void the_estimate_is_the_time_lost_each_second(void **state)
 		{200000, 1000, 50000}, {40000, 360000, 20000},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rounds) / sizeof(rounds[0]); i++) {
 		struct nt_estimate e = {};
 		struct nt_excess excess = play(&e, rounds[i][0], rounds[i][1], 3000, rounds[i][2]);
@@ -76,7 +75,6 @@ static void what_was_never_seen_takes_less_than_its_error(void **state)
 	struct nt_estimate e = {.looks = 100};
 	struct nt_excess excess = nt_estimate_excess(&e);
 
-	(void)state;
 	assert_int_equal(excess.us, 0);
 	assert_int_equal(excess.error_us, 30000);
 	e.looks = 0;
@@ -88,7 +86,6 @@ static void an_ack_is_late_when_a_prompt_one_would_have_come(void **state)
 {
 	struct nt_sampled s = held(1, 20);
 
-	(void)state;
 	assert_int_equal(nt_sampled_late_ns(&s), 20 * MS - 100000);
 	s.end.min_rtt_us = 19000;
 	assert_int_equal(nt_sampled_late_ns(&s), MS);
@@ -109,7 +106,6 @@ static void an_ack_is_late_when_a_prompt_one_would_have_come(void **state)
 
 static void only_nagles_holds_are_stalls(void **state)
 {
-	(void)state;
 	for (unsigned int reason = 0; reason < NT_HOLD_REASONS; reason++) {
 		struct nt_sampled s = held(1, 200);
 		struct nt_estimate e = {.looks = 1};
@@ -127,7 +123,6 @@ static void a_look_counts_from_15_ms_on_and_double_up_to_30(void **state)
 		unsigned int age_us, weight;
 	} looks[] = {{1000, 0}, {15099, 0}, {15100, 2}, {30099, 2}, {30100, 1}, {500000, 1}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
 		struct nt_estimate e = {.looks = 1};
 		struct nt_sampled s = held(1, 0);
@@ -143,7 +138,6 @@ static void a_hold_that_may_be_younger_than_the_silence_counts_once(void **state
 	struct nt_estimate e = {.looks = 1};
 	struct nt_sampled s = held(1, 25);
 
-	(void)state;
 	s.untouched_ns = 5 * MS; /* the application wrote 5 ms ago */
 	assert_int_equal(nt_seen_late(add(&e, &s)).weight, 1);
 	assert_int_equal(add(&e, &s)->longest_ns, 5 * MS);
@@ -156,7 +150,6 @@ static void a_connection_that_is_often_a_little_late_has_a_slow_path(void **stat
 	struct nt_sampled s = held(1, 25); /* less a round trip */
 	struct nt_seen *seen = NULL;
 
-	(void)state;
 	for (int i = 0; i < NT_SEEN_ENOUGH - 1; i++)
 		seen = add(&e, &s);
 	assert_true(nt_seen_stalls(seen));
@@ -175,7 +168,6 @@ static void a_hold_that_data_ends_is_no_stall(void **state)
 	struct nt_sampled s = held(1, 35);
 	struct nt_seen *seen;
 
-	(void)state;
 	seen = add(&e, &s);
 	assert_true(nt_seen_stalls(seen)); /* nobody knows what ends it */
 	s.silent_ns += MS;
@@ -201,7 +193,6 @@ static void a_connection_that_stalls_is_shown_with_its_stalls(void **state)
 	struct nt_estimate e = {.looks = 10};
 	struct nt_seen *seen;
 
-	(void)state;
 	corked.reason = NT_HOLD_CORK;
 	seen = add(&e, &corked);
 	assert_int_equal(seen->last.reason, NT_HOLD_CORK);
@@ -219,7 +210,6 @@ static void sock_diag_tells_a_cork_by_what_it_holds_with_nothing_in_flight(void 
 	struct nt_sampled s = held(1, 35), idle = held(1, 100);
 	struct nt_estimate e = {.looks = 10};
 
-	(void)state;
 	idle.reason = NT_HOLD_UNKNOWN;
 	idle.in_flight_bytes = 0;
 	assert_true(nt_seen_stalls(add(&e, &s)));
@@ -234,7 +224,6 @@ static void what_the_user_did_not_ask_for_does_not_count(void **state)
 	struct nt_seen **list;
 	size_t count;
 
-	(void)state;
 	add(&e, &one);
 	add(&e, &two)->wanted = NT_WANTED_NO;
 	assert_int_equal(nt_estimate_excess(&e).us, 500000);
@@ -252,7 +241,6 @@ static void those_that_lose_most_come_first(void **state)
 	struct nt_seen **list;
 	size_t count;
 
-	(void)state;
 	corked.reason = NT_HOLD_CORK;
 	for (int i = 0; i < 9; i++)
 		add(&e, &corked);
@@ -272,7 +260,6 @@ static void memory_is_bounded_and_says_what_it_left_out(void **state)
 {
 	struct nt_estimate e = {.looks = 1};
 
-	(void)state;
 	for (int i = 0; i < NT_MOST_SEEN + 5; i++) {
 		struct nt_sampled s = held(i, 35);
 
@@ -297,7 +284,6 @@ static void a_late_ack_or_a_long_cork_is_suspicious(void **state)
 {
 	struct nt_sampled s = held(1, 16);
 
-	(void)state;
 	assert_true(nt_sampled_is_suspicious(&s));
 	assert_int_equal(nt_sampled_weight(&s), 2);
 	s = held(1, 15);
@@ -319,7 +305,6 @@ static void a_young_hold_may_look_late_soon_unless_the_path_is_long(void **state
 {
 	struct nt_sampled s = held(1, 0);
 
-	(void)state;
 	assert_true(nt_sampled_may_stall_in(&s, 30 * MS));
 	s.end.min_rtt_us = 15000;
 	assert_true(nt_sampled_may_stall_in(&s, 30 * MS));

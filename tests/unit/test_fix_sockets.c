@@ -14,21 +14,16 @@
 /* Nobody has any socket. */
 int nt_owners_scan(struct nt_owners *owners)
 {
-	(void)owners;
 	return 0;
 }
 
 bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)
 {
-	(void)targets;
-	(void)tgid;
 	return true;
 }
 
 int nt_process_read(pid_t tgid, struct nt_process *process)
 {
-	(void)tgid;
-	(void)process;
 	return 0;
 }
 
@@ -61,7 +56,6 @@ static void what_found_no_room_counts_once_and_takes_the_place_of_a_closed_one(v
 	const uint64_t a = 100001, b = 100002;
 	struct nt_fix_sockets sockets;
 
-	(void)state;
 	assert_int_equal(nt_fix_open(&sockets, TCP_NODELAY), 0);
 	for (uint64_t sk = 1; sk <= NT_FIX_MOST; sk++) {
 		struct nt_fix_socket *s = add(&sockets, sk);
@@ -98,7 +92,6 @@ static void one_that_is_not_reached_can_be_left_out(void **state)
 	struct nt_fix_sockets sockets;
 	struct nt_end end = end_of(1);
 
-	(void)state;
 	assert_int_equal(nt_fix_open(&sockets, TCP_NODELAY), 0);
 	nt_fix_add_reached(&sockets, &end, &owners, &targets);
 	assert_int_equal(sockets.count, 0);
@@ -112,7 +105,6 @@ static void nothing_is_added_or_left_set_once_all_is_set_back(void **state)
 	struct nt_fix_socket *s;
 	struct stat status;
 
-	(void)state;
 	assert_int_equal(nt_fix_open(&sockets, TCP_NODELAY), 0);
 	assert_int_equal(stat("/proc/self/ns/net", &status), 0);
 	s = add(&sockets, 1);
@@ -138,7 +130,6 @@ static void sockets_are_open_until_their_last_descriptor_is_closed(void **state)
 	struct nt_open_sockets open = {0};
 	struct stat own, socket4, socket6;
 
-	(void)state;
 	if (listen(fd, 1) || listen(fd6, 1))
 		skip();
 	assert_int_equal(stat("/proc/self/ns/net", &own), 0);

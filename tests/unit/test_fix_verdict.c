@@ -59,7 +59,6 @@ static void connections_are_compared_with_themselves_for_equal_times(void **stat
 {
 	struct nt_fix_comparison c = seconds(10);
 
-	(void)state;
 	pair(&c, 100, 10 * S, 100);
 	pair(&c, 10, 10 * S, 10);
 	assert_true(c.connections == 2 && c.before.stalls == 110 && c.during.stalls == 110);
@@ -78,7 +77,6 @@ static void what_stalls_but_once_is_no_cure(void **state)
 {
 	struct nt_fix_comparison c = seconds(10);
 
-	(void)state;
 	for (int i = 0; i < 300; i++)
 		pair(&c, 0, 10 * S, 0);
 	judged(&c, NT_FIX_UNCLEAR, "no connection stalled twice before");
@@ -93,7 +91,6 @@ static void an_option_that_is_set_too_seldom_is_no_cure(void **state)
 {
 	struct nt_fix_comparison c = {ten_seconds(200, 400), ten_seconds(0, 400), 1, 200, 5 * MS};
 
-	(void)state;
 	judged(&c, NT_FIX_CURED, "ends the stalls");
 	c.again_ns = 22 * MS;
 	judged(&c, NT_FIX_UNCLEAR, "could be set again only every 22.0 ms");
@@ -104,7 +101,6 @@ static void an_option_that_is_set_too_seldom_is_no_cure(void **state)
 /* The writes counted are those of the whole process. */
 static void writes_of_others_are_no_cure_and_no_harm(void **state)
 {
-	(void)state;
 	expect(ten_seconds(200, 400), ten_seconds(200, 40000), NT_FIX_UNCLEAR,
 	       "wrote 100.0 times as often");
 	expect(ten_seconds(2000, 40000), ten_seconds(400, 400), NT_FIX_UNCLEAR,
@@ -115,14 +111,12 @@ static void writes_of_others_are_no_cure_and_no_harm(void **state)
 
 static void no_stall_is_left(void **state)
 {
-	(void)state;
 	expect(ten_seconds(200, 400), ten_seconds(0, 400), NT_FIX_CURED, "20.0 ms a write");
 	expect(ten_seconds(200, 0), ten_seconds(0, 0), NT_FIX_CURED, "800 ms a second");
 }
 
 static void a_twentieth_is_a_cure_and_a_half_is_help(void **state)
 {
-	(void)state;
 	expect(ten_seconds(200, 400), ten_seconds(10, 400), NT_FIX_CURED, "cures it");
 	expect(ten_seconds(200, 400), ten_seconds(11, 400), NT_FIX_HELPED, "helps in part");
 	expect(ten_seconds(200, 400), ten_seconds(100, 400), NT_FIX_HELPED, "(-50 %)");
@@ -135,7 +129,6 @@ static void writes_are_what_is_compared_by_where_they_are_counted(void **state)
 {
 	struct nt_fix_sum during = ten_seconds(0, 10000);
 
-	(void)state;
 	during.stalls = 5000;
 	during.excess_ns = 5000 * MS;
 	expect(ten_seconds(200, 400), during, NT_FIX_CURED, "500 us");
@@ -145,7 +138,6 @@ static void writes_are_what_is_compared_by_where_they_are_counted(void **state)
 
 static void too_little_is_no_verdict(void **state)
 {
-	(void)state;
 	expect(ten_seconds(5, 10), ten_seconds(0, 10), NT_FIX_CURED, "ends");
 	expect(ten_seconds(4, 10), ten_seconds(0, 10), NT_FIX_UNCLEAR, "4 stalls before");
 	expect(ten_seconds(1, 10), ten_seconds(0, 10), NT_FIX_UNCLEAR, "1 stall before");
@@ -156,7 +148,6 @@ static void too_little_is_no_verdict(void **state)
 
 static void another_load_is_said(void **state)
 {
-	(void)state;
 	expect(ten_seconds(200, 400), ten_seconds(0, 199), NT_FIX_CURED, "less than half as often");
 	expect(ten_seconds(200, 400), ten_seconds(100, 199), NT_FIX_UNCLEAR, "the same load");
 	expect(ten_seconds(200, 400), ten_seconds(180, 199), NT_FIX_NO_HELP, "the same load");

@@ -148,7 +148,6 @@ static void a_stall_has_two_ends_of_the_same_keys(void **state)
 	size_t length;
 	FILE *out = open_memstream(&told, &length);
 
-	(void)state;
 	write_line(out, stall_of(NT_SIDE_SENDER, true, true));
 	write_line(out, stall_of(NT_SIDE_RECEIVER, true, true));
 	write_line(out, stall_of(NT_SIDE_SENDER, true, false));
@@ -173,7 +172,6 @@ static void what_other_hosts_join_by_is_told(void **state)
 	size_t length;
 	FILE *out = open_memstream(&told, &length);
 
-	(void)state;
 	stalls[2].record.kind = NT_RECORD_LATE_ACK;
 	stalls[2].is_stall = false;
 	for (size_t i = 0; i < sizeof(stalls) / sizeof(stalls[0]); i++) {

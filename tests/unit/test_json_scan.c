@@ -15,7 +15,6 @@ static char *line;
 
 static int tear_down(void **state)
 {
-	(void)state;
 	free(line);
 	line = NULL;
 	return 0;
@@ -45,7 +44,6 @@ static void what_rfc_8259_allows_is_taken(void **state)
 		"{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e4\\ud83d\\ude00 ä€😀\x7f\"}",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
 		if (!scan(good[i]))
 			fail_msg("refused: %s", good[i]);
@@ -106,7 +104,6 @@ static void all_else_is_refused(void **state)
 		"{\"a\":[[[[[[[[1]]]]]]]]}",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		if (scan(bad[i]))
 			fail_msg("taken: %s", bad[i]);
@@ -117,7 +114,6 @@ static void a_nul_ends_no_line(void **state)
 	char text[] = "{\"a\":1}\0{\"a\":2}";
 	struct nt_json_scan scan = {0};
 
-	(void)state;
 	assert_true(nt_json_scan(&scan, text, strlen(text)));
 	assert_false(nt_json_scan(&scan, text, sizeof(text) - 1));
 }
@@ -132,7 +128,6 @@ static void assert_text(const char *json, const char *wanted, size_t length)
 
 static void strings_mean_what_their_escapes_say(void **state)
 {
-	(void)state;
 	assert_text("{\"a\":\"\"}", "", 0);
 	assert_text("{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}", "\"\\/\b\f\n\r\t", 8);
 	assert_text("{\"a\":\"\\u0041\\u00e4\\u20ac\\ud83d\\ude00\"}", "Aä€😀", 10);
@@ -150,7 +145,6 @@ static void of_keys_that_come_twice_the_last_one_counts(void **state)
 {
 	uint64_t number;
 
-	(void)state;
 	assert_true(scan("{\"a\":1,\"b\":{\"a\":2},\"c\":[{\"a\":3}],\"a\":4,\"d\":5}"));
 	assert_true(nt_json_whole(&member.value, &number));
 	assert_int_equal(number, 4);
@@ -167,7 +161,6 @@ static void only_whole_numbers_are_whole(void **state)
 	uint64_t number;
 	char text[64];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		snprintf(text, sizeof(text), "{\"a\":%s}", others[i]);
 		assert_true(scan(text));
@@ -196,7 +189,6 @@ static void assert_trimmed(const char *text, const char *wanted)
 
 static void lists_are_shortened_where_they_lie(void **state)
 {
-	(void)state;
 	assert_trimmed("{\"none\":[1,2],\"two\":[1,2,3,4],\"all\":[1,2,3]}",
 		       "{\"none\":[],\"two\":[1,2],\"all\":[1,2,3]}");
 	assert_trimmed("{\"two\":[],\"none\":[]}", "{\"two\":[],\"none\":[]}");
@@ -232,7 +224,6 @@ static void the_size_of_a_tree_is_known_before_it_is_made(void **state)
 		{"{\"a\":\"", "xxxxxxxxxx", "\"}"}, {"{\"a\":[", "null,", "0]}"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
 		char *text = repeated(pieces[i][0], pieces[i][1], pieces[i][2]);
 		struct nt_json_scan scan = {0};

@@ -41,7 +41,6 @@ static void a_hold_released_by_the_timers_ack_is_a_stall_seen(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	f.duration_ns = 4 * MS; /* a receiver with a small limit: seen is seen */
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
@@ -51,7 +50,6 @@ static void an_ack_that_carried_data_is_no_stall(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.pure_ack = false;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.late_release = NT_ACK_INVALID;
@@ -62,7 +60,6 @@ static void only_an_ack_releases_into_a_stall(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	for (unsigned int release = NT_RELEASE_FULL_SEGMENT; release < NT_RELEASES; release++) {
 		f.release = release;
 		expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
@@ -73,7 +70,6 @@ static void no_other_reason_is_ever_called_nagle(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	for (unsigned int reason = NT_HOLD_CORK; reason < NT_HOLD_REASONS; reason++) {
 		f.reason = reason;
 		if (reason == NT_HOLD_MSG_MORE || reason == NT_HOLD_CWND ||
@@ -89,7 +85,6 @@ static void no_other_reason_is_ever_called_nagle(void **state)
 
 static void time_is_lost_where_the_program_did_not_take_it(void **state)
 {
-	(void)state;
 	for (unsigned int release = 0; release < NT_RELEASES; release++) {
 		bool waited = release == NT_RELEASE_ACK || release == NT_RELEASE_TIMER ||
 			      release == NT_RELEASE_LOSS_PROBE;
@@ -107,7 +102,6 @@ static void a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost(v
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	assert_true(nt_may_stall(NT_HOLD_CWND, true));
 	assert_false(nt_may_stall(NT_HOLD_RWND, true));
 	f.reason = NT_HOLD_CWND;
@@ -124,7 +118,6 @@ static void from_one_end_it_takes_30_ms_beyond_the_round_trip(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_INVALID;
 	f.min_rtt_ns = 20 * MS;
 	f.duration_ns = 50 * MS;
@@ -137,7 +130,6 @@ static void from_one_end_acks_that_keep_coming_explain_the_wait(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_INVALID;
 	f.duration_ns = 300 * MS;
 	f.silent_ns = 30 * MS;
@@ -150,7 +142,6 @@ static void an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for(v
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.min_rtt_ns = 0;
 	f.duration_ns = 4 * MS;
 	f.pending_in_hold_ns = 2 * MS;
@@ -163,7 +154,6 @@ static void from_one_end_nobody_delays_the_ack_of_two_full_segments(void **state
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_INVALID;
 	f.silent_bytes = 2 * 1448 - 1;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
@@ -177,7 +167,6 @@ static void from_one_end_a_smaller_limit_in_force_counts(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_INVALID;
 	f.min_rtt_ns = MS / 10;
 	f.delack_limit_ns = 5 * MS;
@@ -191,7 +180,6 @@ static void from_one_end_nothing_is_late_before_a_round_trip_was_measured(void *
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_INVALID;
 	f.min_rtt_ns = 0;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
@@ -203,7 +191,6 @@ static void loss_recovery_explains_a_delay_from_one_end(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_INVALID;
 	f.duration_ns = 210 * MS;
 	f.recovering = true;
@@ -214,7 +201,6 @@ static void a_pending_ack_that_the_reader_sent_must_have_come_too_late(void **st
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_READ;
 	f.pending_ns = 30 * MS;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
@@ -229,7 +215,6 @@ static void a_hold_shorter_than_the_round_trip_lost_nothing(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.min_rtt_ns = f.duration_ns + 1;
 	assert_int_equal(nt_excess_ns(&f), 0);
 	f.min_rtt_ns = f.duration_ns - 1;
@@ -240,7 +225,6 @@ static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.release = NT_RELEASE_TIMER;
 	f.late_release = NT_ACK_INVALID;
 	f.reason = NT_HOLD_CORK;
@@ -263,7 +247,6 @@ static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
 /* sent and received before the hold */
 static void handshakes_take_turns_and_messages_in_parts_do_not(void **state)
 {
-	(void)state;
 	assert_true(nt_in_handshake(1, 1));  /* the first answer, in two parts */
 	assert_true(nt_in_handshake(2, 3));  /* a TLS server's certificates, a ticket */
 	assert_true(nt_in_handshake(4, 4));  /* the same after a hello that it had repeated */
@@ -277,7 +260,6 @@ static void patterns_are_told_apart(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
 			 NT_PATTERN_WRITE_WRITE_READ);
 	f.writes = 1;
@@ -313,7 +295,6 @@ static void an_ack_with_a_late_message_is_no_clock(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	(void)state;
 	f.late_release = NT_ACK_INVALID;
 	f.duration_ns = f.min_rtt_ns + NT_INFER_NS - 1;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);

@@ -97,7 +97,6 @@ static void those_that_are_ready_are_called_in_the_order_in_which_they_were_adde
 	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
 	int first[2], second[2], third[2];
 
-	(void)state;
 	pipe_of(first);
 	pipe_of(second);
 	pipe_of(third);
@@ -127,7 +126,6 @@ static void many_that_are_always_ready_all_have_their_turn(void **state)
 	struct one all[MANY];
 	int ends[MANY][2];
 
-	(void)state;
 	for (int i = 0; i < MANY; i++) {
 		all[i] = (struct one){&called, '0' + i};
 		pipe_of(ends[i]);
@@ -149,7 +147,6 @@ static void who_is_forgotten_is_called_no_more_even_in_the_same_turn(void **stat
 	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
 	int first[2], second[2], again;
 
-	(void)state;
 	pipe_of(first);
 	pipe_of(second);
 	write_to(first[1]);
@@ -181,7 +178,6 @@ static void the_end_of_a_reader_shows_at_the_writer(void **state)
 	struct one a = {&called, 'a'};
 	int ends[2];
 
-	(void)state;
 	pipe_of(ends);
 	assert_int_equal(nt_loop_watch(called.loop, ends[1], 0, note, &a), 0);
 	assert_string_equal(turn(&called), "");
@@ -197,7 +193,6 @@ static void nobody_waits_for_a_file(void **state)
 	struct called called = begin();
 	FILE *file = tmpfile();
 
-	(void)state;
 	assert_non_null(file);
 	assert_int_equal(nt_loop_watch(called.loop, fileno(file), 0, note, NULL), -EPERM);
 	assert_int_equal(nt_loop_watch(called.loop, 9999, 0, note, NULL), -EBADF);
@@ -214,7 +209,6 @@ static void a_timer_calls_once_or_again_and_again(void **state)
 	uint64_t now_ns = nt_now_ns();
 	int once, each;
 
-	(void)state;
 	once = nt_loop_timer(called.loop, 0, 0, note, &a);
 	each = nt_loop_timer(called.loop, now_ns, MS, note, &b);
 	assert_true(once >= 0 && each >= 0);
@@ -237,7 +231,6 @@ static void a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_
 	struct one a = {&called, 'a'}, b = {&called, 'b'};
 	int timer;
 
-	(void)state;
 	assert_true(nt_loop_timer(called.loop, 0, 0, note, &a) >= 0);
 	timer = nt_loop_timer(called.loop, 0, MS, note, &b);
 	called.timer = timer;
@@ -252,7 +245,6 @@ static void a_turn_ends_at_its_time_and_the_next_one_knows_its_own(void **state)
 	struct one a = {&called, 'a'};
 	uint64_t began_ns = nt_now_ns(), until_ns = began_ns + 5 * MS + 1;
 
-	(void)state;
 	assert_int_equal(nt_loop_turn(called.loop, until_ns), 0);
 	assert_true(nt_now_ns() >= until_ns);
 	assert_int_equal(nt_loop_turn(called.loop, until_ns), 0); /* it is past: this one too */
@@ -279,7 +271,6 @@ static void signals_call_with_their_numbers(void **state)
 	struct one a = {&called, 'a'};
 	uint64_t set = NT_SIGNAL(SIGUSR1) | NT_SIGNAL(KEPT_SIGNAL);
 
-	(void)state;
 	assert_true(!nt_loop_signals(called.loop, set, 0, note, &a));
 	assert_string_equal(turn(&called), "");
 	raise(SIGUSR1);
@@ -301,7 +292,6 @@ static void stopped_it_calls_nobody_else(void **state)
 	struct one a = {&called, 'a'}, b = {&called, 'b'};
 	int ends[2];
 
-	(void)state;
 	pipe_of(ends);
 	write_to(ends[1]);
 	assert_true(nt_loop_timer(called.loop, 0, 0, note, &a) >= 0);
@@ -325,7 +315,6 @@ static void another_loop_sees_when_it_has_something_to_call(void **state)
 	struct one a = {&called, 'a'};
 	struct pollfd fd = {.fd = nt_loop_fd(called.loop), .events = POLLIN};
 
-	(void)state;
 	assert_int_equal(poll(&fd, 1, 0), 0);
 	assert_true(nt_loop_timer(called.loop, nt_now_ns() + 5 * MS, 0, note, &a) >= 0);
 	assert_int_equal(poll(&fd, 1, A_WHILE / MS), 1);

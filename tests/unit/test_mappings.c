@@ -35,7 +35,6 @@ static void of_many_lines_those_are_taken_that_an_address_points_into(void **sta
 		"6000-7000 r-xp 00000000 00:00 0                       [vdso]\n"
 		"8fff-ffffffffffffffff rwxs 00000000 00:05 1           /x\n";
 
-	(void)state;
 	read_lines(lines, addresses, 4);
 	assert_int_equal(found.lines, 6);
 	assert_int_equal(found.count, 4);
@@ -69,7 +68,6 @@ static void lines_of_another_form_are_passed_over(void **state)
 				    "-1000-2000 r-xp 0 fd:01 11 /x\n"
 				    "1000-2000 r-xp 0 fd:01 11";
 
-	(void)state;
 	read_lines(lines, &address, 1);
 	assert_int_equal(found.count, 0);
 	assert_int_equal(found.lines, 11);
@@ -82,7 +80,6 @@ static void more_than_there_is_room_for_are_left_out_and_told(void **state)
 	static uint64_t addresses[NT_MAPPINGS_MOST + 1];
 	static char lines[(NT_MAPPINGS_MOST + 1) * 64];
 
-	(void)state;
 	for (size_t i = 0; i <= NT_MAPPINGS_MOST; i++) {
 		addresses[i] = 0x1000 + i * 0x2000;
 		snprintf(lines + strlen(lines), 64, "%" PRIx64 "-%" PRIx64 " r-xp 0 0:0 1 /x\n",
@@ -127,7 +124,6 @@ static void what_is_mapped_is_opened_for_reading_and_is_that_file(void **state)
 	struct stat mine, its;
 	void *page;
 
-	(void)state;
 	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
 	assert_int_equal(fstat(fd, &mine), 0);
 	page = map(path);
@@ -147,7 +143,6 @@ static void a_device_is_not_opened(void **state)
 {
 	void *page = map("/dev/zero");
 
-	(void)state;
 	if (page == MAP_FAILED) {
 		print_message("skipped: no code may be in /dev here\n");
 		skip();
@@ -165,7 +160,6 @@ static void of_a_process_that_has_ended_there_is_nothing(void **state)
 	siginfo_t info;
 	pid_t child = fork();
 
-	(void)state;
 	if (!child)
 		_exit(0);
 	assert_int_equal(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);

@@ -52,7 +52,6 @@ static void what_was_encoded_is_decoded(void **state)
 				   .symbol = "gr\xc3\xbc\xc3\x9f"
 					     "e"}};
 
-	(void)state;
 	assert_int_equal(decode(encode(list, 3)), 0);
 	assert_int_equal(head.number, 7);
 	assert_int_equal(head.why, NT_UNNAMED_LIMIT);
@@ -74,7 +73,6 @@ static void a_long_name_is_cut_at_a_whole_character(void **state)
 	char name[NT_NAME_BYTES + 8];
 	struct nt_frame one = {.symbol = name};
 
-	(void)state;
 	for (size_t ascii = 0; ascii < 4; ascii++) {
 		memset(name, 'a', ascii);
 		name[ascii] = '\0';
@@ -93,7 +91,6 @@ static void names_have_so_much_room_in_all_and_the_outermost_go_without(void **s
 	char name[2 * NT_NAME_BYTES];
 	size_t length, named = NT_NAMES_BYTES / NT_NAME_BYTES / 2;
 
-	(void)state;
 	memset(name, 'x', sizeof(name));
 	name[sizeof(name) - 1] = '\0';
 	for (size_t i = 0; i < NT_STACK_DEPTH; i++)
@@ -119,7 +116,6 @@ static void what_is_cut_off_anywhere_is_refused(void **state)
 {
 	size_t whole = encode_one();
 
-	(void)state;
 	for (size_t length = 0; length < whole; length++)
 		assert_int_equal(decode(length), -EBADMSG);
 	bytes[whole] = 0;
@@ -132,7 +128,6 @@ static void counts_and_lengths_that_are_too_large_are_refused(void **state)
 	static const uint16_t lengths[] = {NT_NAME_BYTES + 1, 0x7fff, 0xfffe};
 	size_t whole = encode_one();
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		((struct nt_names_reply *)bytes)->n = counts[i];
 		assert_int_equal(decode(whole), -EBADMSG);
@@ -152,7 +147,6 @@ static void a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused(void **
 {
 	size_t whole = encode_one();
 
-	(void)state;
 	((struct nt_names_reply *)bytes)->why = NT_UNNAMED_REASONS;
 	assert_int_equal(decode(whole), -EBADMSG);
 	encode_one();

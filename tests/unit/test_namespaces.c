@@ -14,7 +14,6 @@ static void expect(const char *text, bool found, uint64_t value)
 
 static void the_counter_is_found_by_its_name(void **state)
 {
-	(void)state;
 	expect("TcpExt: SyncookiesSent DelayedACKs DelayedACKLocked\n"
 	       "TcpExt: 0 42 7\n"
 	       "IpExt: InNoRoutes\nIpExt: 3\n",
@@ -26,7 +25,6 @@ static void the_counter_is_found_by_its_name(void **state)
 
 static void what_is_no_such_counter_is_not_taken_for_it(void **state)
 {
-	(void)state;
 	expect("", false, 0);
 	expect("TcpExt:", false, 0);
 	expect("TcpExt: DelayedACKs", false, 0);

@@ -81,7 +81,6 @@ static void without_options_it_traces_everything(void **state)
 {
 	struct nt_settings o = good("");
 
-	(void)state;
 	assert_int_equal(command_of(""), NT_CMD_TRACE);
 	assert_int_equal(o.min_ns, 1000000);
 	assert_int_equal(o.n_pids, 0);
@@ -95,7 +94,6 @@ static void every_option_sets_what_it_says(void **state)
 		good("-p 1,2 -p 3 -P 80,443 -L 1 -D 65535 -4 -m 250us -i 5s --count 3 -d 2m -a "
 		     "-U -w -v -v --hooks kprobe -j");
 
-	(void)state;
 	assert_int_equal(o.n_pids, 3);
 	assert_int_equal(o.pids[2], 3);
 	assert_int_equal(o.ports.count, 2);
@@ -154,7 +152,6 @@ static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state
 	struct nt_settings o;
 	char line[128];
 
-	(void)state;
 	snprintf(line, sizeof(line), "--fleet-key %s", path);
 	o = good(line);
 	assert_true(o.has_fleet_key);
@@ -173,7 +170,6 @@ static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state
 
 static void late_acks_are_for_programs(void **state)
 {
-	(void)state;
 	assert_true(good("--late-acks -o json").late_acks);
 	refused("--late-acks", "--late-acks", "--output json", "");
 }
@@ -182,7 +178,6 @@ static void short_options_can_be_joined(void **state)
 {
 	struct nt_settings o = good("-aUp123");
 
-	(void)state;
 	assert_true(o.all_holds && o.stacks);
 	assert_int_equal(o.pids[0], 123);
 }
@@ -191,7 +186,6 @@ static void the_bcc_habit_works(void **state)
 {
 	struct nt_settings o = good("5 12");
 
-	(void)state;
 	assert_int_equal(o.interval_ns, 5000000000);
 	assert_int_equal(o.count, 12);
 	o = good("-p 1 0.5 -a");
@@ -209,7 +203,6 @@ static void the_bcc_habit_works(void **state)
 
 static void commands_are_told_from_words_that_are_none(void **state)
 {
-	(void)state;
 	assert_int_equal(command_of("check"), NT_CMD_CHECK);
 	assert_int_equal(command_of("check --hooks tracepoint -j -v"), NT_CMD_CHECK);
 	assert_int_equal(command_of("--help"), NT_CMD_HELP);
@@ -224,7 +217,6 @@ static void commands_are_told_from_words_that_are_none(void **state)
 
 static void pids_and_ports_are_taken_to_the_letter(void **state)
 {
-	(void)state;
 	assert_int_equal(good("-p 4194304").pids[0], 4194304);
 	refused("-p 4194305", "--pid", "4194305", "4242");
 	refused("-p 0", "--pid", "0", "4242");
@@ -255,7 +247,6 @@ static const char *list_of(const char *option, int count)
 
 static void lists_are_full_at_64_processes_and_32_ports(void **state)
 {
-	(void)state;
 	assert_int_equal(good(list_of("-p", NT_MAX_PIDS)).n_pids, NT_MAX_PIDS);
 	refused(list_of("-p", NT_MAX_PIDS + 1), "--pid", "1,2,3", "at most 64");
 	assert_int_equal(good(list_of("-P", NT_MAX_PORTS)).ports.count, NT_MAX_PORTS);
@@ -279,7 +270,6 @@ static void durations_take_a_unit(void **state)
 {
 	uint64_t ns;
 
-	(void)state;
 	expect_ns("1ns", 1);
 	expect_ns("250us", 250000);
 	expect_ns("40ms", 40000000);
@@ -310,7 +300,6 @@ static void durations_take_a_unit(void **state)
 
 static void malformed_durations_name_option_value_and_remedy(void **state)
 {
-	(void)state;
 	refused("-m 40", "--min", "40", "needs a unit");
 	refused("-d abc", "--duration", "abc", "40ms");
 	refused("-i 5x", "--interval", "5x", "40ms");
@@ -325,7 +314,6 @@ static void malformed_durations_name_option_value_and_remedy(void **state)
 
 static void options_that_contradict_each_other_are_refused(void **state)
 {
-	(void)state;
 	refused("-p 1 -n x", "--pid", "--name", "one of them");
 	refused("-p 1 -c /x", "--pid", "--cgroup", "one of them");
 	refused("-n x -c /x", "--name", "--cgroup", "one of them");
@@ -340,7 +328,6 @@ static void options_that_contradict_each_other_are_refused(void **state)
 
 static void other_values_are_refused(void **state)
 {
-	(void)state;
 	refused("-o xml", "--output", "xml", "json");
 	refused("--max-overhead 0", "--max-overhead", "0", "more than zero");
 	refused("--max-overhead 1%", "--max-overhead", "1%", "percent");
@@ -362,7 +349,6 @@ static void other_values_are_refused(void **state)
 
 static void unknown_options_and_abbreviations_are_refused(void **state)
 {
-	(void)state;
 	refused("--foo", "--foo", "", "--help");
 	refused("--timelines", "--timelines", "", "--help");
 	refused("-x", "-x", "", "--help");
@@ -379,7 +365,6 @@ static void unknown_options_and_abbreviations_are_refused(void **state)
 
 static void a_value_with_control_characters_is_shown_escaped(void **state)
 {
-	(void)state;
 	refused("-p 1\n2", "--pid", "1\\x0a2", "4242");
 	refused("-o \033[2J", "--output", "\\x1b[2J", "json");
 	refused("\033x", "", "\\x1bx", "check");
@@ -393,7 +378,6 @@ static void no_message_is_longer_than_200_bytes(void **state)
 	struct nt_settings settings;
 	enum nt_command command;
 
-	(void)state;
 	memset(bad, '\001', sizeof(bad) - 1);
 	bad[sizeof(bad) - 1] = '\0';
 	refused(bad, "", "\\x01", "check");
@@ -416,14 +400,12 @@ static void no_message_is_longer_than_200_bytes(void **state)
 
 static void a_long_value_is_cut_after_24_bytes(void **state)
 {
-	(void)state;
 	refused("-p 1234567890123456789012345", "--pid", "123456789012345678901234…:", "4242");
 	refused("-p 123456789012345678901234", "--pid", "123456789012345678901234:", "4242");
 }
 
 static void an_empty_value_is_shown(void **state)
 {
-	(void)state;
 	refused("--name=", "--name", "\"\"", "give a command name");
 	refused("--pid=", "--pid", "\"\"", "4242");
 	refused("--port=", "--port", "\"\"", "1 to 65535");
@@ -436,7 +418,6 @@ static void two_dashes_end_the_options(void **state)
 {
 	struct nt_settings o = good("-a -- 5 12");
 
-	(void)state;
 	assert_true(o.all_holds);
 	assert_int_equal(o.interval_ns, 5000000000);
 	assert_int_equal(o.count, 12);
@@ -453,7 +434,6 @@ static void daemon_and_report_take_their_own_options(void **state)
 {
 	struct nt_settings o = good("daemon");
 
-	(void)state;
 	assert_int_equal(command_of("daemon"), NT_CMD_DAEMON);
 	assert_string_equal(o.socket, "/run/nagletrace/nagletrace.sock");
 	assert_null(o.group);
@@ -571,7 +551,6 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 		"json",    "wide",     "quiet",  "help",  "version", "json-schema", "verbose",
 		"nodelay", "quickack", "for",    "yes",   "all",     NULL};
 
-	(void)state;
 	refuses_what_is_not_its_own("top", of_top);
 	refuses_what_is_not_its_own("check", of_check);
 	refuses_what_is_not_its_own("daemon", of_daemon);
@@ -582,7 +561,6 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 
 static void top_traces_by_itself_when_told_what_to_trace(void **state)
 {
-	(void)state;
 	assert_int_equal(command_of("top"), NT_CMD_TOP);
 	assert_false(good("top -i 200ms -d 5s").traces_itself);
 	assert_false(good("top --socket /x").traces_itself);
@@ -600,7 +578,6 @@ static void sample_takes_interval_and_count_and_what_a_look_can_choose_by(void *
 {
 	struct nt_settings o = good("sample 5 12 -j");
 
-	(void)state;
 	assert_int_equal(command_of("sample"), NT_CMD_SAMPLE);
 	assert_int_equal(good("sample").interval_ns, 0);
 	assert_int_equal(o.interval_ns, 5000000000);
@@ -629,7 +606,6 @@ static void fix_is_told_what_to_set_and_whose(void **state)
 {
 	struct nt_settings o = good("fix -p 1 --nodelay");
 
-	(void)state;
 	assert_int_equal(command_of("fix -p 1 --nodelay"), NT_CMD_FIX);
 	assert_true(o.nodelay && !o.quickack && !o.yes && !o.all);
 	assert_int_equal(o.for_ns, 10000000000);
@@ -650,7 +626,6 @@ static void fix_is_told_what_to_set_and_whose(void **state)
 
 static void calls_do_not_know_of_each_other(void **state)
 {
-	(void)state;
 	good("-p 5 -a 3");
 	assert_int_equal(good("-p 6").n_pids, 1);
 	assert_false(good("").all_holds);
@@ -663,7 +638,6 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
-	(void)state;
 	nt_options_help(out, NT_CMD_TRACE);
 	fclose(out);
 	for (const struct nt_option *row = nt_options; row->help; row++) {

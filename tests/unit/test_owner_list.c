@@ -49,7 +49,6 @@ static void a_process_is_there_once_for_all_its_descriptors(void **state)
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	struct nt_owner_list list = {};
 
-	(void)state;
 	for (unsigned int i = 0; i < 100000; i++) {
 		add(&list, 64 + 64 * (i % 2), 7, ALICE);
 		add(&list, 64, 5, ALICE);
@@ -68,7 +67,6 @@ static void a_child_on_its_way_to_an_exec_is_an_owner_only_alone(void **state)
 	struct nt_owner found[NT_OWNERS_OF_SOCKET], child = owner_of(64, 9, ALICE);
 	struct nt_owner_list list = {};
 
-	(void)state;
 	child.passing = true;
 	assert_int_equal(nt_owner_list_add(&list, &child, wanted, &questions), 0);
 	assert_int_equal(find(&list, 64, found), 1);
@@ -86,7 +84,6 @@ static void of_many_processes_those_asked_for_and_the_last_stay(void **state)
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	struct nt_owner_list list = {};
 
-	(void)state;
 	for (uint32_t tgid = 1; tgid <= 200; tgid++)
 		add(&list, 64, tgid, ALICE);
 	add(&list, 64, 1001, ALICE);
@@ -110,7 +107,6 @@ static void the_sockets_of_one_user_do_not_push_out_those_of_another(void **stat
 	struct nt_owner_list list = {};
 	size_t memory = __sanitizer_get_current_allocated_bytes();
 
-	(void)state;
 	for (uint64_t i = 0; i < 500; i++)
 		add(&list, 64 + 64 * i, 1, ALICE);
 	for (uint64_t i = 0; i < 1000000; i++)
@@ -132,7 +128,6 @@ static void as_many_fit_as_the_documents_say(void **state)
 	struct nt_owner_list list = {};
 	size_t memory = __sanitizer_get_current_allocated_bytes();
 
-	(void)state;
 	for (uint64_t i = 0; i < 262144; i++)
 		add(&list, 64 + 64 * (i / 8), 1 + i % 8, ALICE);
 	assert_int_equal(list.count, 262144);
@@ -150,7 +145,6 @@ static void the_other_end_is_found_by_its_addresses(void **state)
 	struct nt_owner_list list = {};
 	const struct nt_owner *peer;
 
-	(void)state;
 	owner.tuple = (struct nt_tuple){.local_addr = {10, 0, 0, 1},
 					.remote_addr = {10, 0, 0, 2},
 					.local_port = 80,

@@ -153,7 +153,6 @@ static void what_takes_a_machine_over_is_refused(void **state)
 		REFUSED(prlimit64, getppid(), 0, 0, EPERM),
 	};
 
-	(void)state;
 	in_a_child(calls, sizeof(calls) / sizeof(calls[0]));
 }
 
@@ -194,7 +193,6 @@ static void no_file_is_written_made_or_given_away(void **state)
 		REFUSED(openat, AT_FDCWD, (long)"/proc", O_RDONLY | O_DIRECTORY, 0),
 	};
 
-	(void)state;
 	in_a_child(calls, sizeof(calls) / sizeof(calls[0]));
 }
 
@@ -228,7 +226,6 @@ static void bpf_goes_on_with_what_is_there_and_makes_nothing_new(void **state)
 		BPF_COMMAND(BPF_LINK_DETACH, 0),
 	};
 
-	(void)state;
 	in_a_child(calls, sizeof(calls) / sizeof(calls[0]));
 	if (geteuid())
 		skip();
@@ -247,7 +244,6 @@ static void a_daemon_in_standby_attaches_and_still_loads_nothing(void **state)
 				       BPF_COMMAND(BPF_LINK_CREATE, 0),
 				       BPF_COMMAND(BPF_ITER_CREATE, 0)};
 
-	(void)state;
 	in_a_child_that(true, refused, sizeof(refused) / sizeof(refused[0]));
 	if (geteuid())
 		skip();
@@ -271,7 +267,6 @@ static void what_a_tracer_does_later_is_allowed(void **state)
 		REFUSED(prlimit64, 0, 0, 0, 0),
 	};
 
-	(void)state;
 	in_a_child(calls, sizeof(calls) / sizeof(calls[0]));
 }
 
@@ -280,7 +275,6 @@ static void one_call_may_stay_allowed(void **state)
 	pid_t child = fork();
 	int status;
 
-	(void)state;
 	if (!child) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		if (nt_refuse_system_calls((const char *const[]){"pidfd_getfd", NULL}, false))
@@ -298,7 +292,6 @@ static void a_signal_to_itself_is_delivered(void **state)
 	pid_t child = fork();
 	int status;
 
-	(void)state;
 	if (!child) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 		if (!nt_refuse_system_calls(NULL, false))

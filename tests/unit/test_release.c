@@ -37,7 +37,6 @@ static void an_ack_of_the_small_segment_releases_a_nagle_hold(void **state)
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.snd_una = 100;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
@@ -48,7 +47,6 @@ static void an_ack_of_less_does_not_release_a_nagle_hold(void **state)
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.snd_una = 99;
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_NODELAY);
@@ -59,7 +57,6 @@ static void an_attempt_after_the_ack_is_not_what_released_a_nagle_hold(void **st
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.snd_una = 100;
 	s.push_one = NT_PUSH_ONE;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
@@ -76,7 +73,6 @@ static void the_release_by_ack_is_found_across_the_wrap_around(void **state)
 		.seq = 5, .sml = 5, .una = 0xfffffff0, .mss = MSS, .reason = NT_HOLD_NAGLE};
 	struct nt_tcp_state s = {.snd_una = 5, .snd_nxt = 55, .mss = MSS};
 
-	(void)state;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
 	s.snd_una = 4;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_PUSH);
@@ -87,7 +83,6 @@ static void a_filled_segment_releases_a_nagle_hold(void **state)
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.snd_nxt = held.seq + MSS;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
 	s.snd_nxt--;
@@ -101,7 +96,6 @@ static void a_loss_probe_takes_the_tail_along(void **state)
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.push_one = NT_PUSH_LOSS_PROBE;
 	s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_LOSS_PROBE);
@@ -114,7 +108,6 @@ static void setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork(void **st
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.nonagle = NT_NAGLE_OFF;
 	s.nonagle_arg = NT_NAGLE_OFF | NT_NAGLE_PUSH;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
@@ -127,7 +120,6 @@ static void nodelay_on_a_corked_socket_pushes_what_is_queued(void **state)
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.nonagle = NT_NAGLE_OFF | NT_NAGLE_CORK;
 	s.nonagle_arg = s.nonagle | NT_NAGLE_PUSH;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
@@ -138,7 +130,6 @@ static void uncorking_without_nodelay_is_told_by_the_flag_that_is_gone(void **st
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
 	s.snd_una = 100; /* an ACK that came meanwhile opens no cork */
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_UNCORK);
@@ -152,7 +143,6 @@ static void the_last_part_releases_msg_more(void **state)
 	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.write_seq = s.snd_nxt = 160;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
 	s.write_seq = s.snd_nxt = held.seq + MSS;
@@ -173,7 +163,6 @@ static void the_peers_segment_lets_msg_more_go_where_nothing_was_written(void **
 	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
 }
 
@@ -182,7 +171,6 @@ static void a_loss_probe_is_told_by_what_it_left_behind(void **state)
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.snd_una = 100;
 	s.tlp_high_seq = 150;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_LOSS_PROBE);
@@ -196,7 +184,6 @@ static void a_forced_push_is_told(void **state)
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.nonagle_arg = NT_NAGLE_PUSH;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_PUSH);
 	held.reason = NT_HOLD_CORK;
@@ -212,7 +199,6 @@ static void closing_sends_the_tail_with_the_fin(void **state)
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.nonagle_arg = NT_NAGLE_OFF;
 	for (size_t i = 0; i < sizeof(closing); i++) {
 		s.tcp_state = closing[i];
@@ -225,7 +211,6 @@ static void the_probe_timer_is_told_by_who_saw_it(void **state)
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	held.timer_seen = NT_RELEASE_TIMER;
 	s.nonagle = NT_NAGLE_CORK;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
@@ -236,7 +221,6 @@ static void a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers(vo
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.nonagle = NT_NAGLE_CORK;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
 	s.tcp_state = NT_TCP_CLOSE_WAIT;
@@ -259,7 +243,6 @@ static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
 	struct nt_held held = held_for(NT_HOLD_RWND);
 	struct nt_tcp_state s = gone();
 
-	(void)state;
 	s.snd_wnd = 70000;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
 	held.reason = NT_HOLD_CWND;

@@ -34,7 +34,6 @@ static void refused(const char *line, const char *word)
 
 static void each_request_is_known(void **state)
 {
-	(void)state;
 	assert_int_equal(good("{\"request\":\"snapshot\"}").kind, NT_REQUEST_SNAPSHOT);
 	assert_int_equal(good("{\"request\":\"snapshot\"}").top, 0);
 	assert_false(good("{\"request\":\"snapshot\"}").last);
@@ -50,7 +49,6 @@ static void each_request_is_known(void **state)
 
 static void what_is_none_is_refused_with_the_remedy(void **state)
 {
-	(void)state;
 	refused("", "not JSON");
 	refused("snapshot", "not JSON");
 	refused("{\"request\":\"health\"", "not JSON");

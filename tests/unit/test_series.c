@@ -31,7 +31,6 @@ static void a_bound_belongs_to_its_bucket(void **state)
 					     75, 100, 150, 200, 250, 500, 1000, 2000};
 	struct nt_series_set set;
 
-	(void)state;
 	assert_int_equal(NT_BUCKETS, sizeof(bounds_ms) / sizeof(bounds_ms[0]));
 	for (size_t i = 0; i < NT_BUCKETS; i++) {
 		struct nt_stall below = stall_of("x", bounds_ms[i] * MS - 1);
@@ -56,7 +55,6 @@ static void label_sets_are_told_apart(void **state)
 	struct nt_stall s = stall_of("x", 40 * MS);
 	struct nt_series_set set;
 
-	(void)state;
 	nt_series_init(&set, 10, false);
 	nt_series_add(&set, &s, 1);
 	strcpy(s.sender.cgroup, "/b.slice"); /* not asked for */
@@ -102,7 +100,6 @@ static void a_name_is_what_stands_before_its_nul(void **state)
 	struct nt_stall a = stall_of("x", MS), b = stall_of("x", MS);
 	struct nt_series_set set;
 
-	(void)state;
 	memset(b.sender.comm + 2, 'y', 5); /* left over from a longer name */
 	nt_series_init(&set, 10, false);
 	nt_series_add(&set, &a, 1);
@@ -116,7 +113,6 @@ static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
 	struct nt_series_set set;
 	char name[16];
 
-	(void)state;
 	nt_series_init(&set, 100, false);
 	for (int i = 0; i < 5000; i++) {
 		struct nt_stall s = stall_of("", 40 * MS);
@@ -138,7 +134,6 @@ static void one_that_was_idle_makes_room_the_least_recent_first(void **state)
 	struct nt_stall a = stall_of("a", MS), b = stall_of("b", MS), c = stall_of("c", MS);
 	struct nt_series_set set;
 
-	(void)state;
 	nt_series_init(&set, 2, false);
 	nt_series_add(&set, &a, 0);
 	nt_series_add(&set, &b, 1 * MINUTE);
@@ -179,7 +174,6 @@ static void names_of_one_user_do_not_push_out_those_of_another(void **state)
 	struct nt_series_set set;
 	struct nt_stall s;
 
-	(void)state;
 	nt_series_init(&set, 10, false);
 	for (unsigned int i = 0; i < 100; i++) {
 		s = stall_by(1, i);

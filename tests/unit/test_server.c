@@ -78,7 +78,6 @@ static void answer(void *context, struct nt_reader *reader, const struct nt_requ
 		   : request->kind == NT_REQUEST_HEALTH ? 1
 							: SMALL;
 
-	(void)context;
 	nt_server_counts(d.server, &d.counts);
 	if (request->kind == NT_REQUEST_STREAM) {
 		nt_reader_stream(reader, NT_FORMAT_JSON);
@@ -124,7 +123,6 @@ static int begin(void **state)
 {
 	struct nt_error error;
 
-	(void)state;
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
 	d = (struct daemon){.loop = nt_loop_new()};
 	snprintf(d.path, sizeof(d.path), "/tmp/nagletrace-unit-%d", getpid());
@@ -136,7 +134,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	d.over = true;
 	pthread_join(d.thread, NULL);
 	nt_server_close(d.server);
@@ -215,7 +212,6 @@ static void as_much_waits_for_a_reader_that_reads_nothing(void **state)
 	int fd = reader_of(ALICE);
 	size_t waits = 0;
 
-	(void)state;
 	for (int i = 0; i < 10000 && waits < READER_BYTES; i++) {
 		ask(fd, "snapshot");
 		settle();
@@ -253,7 +249,6 @@ static void as_much_waits_for_one_user_and_for_all(void **state)
 	int fds[64], other;
 	size_t n = 0, waits;
 
-	(void)state;
 	n = ask_for_much(ALICE, fds);
 	waits = waiting(fds, n);
 	assert_in_range(waits, USER_BYTES, USER_BYTES + LARGE);
@@ -276,7 +271,6 @@ static void who_is_silent_is_sent_away(void **state)
 {
 	int silent = reader_of(ALICE), asked = reader_of(ALICE), streams = reader_of(ALICE);
 
-	(void)state;
 	ask(streams, "stream");
 	settle();
 	ahead_s += SILENCE_S - 1;
@@ -304,7 +298,6 @@ static void who_gets_no_more_in_a_second_is_told_though_nothing_follows(void **s
 	char line[128];
 	FILE *from;
 
-	(void)state;
 	ask(fd, "stream");
 	settle();
 	d.streams = true;
@@ -322,7 +315,6 @@ static void a_longer_request_is_none(void **state)
 {
 	static char line[REQUEST_BYTES + 1];
 
-	(void)state;
 	for (int more = 0; more < 2; more++) {
 		int fd = reader_of(ALICE), n = REQUEST_BYTES + more;
 

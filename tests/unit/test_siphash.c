@@ -23,7 +23,6 @@ static void the_reference_vectors_hold(void **state)
 {
 	uint8_t key[NT_SIPHASH_KEY_LEN], message[16];
 
-	(void)state;
 	for (unsigned int i = 0; i < 16; i++)
 		key[i] = message[i] = i;
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
@@ -36,7 +35,6 @@ static void a_key_is_16_bytes_or_32_digits(void **state)
 	const char zeros[NT_SIPHASH_KEY_LEN] = {};
 	uint8_t key[NT_SIPHASH_KEY_LEN];
 
-	(void)state;
 	for (size_t length = 32; length <= 34; length += 2) {
 		memset(key, 0xff, sizeof(key));
 		assert_true(nt_siphash_key(digits, length, key));
@@ -60,7 +58,6 @@ static void anything_else_is_no_key(void **state)
 	};
 	uint8_t key[NT_SIPHASH_KEY_LEN];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_false(nt_siphash_key(texts[i], strlen(texts[i]), key));
 }

@@ -26,7 +26,6 @@ static void the_most_time_comes_first_and_less_than_the_least_is_left_out(void *
 	const struct nt_slow_row *chosen[NT_SLOW_ROWS];
 	struct nt_counts counts = {0};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(ms) / sizeof(ms[0]); i++)
 		add(&counts, "x", NT_HOLD_NAGLE, 1, ms[i]);
 	assert_int_equal(nt_slow_choose(&counts, 10 * MS, chosen), NT_SLOW_SHOWN);
@@ -41,7 +40,6 @@ static void a_report_of_an_interval_has_what_came_in_it(void **state)
 {
 	struct nt_counts before = {0}, counts = {0};
 
-	(void)state;
 	add(&before, "same", NT_HOLD_NAGLE, 3, 60);
 	add(&before, "more", NT_HOLD_NAGLE, 3, 60);
 	add(&before, "anew", NT_HOLD_NAGLE, 9, 60);
@@ -64,7 +62,6 @@ static void each_reason_that_is_counted_has_its_advice(void **state)
 	char text[NT_SLOW_TEXT], name[64];
 	struct nt_counts counts = {0};
 
-	(void)state;
 	for (unsigned int reason = 1; reason < NT_HOLD_REASONS; reason++) {
 		if (!nt_costs_time(reason, NT_RELEASE_ACK))
 			continue;
@@ -85,7 +82,6 @@ static void a_window_is_small_or_closed(void **state)
 	struct nt_slow_row row = {.key.reason = NT_HOLD_RWND, .slow.mss = 1448};
 	char text[NT_SLOW_TEXT];
 
-	(void)state;
 	nt_slow_advise(&row, text);
 	assert_non_null(strstr(text, "reads more slowly"));
 	row.slow.window = 1000;

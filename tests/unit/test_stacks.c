@@ -6,6 +6,7 @@
 #include <string.h>
 #include "unit.h"
 #include <bpf/libbpf.h>
+#include "attach/tracer.h"
 #include "capture/stacks.h"
 #include "nagletrace.skel.h"
 
@@ -68,7 +69,6 @@ int bpf_map__fd(const struct bpf_map *map)
 
 __u32 bpf_map__max_entries(const struct bpf_map *map)
 {
-	(void)map;
 	return ROOM;
 }
 
@@ -153,7 +153,6 @@ void nt_names_turn(struct nt_names *nothing, nt_named named, void *context)
 	struct nt_frame frames[2] = {{.ip = CALLER}, {.ip = CALLER + 1}};
 	bool pending = names.pending;
 
-	(void)nothing;
 	names.pending = false;
 	if (!pending)
 		return;

@@ -68,7 +68,6 @@ static void it_begins_with_nothing_attached(void **state)
 {
 	struct nt_standby s = begun(1);
 
-	(void)state;
 	assert_int_equal(s.state, NT_STANDBY_WAITING);
 	assert_string_equal(nt_standby_word(s.state), "standby");
 	assert_string_equal(nt_standby_word(NT_STANDBY_ATTACHED), "attached");
@@ -84,7 +83,6 @@ static void it_detaches_when_it_was_quiet_since_the_last_stall(void **state)
 {
 	struct nt_standby s = begun(1);
 
-	(void)state;
 	nt_standby_attached(&s, 20 * S);
 	assert_int_equal(s.state, NT_STANDBY_ATTACHED);
 	assert_int_equal(nt_standby_due_ns(&s), 20 * S + QUIET);
@@ -107,7 +105,6 @@ static void an_alarm_without_a_stall_is_counted(void **state)
 {
 	struct nt_standby s = begun(1);
 
-	(void)state;
 	nt_standby_attached(&s, 20 * S);
 	assert_true(nt_standby_is_quiet(&s, 20 * S + QUIET));
 	nt_standby_detached(&s, 20 * S + QUIET);
@@ -125,7 +122,6 @@ static void what_cannot_be_attached_is_tried_again_only_later(void **state)
 	struct nt_standby s = begun(1);
 	uint64_t first, second;
 
-	(void)state;
 	first = play(&s, &host, 20 * S);
 	assert_true(first < 12 * S);
 	nt_standby_attach_failed(&s, first);
@@ -147,7 +143,6 @@ static void times_in_both_states_add_up_and_never_go_back(void **state)
 	struct nt_standby s = begun(1);
 	uint64_t now = 10 * S, before[2] = {};
 
-	(void)state;
 	srandom(1);
 	for (int i = 0; i < 1000; i++) {
 		uint64_t waited, attached;
@@ -190,7 +185,6 @@ static double found_within(uint64_t stall_ns, uint64_t period_ns, uint64_t look_
 
 static void a_connection_that_stalls_on_each_request_is_found_within_two_seconds(void **state)
 {
-	(void)state;
 	assert_true(found_within(40 * MS, 41 * MS, 200 * US, 2 * S) > 0.999);
 	/* it thinks for 10 ms between two requests */
 	assert_true(found_within(40 * MS, 50 * MS, 200 * US, 2 * S) > 0.99);
@@ -202,7 +196,6 @@ static void one_stall_a_second_is_found_within_a_minute(void **state)
 	double slow = found_within(40 * MS, 1009 * MS, MS, 60 * S);
 	double slower = found_within(40 * MS, 1009 * MS, 10 * MS, 60 * S);
 
-	(void)state;
 	print_message(
 		"found in 60 s: %.3f with two looks a second, %.3f with one, %.3f with one in 10 s\n",
 		fast, slow, slower);
@@ -216,7 +209,6 @@ static void one_stall_a_second_is_found_within_a_minute(void **state)
 
 static void stalls_in_step_with_the_looks_are_found_too(void **state)
 {
-	(void)state;
 	assert_true(found_within(40 * MS, NT_STANDBY_SLOT_NS, 200 * US, 60 * S) > 0.99);
 	assert_true(found_within(40 * MS, 2 * NT_STANDBY_SLOT_NS, 200 * US, 60 * S) > 0.985);
 }
@@ -227,7 +219,6 @@ static void looks_take_less_than_a_thousandth_of_a_cpu(void **state)
 {
 	static const uint64_t costs[] = {50 * US, 450 * US, MS, 20 * MS, 300 * MS};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++) {
 		/* each look is followed by two more: there is always a young hold */
 		struct host host = host_of(14 * MS, 14 * MS);
@@ -250,7 +241,6 @@ static void a_young_hold_is_looked_at_again_soon_and_not_for_ever(void **state)
 	struct nt_standby s = begun(3);
 	uint64_t at = nt_standby_due_ns(&s);
 
-	(void)state;
 	for (int i = 1; i <= NT_STANDBY_AGAIN_TIMES; i++) {
 		assert_false(nt_standby_looked(&s, &young, at));
 		assert_int_equal(nt_standby_due_ns(&s), at + NT_STANDBY_AGAIN_NS);
@@ -272,7 +262,6 @@ static void the_estimate_until_it_attaches_is_right_in_the_mean(void **state)
 {
 	static const uint64_t periods[] = {41 * MS, 200 * MS, 1009 * MS};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(periods) / sizeof(periods[0]); i++) {
 		double lost = 0, estimated = 0, half_a_slot;
 

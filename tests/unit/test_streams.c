@@ -333,7 +333,6 @@ static void end_all(const struct children *all, int signal, int status)
 
 static void a_reader_that_comes_late_gets_everything(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < 3; i++) { /* a terminal has no end that one can read to */
 		struct ends ends = outputs[i]();
 		pid_t pid = begin(ends.writer, write_all);
@@ -350,7 +349,6 @@ static void a_signal_ends_a_write_that_nobody_reads(void **state)
 {
 	struct children all = begin_all(write_until_a_signal);
 
-	(void)state;
 	for (size_t i = 0; i < N_OUTPUTS; i++)
 		wait_until_it_waits(all.pids[i]);
 	end_all(&all, SIGINT, 0);
@@ -360,7 +358,6 @@ static void a_signal_that_somebody_took_ends_it_too(void **state)
 {
 	struct children all = begin_all(take_a_signal_and_write);
 
-	(void)state;
 	end_all(&all, 0, 0);
 }
 
@@ -368,13 +365,11 @@ static void the_time_of_a_reader_begins_with_the_end_of_the_command(void **state
 {
 	struct children all = begin_all(write_late_after_a_signal);
 
-	(void)state;
 	end_all(&all, 0, 0);
 }
 
 static void a_reader_that_goes_on_reading_gets_everything_after_a_signal_too(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		struct ends ends = outputs[i]();
 		pid_t pid = begin(ends.writer, write_after_a_signal);
@@ -390,7 +385,6 @@ static void what_a_library_writes_is_discarded_after_a_signal(void **state)
 {
 	struct children all = begin_all(write_as_a_library);
 
-	(void)state;
 	for (size_t i = 0; i < N_OUTPUTS; i++)
 		wait_until_it_waits(all.pids[i]);
 	end_all(&all, SIGTERM, 0);
@@ -400,7 +394,6 @@ static void a_reader_that_has_gone_is_no_failure(void **state)
 {
 	struct ends ends = a_pipe();
 
-	(void)state;
 	close(ends.reader);
 	assert_int_equal(end_of(begin(ends.writer, write_to_nobody)), 0);
 	close(ends.writer);
@@ -410,7 +403,6 @@ static void a_full_disk_fails(void **state)
 {
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
 
-	(void)state;
 	assert_true(full >= 0);
 	assert_int_equal(end_of(begin(full, write_to_a_full_disk)), 0);
 	close(full);
@@ -420,7 +412,6 @@ static void a_file_has_everything(void **state)
 {
 	FILE *file = tmpfile();
 
-	(void)state;
 	assert_non_null(file);
 	assert_int_equal(end_of(begin(fileno(file), write_all)), 0);
 	assert_int_equal(lseek(fileno(file), 0, SEEK_SET), 0);
@@ -434,7 +425,6 @@ static void the_descriptor_that_others_share_stays_as_it_was(void **state)
 {
 	struct children all = begin_all(write_all);
 
-	(void)state;
 	for (size_t i = 0; i < N_OUTPUTS; i++) {
 		int before = outputs[i] == an_impatient_pipe ? O_NONBLOCK : 0;
 

@@ -46,7 +46,6 @@ static void a_static_function_of_the_program_is_named(void **state)
 {
 	struct nt_frame f = resolve(getpid(), a_static_function);
 
-	(void)state;
 	assert_non_null(f.module);
 	assert_non_null(strstr(f.module, "test_symbols"));
 	assert_string_equal(f.symbol, "a_static_function");
@@ -57,7 +56,6 @@ static void a_function_of_a_stripped_library_is_named_by_its_dynamic_table(void 
 {
 	struct nt_frame f = resolve(getpid(), dlsym(RTLD_NEXT, "getppid"));
 
-	(void)state;
 	assert_non_null(strstr(f.module, "libc"));
 	assert_string_equal(f.symbol, "getppid");
 	nt_frames_free(&f, 1);
@@ -70,7 +68,6 @@ static int build_library(void **state)
 {
 	char command[256];
 
-	(void)state;
 	if (!mkdtemp(directory))
 		return -1;
 	snprintf(library, sizeof(library), "%s/lib.so", directory);
@@ -81,7 +78,6 @@ static int build_library(void **state)
 
 static int remove_library(void **state)
 {
-	(void)state;
 	unlink(library);
 	return rmdir(directory);
 }
@@ -92,7 +88,6 @@ static void what_has_no_name_has_module_and_offset(void **state)
 	uint64_t exported, ips[2];
 	struct nt_frame f[2];
 
-	(void)state;
 	assert_non_null(handle);
 	exported = (uint64_t)dlsym(handle, "exported_function");
 	ips[0] = exported + 1;
@@ -112,7 +107,6 @@ static void a_deleted_file_is_still_read(void **state)
 	struct nt_frame f;
 	void *handle;
 
-	(void)state;
 	if (geteuid()) {
 		print_message("skipped: /proc/PID/map_files needs root\n");
 		skip();
@@ -138,7 +132,6 @@ static void a_process_in_another_mount_namespace_is_looked_into(void **state)
 	struct nt_frame f;
 	pid_t child;
 
-	(void)state;
 	if (geteuid()) {
 		print_message("skipped: a mount namespace needs root\n");
 		skip();
@@ -177,7 +170,6 @@ static void code_made_at_run_time_has_its_address_only(void **state)
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct nt_frame f = resolve(getpid(), code);
 
-	(void)state;
 	assert_null(f.module);
 	assert_null(f.symbol);
 	nt_frames_free(&f, 1);
@@ -190,7 +182,6 @@ static void of_a_process_that_is_gone_the_addresses_stay(void **state)
 	struct nt_frame f;
 	pid_t child = fork();
 
-	(void)state;
 	if (!child)
 		_exit(0);
 	waitpid(child, NULL, 0);

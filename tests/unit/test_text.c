@@ -19,7 +19,6 @@ static void expect_duration(uint64_t ns, const char *expected)
 
 static void durations_have_three_figures_and_the_unit_that_fits(void **state)
 {
-	(void)state;
 	expect_duration(0, "0 us");
 	expect_duration(312000, "312 us");
 	expect_duration(999499, "999 us");
@@ -43,7 +42,6 @@ static void expect_escaped(const char *text, size_t length, const char *expected
 
 static void names_cannot_break_a_line_or_a_terminal(void **state)
 {
-	(void)state;
 	expect_escaped("java", 16, "java");
 	expect_escaped("a b", 16, "a b");
 	expect_escaped("a\nb", 16, "a\\x0ab");
@@ -54,7 +52,6 @@ static void names_cannot_break_a_line_or_a_terminal(void **state)
 
 static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
 {
-	(void)state;
 	expect_escaped("größe", 16, "größe");
 	expect_escaped("\xff\xfe", 16, "\\xff\\xfe");
 	expect_escaped("a\xc3", 16,
@@ -68,7 +65,6 @@ static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
 
 static void what_turns_the_direction_of_a_line_is_escaped(void **state)
 {
-	(void)state;
 	expect_escaped("\u061c", 16, "\\xd8\\x9c");
 	expect_escaped("\u200e", 16, "\\xe2\\x80\\x8e");
 	expect_escaped("\u200f", 16, "\\xe2\\x80\\x8f");
@@ -84,7 +80,6 @@ static void what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless(void **
 {
 	char out[64];
 
-	(void)state;
 	nt_escape_again("a\\x0ab größe", 32, out, sizeof(out));
 	assert_string_equal(out, "a\\x0ab größe");
 	nt_escape_again("a\033[2J\xff", 32, out, sizeof(out));
@@ -95,7 +90,6 @@ static void without_utf8_each_character_is_one(void **state)
 {
 	char text[] = ":1 → 127.0.0.1:2 … größe ▁█┃", plain[] = "plain";
 
-	(void)state;
 	nt_to_ascii(text);
 	assert_string_equal(text, ":1 > 127.0.0.1:2 ~ gr??e _##");
 	nt_to_ascii(plain);
@@ -104,7 +98,6 @@ static void without_utf8_each_character_is_one(void **state)
 
 static void a_name_without_nul_ends_at_its_length(void **state)
 {
-	(void)state;
 	expect_escaped("0123456789abcdefGARBAGE", 16, "0123456789abcdef");
 }
 
@@ -112,7 +105,6 @@ static void an_escaped_name_never_overruns_its_room(void **state)
 {
 	char out[8];
 
-	(void)state;
 	nt_escape("abc\001\002", 5, out, sizeof(out));
 	assert_string_equal(out, "abc\\x01");
 	nt_escape("abcdefghij", 10, out, sizeof(out));
@@ -135,7 +127,6 @@ static void expect_written(write_text *write, const char *text, const char *expe
 
 static void rendered_text_keeps_its_newlines_and_its_escapes(void **state)
 {
-	(void)state;
 	expect_written(nt_write_escaped, "a \\x1b\n  b → ä\n", "a \\x1b\n  b → ä\n");
 	expect_written(nt_write_escaped, "\x1b[2J\a\r\t\x7f\n", "\\x1b[2J\\x07\\x0d\\x09\\x7f\n");
 	expect_written(nt_write_escaped, "\xc2\x9b\xe2\x80\xae\xff",
@@ -144,7 +135,6 @@ static void rendered_text_keeps_its_newlines_and_its_escapes(void **state)
 
 static void a_line_of_json_means_the_same_when_it_is_harmless(void **state)
 {
-	(void)state;
 	expect_written(nt_write_json_escaped, "{\"a\":\"\\u001b → ä\"}", "{\"a\":\"\\u001b → ä\"}");
 	expect_written(nt_write_json_escaped,
 		       "{\"a\":\"\x7f\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\xef\xbb\xbf\"}",
@@ -159,7 +149,6 @@ static void addresses_of_both_families(void **state)
 	struct nt_tuple t = {.family = AF_INET, .local_port = 8000, .remote_port = 65535};
 	char text[NT_ADDRESS_LEN];
 
-	(void)state;
 	inet_pton(AF_INET, "127.0.0.1", t.local_addr);
 	nt_format_address(&t, true, text, sizeof(text));
 	assert_string_equal(text, "127.0.0.1:8000");
@@ -174,7 +163,6 @@ static void long_text_is_shortened_in_its_middle(void **state)
 	char fits[] = ":51234 → 127.0.0.1:8000", text[] = "0123456789abcdef";
 	char umlauts[] = "ääääääääää";
 
-	(void)state;
 	nt_shorten(fits, 23);
 	assert_string_equal(fits, ":51234 → 127.0.0.1:8000");
 	nt_shorten(text, 9);
@@ -189,7 +177,6 @@ static void what_is_cut_off_ends_with_a_whole_character(void **state)
 		"a\xc3\xbc\xe2\x86\x92\xf0\x9f\x98\x80z"; /* 1, 2, 3, 4 bytes, 1 */
 	static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11};
 
-	(void)state;
 	for (size_t n = 0; n < sizeof(text); n++)
 		assert_int_equal(nt_whole_characters(text, n), whole[n]);
 	/* what is no UTF-8 stays, for it is escaped where it is written */
@@ -200,7 +187,6 @@ static void what_is_cut_off_ends_with_a_whole_character(void **state)
 
 static void every_value_has_its_word_and_no_other_has(void **state)
 {
-	(void)state;
 	for (unsigned int i = 1; i < NT_HOLD_REASONS; i++)
 		assert_non_null(nt_hold_reason_word(i));
 	for (unsigned int i = 1; i < NT_RELEASES; i++)

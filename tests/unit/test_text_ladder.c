@@ -67,7 +67,6 @@ static void both_spans_are_drawn_from_their_begin_to_their_end(void **state)
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n = draw(&stall, 80, 12), arrives, held, ack, released;
 
-	(void)state;
 	assert_int_equal(n, 12);
 	assert_non_null(strstr(lines[0], "lab-client[1]"));
 	assert_non_null(strstr(lines[0], "lab-server[2]"));
@@ -91,7 +90,6 @@ static void the_lines_between_are_to_scale(void **state)
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
 
-	(void)state;
 	stall.ack_after_us = 11000; /* a quarter, and three quarters, of the hold */
 	stall.ack_us = 22000;
 	n = draw(&stall, 80, 22);
@@ -109,7 +107,6 @@ static void what_only_the_sender_shows_is_not_made_up_for_the_receiver(void **st
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
 
-	(void)state;
 	stall.pending = stall.ordered = false;
 	stall.ack_release[0] = '\0';
 	n = nt_text_ladder(&stall, "lab-client[1]", NULL, 80, 12, lines);
@@ -125,7 +122,6 @@ static void a_cork_has_no_ack(void **state)
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
 
-	(void)state;
 	stall.pending = stall.ordered = false;
 	strcpy(stall.reason, "cork");
 	strcpy(stall.release, "timer");
@@ -141,7 +137,6 @@ static void what_only_the_receiver_shows_is_drawn_from_its_end(void **state)
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
 
-	(void)state;
 	stall.held = stall.ordered = false;
 	stall.ack_bytes = 6;
 	n = nt_text_ladder(&stall, NULL, "lab-server[2]", 80, 12, lines);
@@ -157,7 +152,6 @@ static void it_never_leaves_its_room(void **state)
 					seen_at_both_ends(), seen_at_both_ends()};
 	static const char name[] = "größtes-Programm-mit-langem-Namen[4194304]";
 
-	(void)state;
 	stalls[1].duration_us = stalls[1].bytes = stalls[1].in_flight = UINT64_MAX;
 	stalls[1].ack_us = INT64_MAX;
 	stalls[1].ack_after_us = INT64_MIN;
@@ -187,7 +181,6 @@ static void a_stall_that_is_not_known_is_not_drawn(void **state)
 {
 	struct nt_top_stall stall = seen_at_both_ends();
 
-	(void)state;
 	stall.held = stall.pending = false;
 	assert_int_equal(draw(&stall, 80, 12), 0);
 	stall = seen_at_both_ends();

@@ -55,14 +55,12 @@ static void expect(uint64_t stalls, uint64_t excess_ms, const char *expected)
 
 static void small_numbers_are_written_out(void **state)
 {
-	(void)state;
 	expect(0, 0, "     1      0    0us 1.00ms ");
 	expect(999999, 99999499, "     1 999999 99999s 1.00ms ");
 }
 
 static void large_numbers_keep_their_magnitude(void **state)
 {
-	(void)state;
 	expect(1000000, 1000, "     1  1.00M  1.00s ");
 	expect(1500000, 1000, "     1  1.50M  1.00s ");
 	expect(9994999, 1000, "     1  9.99M  1.00s ");
@@ -74,7 +72,6 @@ static void large_numbers_keep_their_magnitude(void **state)
 
 static void long_times_keep_their_unit(void **state)
 {
-	(void)state;
 	expect(1, 99999500, "     1      1  27.8h 1.00ms ");
 	expect(1, 100200000, "     1      1  27.8h 1.00ms ");
 	expect(1, 359820000, "     1      1   100h 1.00ms ");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
+#include "bpf/nagletrace.h"
 #include "protocol/answers.h"
 #include "top/feed.h"
 
@@ -22,14 +23,12 @@ static char err[NT_ANSWER_ERR];
 
 static int set_up(void **state)
 {
-	(void)state;
 	nt_top_data_init(&data, SECOND);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	nt_top_data_free(&data);
 	return 0;
 }
@@ -63,7 +62,6 @@ static void the_largest_snapshot_is_taken(void **state)
 	char *line;
 	FILE *out = open_memstream(&line, &length);
 
-	(void)state;
 	fputs("{\"type\":\"snapshot\",\"protocol\":1,\"started\":\"s\",\"series\":[0", out);
 	for (int i = 0; i < 17 * 1000; i++)
 		fputs(",{\"comm\":\"java\"}", out);
@@ -95,7 +93,6 @@ static void a_tree_without_end_is_not_made(void **state)
 	char *line;
 	FILE *out = open_memstream(&line, &length);
 
-	(void)state;
 	fputs("{\"type\":\"snapshot\",\"protocol\":1,\"totals\":[0", out);
 	for (int i = 0; i < 100000; i++)
 		fputs(",{}", out);
@@ -108,7 +105,6 @@ static void a_tree_without_end_is_not_made(void **state)
 
 static void a_snapshot_is_taken(void **state)
 {
-	(void)state;
 	snapshot(1, 10);
 	assert_true(data.any);
 	assert_int_equal(data.count, 1);
@@ -123,7 +119,6 @@ static void a_snapshot_is_taken(void **state)
 
 static void what_was_looked_at_is_summed_up(void **state)
 {
-	(void)state;
 	feed(1, "{\"type\":\"snapshot\",\"protocol\":1,\"totals\":{\"writes\":50,\"holds\":"
 		"{\"nagle\":24,\"cork\":1},\"delayed_acks\":{\"timer\":3,\"read\":4}},"
 		"\"dropped\":{\"ring_full\":2,\"stack\":3},\"missing_hooks\":[\"a\"]}");
@@ -136,7 +131,6 @@ static void what_was_looked_at_is_summed_up(void **state)
 
 static void a_daemon_in_standby_is_known_by_its_state(void **state)
 {
-	(void)state;
 	feed(1, "{\"type\":\"snapshot\",\"protocol\":1,\"standby\":{\"state\":\"standby\"}}");
 	assert_true(data.in_standby);
 	feed(2, "{\"type\":\"snapshot\",\"protocol\":1,\"standby\":{\"state\":\"attached\"}}");
@@ -149,7 +143,6 @@ static void a_daemon_in_standby_is_known_by_its_state(void **state)
 
 static void rates_are_those_of_what_is_new(void **state)
 {
-	(void)state;
 	for (int i = 0; i <= 20; i++)
 		snapshot(10 + i, 1000 + 22 * i);
 	assert_true(data.rows[0].rate > 21.9 && data.rows[0].rate < 22.1);
@@ -161,7 +154,6 @@ static void rates_are_those_of_what_is_new(void **state)
 
 static void a_connection_that_counts_anew_keeps_its_rate_until_more_is_known(void **state)
 {
-	(void)state;
 	for (int i = 0; i <= 10; i++)
 		snapshot(10 + i, 1000 + 22 * i);
 	snapshot(21, 600); /* the daemon's window turned */
@@ -173,7 +165,6 @@ static void what_a_snapshot_lacks_is_shown_no_more_and_then_dropped(void **state
 {
 	char line[300];
 
-	(void)state;
 	snapshot(1, 10);
 	snprintf(line, sizeof(line), SNAPSHOT, 10, "");
 	feed(2, line);
@@ -187,7 +178,6 @@ static void a_stall_becomes_the_last_one_of_its_connection(void **state)
 {
 	const struct nt_top_stall *last;
 
-	(void)state;
 	snapshot(1, 10);
 	assert_int_equal(feed(1,
 			      "{\"type\":\"stall\",\"side\":\"sender\",\"cause\":\"c\","
@@ -214,7 +204,6 @@ static void a_stall_becomes_the_last_one_of_its_connection(void **state)
 
 static void a_receivers_stall_is_told_of_its_own_end(void **state)
 {
-	(void)state;
 	feed(1, "{\"type\":\"stall\",\"side\":\"receiver\",\"duration_us\":40000,"
 		"\"receiver\":{\"address\":\"a\",\"pid\":7,\"pending_ack\":"
 		"{\"duration_us\":39000,\"release\":\"timer\",\"bytes\":6}},"
@@ -231,7 +220,6 @@ static void a_receivers_stall_is_told_of_its_own_end(void **state)
 
 static void another_protocol_and_what_is_no_daemon_is_told(void **state)
 {
-	(void)state;
 	assert_int_equal(feed(1, "{\"type\":\"snapshot\",\"protocol\":2}"), NT_TOP_FED_WRONG);
 	assert_non_null(strstr(err, "protocol 2"));
 	assert_int_equal(feed(1, "HTTP/1.1 400 Bad Request"), NT_TOP_FED_WRONG);
@@ -268,7 +256,6 @@ static void values_of_other_types_count_as_absent(void **state)
 		"\"evidence\":7,\"stalls\":99999999999999999999999999}]}",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		feed(i, lines[i]);
 	assert_true(data.count <= 2);
@@ -278,7 +265,6 @@ static void names_cannot_break_the_screen(void **state)
 {
 	char line[600];
 
-	(void)state;
 	snprintf(line, sizeof(line), SNAPSHOT, 1,
 		 "{\"side\":\"sender\",\"sender\":{\"pid\":1,\"comm\":\"\\u001b]0;x\\u0007\","
 		 "\"address\":\"\\r\"},\"receiver\":{\"address\":\"b\"},\"stalls\":1,"
@@ -294,7 +280,6 @@ static void whatever_is_told_memory_is_bounded(void **state)
 {
 	char line[400];
 
-	(void)state;
 	for (int i = 0; i < 5 * NT_TOP_ROWS; i++) {
 		snprintf(line, sizeof(line), "{\"type\":\"stall\"," CONNECTION("") "}", i, i);
 		assert_int_equal(feed(1, line), NT_TOP_FED_STALL);
@@ -332,7 +317,6 @@ static void what_a_snapshot_tells_has_room_whatever_stalled(void **state)
 {
 	char line[400];
 
-	(void)state;
 	snapshot_of(1, 1, 1);
 	for (int i = 1; i <= 3 * NT_TOP_ROWS; i++) {
 		snprintf(line, sizeof(line), "{\"type\":\"stall\"," CONNECTION("") "}", i, i);
@@ -346,7 +330,6 @@ static void what_a_snapshot_tells_has_room_whatever_stalled(void **state)
 
 static void what_a_snapshot_tells_has_room_whatever_others_told(void **state)
 {
-	(void)state;
 	for (int i = 1; i <= 3; i++)
 		snapshot_of(i, i * 1000, NT_TOP_ROWS);
 	for (int i = 3000; i < 3000 + NT_TOP_ROWS; i++)
@@ -360,7 +343,6 @@ static void cells_are_as_many_as_intervals_passed(void **state)
 	struct nt_top_rates rates;
 	char text[NT_SPARKLINE_LEN];
 
-	(void)state;
 	nt_top_rates_init(&rates, SECOND);
 	nt_top_rates_add(&rates, 10 * SECOND, 100);
 	assert_int_equal(nt_top_rates_sparkline(&rates, 80, text), 0);
@@ -381,7 +363,6 @@ static void a_time_without_a_daemon_is_a_gap_and_no_peak(void **state)
 	struct nt_top_rates rates;
 	char text[NT_SPARKLINE_LEN];
 
-	(void)state;
 	nt_top_rates_init(&rates, SECOND);
 	nt_top_rates_add(&rates, 10 * SECOND, 100);
 	nt_top_rates_add(&rates, 11 * SECOND, 110);
@@ -401,7 +382,6 @@ static void the_oldest_cells_go_first(void **state)
 	char text[NT_SPARKLINE_LEN];
 	uint64_t stalls = 0;
 
-	(void)state;
 	nt_top_rates_init(&rates, SECOND);
 	for (uint64_t i = 0; i <= 3 * NT_TOP_CELLS; i++)
 		nt_top_rates_add(&rates, (10 + i) * SECOND, stalls += i < NT_TOP_CELLS ? 1000 : 1);

@@ -37,7 +37,6 @@ static struct nt_top_row *add(int pid, int port, uint64_t stalls, uint64_t exces
 
 static int set_up(void **state)
 {
-	(void)state;
 	nt_top_model_init(&model, 1000000000);
 	model.fit = 10;
 	add(1, 5001, 10, 400, 90);
@@ -50,7 +49,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	nt_top_model_free(&model);
 	return 0;
 }
@@ -82,13 +80,11 @@ static void press(const char *keys)
 
 static void what_lost_most_time_stands_first(void **state)
 {
-	(void)state;
 	assert_string_equal(shown(), "03 01 02 04 ");
 }
 
 static void each_column_sorts_and_r_reverses(void **state)
 {
-	(void)state;
 	press("s");
 	assert_string_equal(shown(), "02 03 01 04 ");
 	press("m");
@@ -109,7 +105,6 @@ static void each_column_sorts_and_r_reverses(void **state)
 
 static void less_and_greater_go_to_the_columns_beside(void **state)
 {
-	(void)state;
 	press("<");
 	assert_int_equal(model.sort, NT_TOP_BY_STALLS);
 	press("<<<");
@@ -128,7 +123,6 @@ static void less_and_greater_go_to_the_columns_beside(void **state)
 
 static void processes_sum_up_their_connections(void **state)
 {
-	(void)state;
 	press("p");
 	assert_string_equal(shown(), "1 2 3 ");
 	assert_int_equal(model.lines[0].connections, 2);
@@ -142,7 +136,6 @@ static void processes_sum_up_their_connections(void **state)
 
 static void problems_sum_up_processes_of_one_name_with_one_pattern(void **state)
 {
-	(void)state;
 	add(27, 5005, 7, 450, 95); /* has the name of process 1 */
 	snprintf(add(1, 5006, 1, 50, 60)->pattern, NT_TOP_WORD, "one_way");
 	press("b");
@@ -164,7 +157,6 @@ static void problems_sum_up_processes_of_one_name_with_one_pattern(void **state)
 
 static void enter_goes_into_a_process_then_into_a_connection_and_escape_back(void **state)
 {
-	(void)state;
 	press("p\n");
 	assert_string_equal(shown(), "01 02 ");
 	press("j\n");
@@ -182,7 +174,6 @@ static void enter_goes_into_a_process_then_into_a_connection_and_escape_back(voi
 
 static void a_filter_matches_name_pid_address_and_pattern(void **state)
 {
-	(void)state;
 	press("/PROGRAM-X\n");
 	assert_string_equal(shown(), "03 ");
 	assert_false(model.typing);
@@ -205,7 +196,6 @@ static void a_filter_matches_name_pid_address_and_pattern(void **state)
 
 static void a_filter_is_edited_by_characters_and_never_overruns(void **state)
 {
-	(void)state;
 	press("/aö\x7f\x7f");
 	assert_string_equal(model.filter, "");
 	nt_top_key(&model, KEY_BACKSPACE);
@@ -219,7 +209,6 @@ static void a_filter_is_edited_by_characters_and_never_overruns(void **state)
 
 static void the_chosen_line_is_followed_but_the_first_is_a_place(void **state)
 {
-	(void)state;
 	press("s");
 	assert_int_equal(model.cursor, 0);
 	press("lj"); /* 5001 */
@@ -234,7 +223,6 @@ static void the_chosen_line_is_followed_but_the_first_is_a_place(void **state)
 
 static void the_chosen_line_is_always_on_the_screen(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 100; i++)
 		add(50, 6000 + i, 1, 50 - i % 50, 1);
 	nt_top_update(&model);
@@ -256,7 +244,6 @@ static void the_chosen_line_is_always_on_the_screen(void **state)
 
 static void paused_it_shows_what_was_and_then_what_is(void **state)
 {
-	(void)state;
 	press(" ");
 	assert_true(model.paused);
 	add(4, 5005, 99, 9999, 9);
@@ -271,7 +258,6 @@ static void paused_it_shows_what_was_and_then_what_is(void **state)
 /* A key may come between what is told and what is made of it. */
 static void lines_outlive_what_is_added(void **state)
 {
-	(void)state;
 	for (int i = 0; i < 600; i++)
 		add(60, 6000 + i, 1, 1, 1);
 	press("jj");
@@ -282,7 +268,6 @@ static void lines_outlive_what_is_added(void **state)
 
 static void a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at(void **state)
 {
-	(void)state;
 	press("\n");
 	assert_string_equal(model.detail.key.local, "127.0.0.1:5003");
 	model.live.rows[2].stalls = 21;
@@ -296,7 +281,6 @@ static void a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at(voi
 
 static void arrows_go_from_one_connection_to_the_next(void **state)
 {
-	(void)state;
 	press("\nj");
 	assert_int_equal(model.page, NT_TOP_DETAIL);
 	assert_string_equal(model.detail.key.local, "127.0.0.1:5001");
@@ -304,7 +288,6 @@ static void arrows_go_from_one_connection_to_the_next(void **state)
 
 static void with_nothing_told_no_key_does_harm(void **state)
 {
-	(void)state;
 	model.live.count = 0;
 	nt_top_update(&model);
 	for (int page = 0; page < 3; page++) {
@@ -321,7 +304,6 @@ static void with_nothing_told_no_key_does_harm(void **state)
 
 static void q_leaves_a_page_before_it_leaves(void **state)
 {
-	(void)state;
 	press("?");
 	assert_int_equal(model.page, NT_TOP_HELP);
 	press("q");

@@ -49,7 +49,6 @@ static void an_empty_queue_holds_nothing(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.has_head = false;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
 }
@@ -58,7 +57,6 @@ static void a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle(void *
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 }
 
@@ -68,7 +66,6 @@ static void nagle_holds_across_the_wrap_around_of_sequence_numbers(void **state)
 	static const uint32_t places[] = {0xffffffff, 0xffffff9c, 0xffffff9d, 0xffffff6a,
 					  0xffffff80, 0x7fffffff, 0x80000000, 0};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		struct nt_tcp_state s = held_by_nagle_at(places[i]);
 
@@ -82,7 +79,6 @@ static void minshall_sends_behind_full_segments_in_flight(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	/* what is in flight is full segments: the last small one was acknowledged long ago */
 	s.snd_sml = s.snd_una - 500;
 	assert_int_not_equal(nt_verdict(&s), NT_HOLD_NAGLE);
@@ -92,7 +88,6 @@ static void minshall_boundaries(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.snd_sml = s.snd_una; /* acknowledged to its last byte */
 	assert_false(nt_minshall(&s));
 	s.snd_sml = s.snd_una + 1;
@@ -107,7 +102,6 @@ static void nothing_in_flight_is_not_held_by_nagle(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.packets_out = 0;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
@@ -116,7 +110,6 @@ static void nodelay_is_not_held_by_nagle(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
@@ -125,7 +118,6 @@ static void one_byte_less_than_a_segment_is_held_and_a_full_one_is_not(void **st
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	set_head(&s, MSS - 1);
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	set_head(&s, MSS);
@@ -136,7 +128,6 @@ static void more_than_a_segment_waits_for_tso_or_the_small_queue(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	set_head(&s, MSS + 1);
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSO_DEFER);
 	s.throttled = true;
@@ -150,7 +141,6 @@ static void a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue(
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.throttled = true;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE); /* nagle is asked first */
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
@@ -165,7 +155,6 @@ static void what_an_attempt_for_one_segment_leaves_is_not_held(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.push_one = NT_PUSH_ONE;
 	s.nonagle_arg = NT_NAGLE_PUSH; /* tcp_push_one() */
 	set_head(&s, MSS);
@@ -184,7 +173,6 @@ static void a_corked_socket_is_held_by_cork_even_with_nothing_in_flight(void **s
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK;
 	s.packets_out = 0;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_CORK);
@@ -196,7 +184,6 @@ static void msg_more_is_told_from_cork_and_asked_before_nagle(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.nonagle_arg = NT_NAGLE_CORK;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_MSG_MORE);
 	s.nonagle = NT_NAGLE_OFF;
@@ -207,7 +194,6 @@ static void a_forced_push_is_held_by_none_of_them(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.nonagle_arg = NT_NAGLE_PUSH;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
@@ -216,7 +202,6 @@ static void only_the_last_segment_of_the_queue_can_be_held_by_nagle(void **state
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.head_last = false;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK;
@@ -227,7 +212,6 @@ static void a_fin_or_urgent_data_passes_nagle(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.head_fin = true;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 	s = held_by_nagle();
@@ -239,7 +223,6 @@ static void the_congestion_window_is_asked_before_nagle(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.packets_out = 9;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	s.packets_out = 10;
@@ -252,7 +235,6 @@ static void sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_ar
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.packets_out = 12;
 	s.left_out = 3;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
@@ -264,7 +246,6 @@ static void the_receive_window_is_asked_before_nagle(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.snd_wnd = 150; /* ends where the head ends */
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	s.snd_wnd = 149;
@@ -277,7 +258,6 @@ static void of_a_long_head_only_its_first_segment_must_fit_the_receive_window(vo
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	set_head(&s, 10 * MSS);
 	s.snd_wnd = 100 + MSS;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSO_DEFER);
@@ -289,7 +269,6 @@ static void the_receive_window_wraps_too(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle_at(0xffffffff - 120);
 
-	(void)state;
 	s.snd_wnd = 150;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	s.snd_wnd = 149;
@@ -300,7 +279,6 @@ static void pacing_is_asked_first_of_all(void **state)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
-	(void)state;
 	s.pacing = true;
 	s.packets_out = 100;
 	s.wstamp_ns = s.clock_ns + 1;

@@ -25,7 +25,6 @@ static void they_go_in_the_order_in_which_they_came(void **state)
 	struct nt_record r;
 	uint64_t next = 0;
 
-	(void)state;
 	assert_null(nt_waiting_first(&waiting));
 	for (uint64_t i = 0; i < 3 * NT_MOST_WAITING; i++) {
 		r = record_of(i % 3, i);
@@ -47,7 +46,6 @@ static void one_user_leaves_room_for_another(void **state)
 	struct nt_waiting waiting = {};
 	size_t mine = 0, theirs = 0;
 
-	(void)state;
 	while (nt_waiting_add(&waiting, &r))
 		mine++;
 	assert_true(mine >= NT_MOST_WAITING / 2 && mine < NT_MOST_WAITING);

@@ -10,7 +10,6 @@ static void what_is_reported_is_half_a_window_old_at_least_and_a_whole_one_at_mo
 	struct nt_counts counts = {};
 	struct nt_window w;
 
-	(void)state;
 	nt_window_init(&w, 10, 100, &counts);
 	nt_window_add(&w, &stall);
 	assert_int_equal(nt_window_older(&w)->stalls.stalls, 1);

@@ -24,15 +24,11 @@ static int print_libbpf(enum libbpf_print_level level, const char *format, va_li
 
 static int print_all(enum libbpf_print_level level, const char *format, va_list args)
 {
-	(void)level;
 	return vfprintf(stderr, format, args);
 }
 
 static int print_nothing(enum libbpf_print_level level, const char *format, va_list args)
 {
-	(void)level;
-	(void)format;
-	(void)args;
 	return 0;
 }
 

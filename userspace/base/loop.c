@@ -185,7 +185,6 @@ int nt_loop_timer(struct nt_loop *loop, uint64_t at_ns, uint64_t each_ns, nt_loo
 
 static void end_at_once(int number)
 {
-	(void)number;
 	_exit(NT_EXIT_OK);
 }
 

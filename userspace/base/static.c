@@ -62,7 +62,6 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 
 void freeaddrinfo(struct addrinfo *list)
 {
-	(void)list;
 }
 
 struct servent *getservbyname(const char *name, const char *protocol)
@@ -73,7 +72,6 @@ struct servent *getservbyname(const char *name, const char *protocol)
 
 struct protoent *getprotobynumber(int number)
 {
-	(void)number;
 	return NULL;
 }
 

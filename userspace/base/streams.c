@@ -158,7 +158,6 @@ static void tick(int number)
 	int kept = errno;
 	uint64_t pending = 0;
 
-	(void)number;
 	if (ticked.stream) {
 		syscall(SYS_rt_sigpending, &pending, sizeof(pending));
 		if (pending & heeded)

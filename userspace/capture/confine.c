@@ -20,7 +20,6 @@ static bool maps_can_be_read(void *context)
 
 static bool names_can_be_read(void *context)
 {
-	(void)context;
 	return !nt_processes_hidden();
 }
 

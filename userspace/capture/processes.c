@@ -91,7 +91,6 @@ static int is_readable_and_of_another(void *context, pid_t pid)
 	char path[64];
 	struct stat st;
 
-	(void)context;
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	return !stat(path, &st) && st.st_uid != geteuid() && !nt_process_read(pid, &process);
 }

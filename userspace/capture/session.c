@@ -373,7 +373,6 @@ static void on_wake(void *context, uint32_t what)
 {
 	struct nt_session *session = context;
 
-	(void)what;
 	consume(session);
 	if (session->watch.on_turn)
 		session->watch.on_turn(session->context);
@@ -394,7 +393,6 @@ static void on_pids(void *context, uint32_t what)
 	struct nt_session *session = context;
 	int i;
 
-	(void)what;
 	while ((i = nt_targets_find_ended(&session->targets)) >= 0)
 		pid_ended(session, i);
 }

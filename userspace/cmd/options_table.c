@@ -257,28 +257,24 @@ static void *field_of(struct nt_parse *p, const struct nt_option *option)
 
 static int read_flag(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	(void)value;
 	*(bool *)field_of(p, option) = true;
 	return 0;
 }
 
 static int read_level(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	(void)value;
 	++*(int *)field_of(p, option);
 	return 0;
 }
 
 static int read_choice(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	(void)value;
 	*(unsigned int *)field_of(p, option) = option->choice;
 	return 0;
 }
 
 static int read_answer(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	(void)value;
 	p->command = option->choice;
 	return 0;
 }
@@ -378,7 +374,6 @@ static int read_pids(struct nt_parse *p, const struct nt_option *option, const c
 {
 	const char *text = value;
 
-	(void)option;
 	for (;;) {
 		size_t length = strcspn(text, ",");
 		int err = add_pid(p, text, length, value);
@@ -413,7 +408,6 @@ static int read_ports(struct nt_parse *p, const struct nt_option *option, const 
 
 static int read_comm(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	(void)option;
 	if (!*value)
 		return nt_refuse(p, value, "empty; give a command name, as `ps -o comm` shows it");
 	if (strlen(value) >= NT_NAME_LEN)
@@ -425,7 +419,6 @@ static int read_comm(struct nt_parse *p, const struct nt_option *option, const c
 
 static int read_cgroup(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	(void)option;
 	if (value[0] != '/')
 		return nt_refuse(
 			p, value,
@@ -456,7 +449,6 @@ static int read_netns(struct nt_parse *p, const struct nt_option *option, const 
 	bool is_netns;
 	int fd;
 
-	(void)option;
 	if (nt_parse_number(value, strlen(value), PID_MAX_LIMIT, &pid))
 		snprintf(path, sizeof(path), "/proc/%u/ns/net", (unsigned int)pid);
 	else if (value[0] != '/')
@@ -480,7 +472,6 @@ static int read_user_group(struct nt_parse *p, const struct nt_option *option, c
 {
 	const struct group *group = getgrnam(value);
 
-	(void)option;
 	if (!group)
 		return nt_refuse(p, value, "no such group; `getent group` lists them");
 	p->settings->group = value;
@@ -530,7 +521,6 @@ static int read_key_file(struct nt_parse *p, const struct nt_option *option, con
 	ssize_t length;
 	int fd;
 
-	(void)option;
 	fd = open(value, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	fault = fd < 0 ? strerror(errno) : key_file_fault(fd);
 	length = fault ? 0 : read(fd, text, sizeof(text));

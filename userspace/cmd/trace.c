@@ -84,7 +84,6 @@ static void show_progress(void *context, uint32_t what)
 	struct nt_counts counts;
 	char elapsed[16];
 
-	(void)what;
 	nt_session_counts(&trace->session, &counts);
 	nt_format_duration(nt_now_ns() - trace->started_ns, elapsed, sizeof(elapsed));
 	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " stall%s, %llu dropped", elapsed,
@@ -123,7 +122,6 @@ static void timeline_due(void *context, uint32_t what)
 	struct trace *trace = context;
 	uint64_t now_ns = nt_now_ns();
 
-	(void)what;
 	write_timeline(trace, now_ns - TIMELINE_NS, now_ns + 2 * NT_SLICE_NS);
 	if (nt_timeline_events_wait(&trace->events))
 		nt_timer_set(trace->timeline, nt_now_ns(), TIMELINE_NS);
@@ -249,7 +247,6 @@ static void on_signal(void *context, uint32_t number)
 {
 	struct trace *trace = context;
 
-	(void)number;
 	trace->session.owners.interrupted = true;
 	nt_loop_stop(trace->loop);
 }
@@ -258,7 +255,6 @@ static void duration_over(void *context, uint32_t what)
 {
 	struct trace *trace = context;
 
-	(void)what;
 	nt_loop_stop(trace->loop);
 }
 
@@ -266,7 +262,6 @@ static void interval_over(void *context, uint32_t what)
 {
 	struct trace *trace = context;
 
-	(void)what;
 	nt_session_drain(&trace->session);
 	write_report(trace, false);
 	if (trace->settings->count && ++trace->reports >= trace->settings->count)
@@ -291,7 +286,6 @@ static void watch_overhead(void *context, uint32_t what)
 	enum nt_overhead_news news;
 	uint64_t again_ns;
 
-	(void)what;
 	clear_progress(trace);
 	news = nt_overhead_turn(&session->overhead, &session->tracer, &again_ns);
 	nt_timer_set(trace->overhead, again_ns ? nt_in_ns(again_ns) : NT_NEVER, 0);

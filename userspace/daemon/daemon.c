@@ -251,7 +251,6 @@ static void on_second(void *context, uint32_t what)
 	struct nt_counts counts;
 	const char *unnamed;
 
-	(void)what;
 	nt_server_report_skipped(d->server);
 	if (d->session.standby.state == NT_STANDBY_WAITING)
 		return;
@@ -274,7 +273,6 @@ static void on_overhead(void *context, uint32_t what)
 	struct daemon *d = context;
 	uint64_t again_ns;
 
-	(void)what;
 	nt_overhead_turn(&d->session.overhead, &d->session.tracer, &again_ns);
 	nt_timer_set(d->overhead, again_ns ? nt_in_ns(again_ns) : NT_NEVER, 0);
 }
@@ -284,7 +282,6 @@ static void on_half_window(void *context, uint32_t what)
 	struct daemon *d = context;
 	struct nt_counts counts;
 
-	(void)what;
 	nt_session_audit(&d->session, false);
 	nt_session_counts(&d->session, &counts);
 	nt_window_turn(&d->window, nt_now_ns(), &counts);
@@ -295,8 +292,6 @@ static void on_half_window(void *context, uint32_t what)
 
 static void on_watchdog(void *context, uint32_t what)
 {
-	(void)what;
-	(void)context;
 	nt_notify("WATCHDOG=1");
 }
 

@@ -182,7 +182,6 @@ static void on_due(void *context, uint32_t what)
 {
 	struct nt_sampler *sampler = context;
 
-	(void)what;
 	nt_timer_set(sampler->timer, turn(sampler), 0);
 }
 

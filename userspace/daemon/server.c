@@ -374,7 +374,6 @@ static void take_lines(struct nt_reader *reader)
 
 static void on_input(struct bufferevent *io, void *context)
 {
-	(void)io;
 	take_lines(context);
 }
 
@@ -382,8 +381,6 @@ static void on_turn(evutil_socket_t fd, short what, void *context)
 {
 	struct nt_reader *reader = context;
 
-	(void)fd;
-	(void)what;
 	bufferevent_enable(reader->io, EV_READ);
 	take_lines(reader);
 }
@@ -437,7 +434,6 @@ static void on_refused_asked(evutil_socket_t fd, short what, void *context)
 	struct nt_server *server = context;
 	char request[NT_REQUEST_MAX];
 
-	(void)what;
 	/* unread data would reset the connection, perhaps before the reader has the answer */
 	for (int n = 0; n < MAX_UNREAD && recv(fd, request, sizeof(request), MSG_DONTWAIT) > 0; n++)
 		;
@@ -500,9 +496,6 @@ static void on_connect(struct evconnlistener *listener, evutil_socket_t fd, stru
 	struct nt_reader *reader;
 	enum nt_refusal why;
 
-	(void)listener;
-	(void)addr;
-	(void)length;
 	if (++server->accepted == TURN_READERS)
 		pause_accepting(server, &at_once);
 	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
@@ -529,8 +522,6 @@ static void on_resume(evutil_socket_t fd, short what, void *context)
 {
 	struct nt_server *server = context;
 
-	(void)fd;
-	(void)what;
 	evconnlistener_enable(server->listener);
 }
 
@@ -541,7 +532,6 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 	struct nt_server *server = context;
 	int err = EVUTIL_SOCKET_ERROR();
 
-	(void)listener;
 	pause_accepting(server, &without_descriptors);
 	server->counts.refusals[NT_REFUSED_DESCRIPTORS]++;
 	if (server->complained_ns && nt_now_ns() < server->complained_ns + COMPLAIN_EACH_NS)
@@ -678,8 +668,6 @@ static void on_loop(evutil_socket_t fd, short what, void *context)
 {
 	struct nt_server *server = context;
 
-	(void)fd;
-	(void)what;
 	server->err = nt_loop_turn(server->loop, 0);
 	if (server->err || nt_loop_stopped(server->loop))
 		event_base_loopbreak(server->base);

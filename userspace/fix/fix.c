@@ -218,7 +218,6 @@ static void do_what_is_due(struct fix *fix)
 
 static void on_signal(void *context, uint32_t number)
 {
-	(void)number;
 	stop(context, NT_FIX_SIGNAL);
 }
 
@@ -247,7 +246,6 @@ static void read_answer(void *context, uint32_t what)
 	char line[64];
 	ssize_t n = read(STDIN_FILENO, line, sizeof(line) - 1);
 
-	(void)what;
 	if (n <= 0)
 		fputc('\n', stderr); /* Ctrl-D does not end the line */
 	line[n > 0 ? n : 0] = '\0';

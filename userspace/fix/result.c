@@ -502,8 +502,6 @@ static struct json_object *json_compared(const struct nt_fix_comparison *c)
 /* Writes nothing: the records of the stalls name the sockets. */
 static int json_plan(FILE *out, const struct nt_fix_result *result)
 {
-	(void)out;
-	(void)result;
 	return 0;
 }
 

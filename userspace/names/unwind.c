@@ -64,7 +64,6 @@ static pid_t next_thread(Dwfl *dwfl, void *context, void **thread_context)
 {
 	struct unwinding *u = context;
 
-	(void)dwfl;
 	if (*thread_context)
 		return 0;
 	*thread_context = u;
@@ -76,7 +75,6 @@ static bool read_memory(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *word, void *
 	const struct unwinding *u = context;
 	uint64_t offset = address - u->dump->sp;
 
-	(void)dwfl;
 	if (address < u->dump->sp || offset > u->dump->size ||
 	    u->dump->size - offset < sizeof(*word))
 		return false;

@@ -553,7 +553,6 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	const struct nt_record *r = &stall->record;
 	struct json_object *o;
 
-	(void)writer;
 	if (nt_is_late_ack(stall))
 		return write_late_ack(out, stall);
 	o = nt_json_new(stall->is_stall ? "stall" : "hold");
@@ -612,7 +611,6 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	struct json_object *o = nt_json_new("report"), *list = json_object_new_array();
 	struct nt_connection **sorted = nt_aggregate_sorted(report->stalls);
 
-	(void)writer;
 	nt_json_time_now(o);
 	nt_json_flag(o, "closing", report->closing);
 	add_host(o, report->origin);

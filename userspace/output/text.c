@@ -120,7 +120,6 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	char clock[32], name[NT_ESCAPED_LEN(NT_USER_LEN)] = "?", lasted[16], bytes[16];
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], connection[2 * NT_ADDRESS_LEN + 8];
 
-	(void)stacks;
 	if (nt_is_late_ack(stall))
 		return 0;
 	format_clock(r->time_ns, clock, sizeof(clock));
@@ -579,7 +578,6 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 /* Complains on stderr: on stdout the stalls form a table. */
 static int write_dropped(FILE *out, const struct nt_counts *counts)
 {
-	(void)out;
 	nt_log("%llu record%s dropped so far; the totals stay right", nt_counts_dropped(counts),
 	       nt_plural(nt_counts_dropped(counts)));
 	return 0;

@@ -73,7 +73,6 @@ int nt_json_timeline_line(const struct nt_writer *writer, FILE *out, const struc
 {
 	struct json_object *o = nt_json_new("event");
 
-	(void)writer;
 	nt_json_time_of_day(o, "time", line->day_ns);
 	nt_json_string(o, "event", kinds[line->kind]);
 	if (line->kind == NT_LINE_DROPPED) {

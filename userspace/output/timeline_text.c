@@ -168,8 +168,6 @@ int nt_text_timeline_stall(const struct nt_writer *writer, FILE *out, const stru
 {
 	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], lasted[16], excess[16];
 
-	(void)writer;
-	(void)stacks;
 	format_name(nt_stall_process(stall, stall->side), name, sizeof(name));
 	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
 	nt_format_duration(stall->excess_ns, excess, sizeof(excess));

@@ -91,7 +91,6 @@ int nt_places_enter(const struct nt_places *places, const struct nt_place *place
 	char path[64];
 	int fd, err = 0;
 
-	(void)places;
 	if (!place->pid)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", place->pid);

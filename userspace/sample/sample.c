@@ -161,7 +161,6 @@ static void on_signal(void *context, uint32_t number)
 {
 	struct sample *sample = context;
 
-	(void)number;
 	nt_loop_stop(sample->loop);
 }
 
@@ -169,7 +168,6 @@ static void report_is_due(void *context, uint32_t what)
 {
 	struct sample *sample = context;
 
-	(void)what;
 	/* of a single one, the closing report says the same */
 	if (sample->settings->count != 1)
 		report(sample, false);
@@ -181,13 +179,11 @@ static void duration_over(void *context, uint32_t what)
 {
 	struct sample *sample = context;
 
-	(void)what;
 	nt_loop_stop(sample->loop);
 }
 
 static void look_is_due(void *context, uint32_t what)
 {
-	(void)what;
 	look(context);
 }
 
@@ -203,7 +199,6 @@ static void on_pids(void *context, uint32_t what)
 	struct sample *sample = context;
 	int i;
 
-	(void)what;
 	while ((i = nt_targets_find_ended(&sample->targets)) >= 0) {
 		nt_loop_forget(sample->loop, sample->targets.pidfds[i]);
 		if (nt_targets_mark_ended(&sample->targets, i))
@@ -268,8 +263,6 @@ static enum nt_exit run(struct sample *sample)
 
 static void take_nothing(void *context, const struct nt_sampled *sampled)
 {
-	(void)context;
-	(void)sampled;
 }
 
 static bool can_look(void *context)

@@ -220,7 +220,6 @@ static uint64_t sum_of(struct json_object *o)
 		return 0;
 	json_object_object_foreach(o, key, value)
 	{
-		(void)value;
 		sum += number_of(o, key);
 	}
 	return sum;

@@ -129,7 +129,6 @@ static void on_answers(void *context, uint32_t what)
 {
 	struct nt_top_daemon *daemon = context;
 
-	(void)what;
 	daemon->news |= read_some(daemon, nt_now_ns());
 }
 

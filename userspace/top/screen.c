@@ -228,7 +228,6 @@ int nt_screen_key(struct nt_screen *screen)
 
 void nt_screen_begin(struct nt_screen *screen)
 {
-	(void)screen;
 	erase();
 }
 
