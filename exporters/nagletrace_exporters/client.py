@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .lines import CHUNK, MAX_LINE, MAX_VALUES, parse_object, split_lines
-from .records import BadRecord, printable, told
+from .records import BadRecord, for_message, printable
 
 DEFAULT_SOCKET = Path("/run/nagletrace/nagletrace.sock")
 PROTOCOL = 1
@@ -29,7 +29,7 @@ class DaemonError(Exception):
     """The daemon could not be asked; the message says why on one printable line."""
 
     def __init__(self, path: Path, why: object) -> None:
-        super().__init__(f"{printable(str(path))}: {told(str(why))}")
+        super().__init__(f"{printable(str(path))}: {for_message(str(why))}")
 
 
 def refused(path: Path, error: OSError) -> DaemonError:

@@ -36,14 +36,14 @@ MAX_TABLE = 64
 #: A larger number (some 30,000 years in us) is no measurement, and would overflow a date.
 MAX_NUMBER = 1 << 60
 #: The most characters of a message about a wrong record, since it may name a key from outside.
-MAX_TOLD = 200
+MAX_MESSAGE = 200
 
 
 class BadRecord(ValueError):
     """An object is no record of the schema. The message says what is wrong with it, on one printable line."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(told(what))
+        super().__init__(for_message(what))
 
 
 def text_of(record: Json, key: str, most: int = MAX_TEXT) -> str | None:
@@ -68,9 +68,9 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
-def told(text: str) -> str:
+def for_message(text: str) -> str:
     """Makes a text from outside fit for a message: short and printable."""
-    return printable(text[:MAX_TOLD])[:MAX_TOLD]
+    return printable(text[:MAX_MESSAGE])[:MAX_MESSAGE]
 
 
 def needed_word(record: Json, key: str) -> str:

@@ -85,12 +85,12 @@ class Stalls:
         last = object_of(series, "last")
         if last is None:
             return
-        told = {"pid": str(number_of(last, "pid") or ""), "local": needed_text(last, "local", MAX_ADDRESS),
+        wanted = {"pid": str(number_of(last, "pid") or ""), "local": needed_text(last, "local", MAX_ADDRESS),
                 "remote": needed_text(last, "remote", MAX_ADDRESS), "bytes": str(needed_number(last, "bytes"))}
         at = time_of(last)
         labels: dict[str, str] = {}
         room = EXEMPLAR_CHARACTERS
-        for name, value in told.items():
+        for name, value in wanted.items():
             if value and len(name) + len(value) <= room:
                 labels[name] = value
                 room -= len(name) + len(value)
@@ -107,7 +107,7 @@ class NagletraceCollector(Collector):
         self.exemplars = exemplars
         self.timeout_s = timeout_s
         self.max_series = max_series
-        self._told: str | None = None
+        self._logged: str | None = None
 
     def describe(self) -> Iterable[Metric]:
         """Yields nothing: the registry need not ask the daemon to know names."""
@@ -129,25 +129,25 @@ class NagletraceCollector(Collector):
                 self.socket, {"request": "snapshot", **({"last": True} if self.exemplars else {})}, self.timeout_s,
                 SNAPSHOT_BYTES + self.max_series * SERIES_BYTES, SNAPSHOT_VALUES + self.max_series * SERIES_VALUES)))
         except DaemonError as error:
-            self._tell(f"{error}{self._remedy() if isinstance(error.__cause__, TooLarge) else ''}")
+            self._log(f"{error}{self._remedy() if isinstance(error.__cause__, TooLarge) else ''}")
             return []
         except Exception as error:  # whatever the error is, a scrape without the daemon beats none
-            self._tell(f"the daemon's answer lacks something: {error!r}")
+            self._log(f"the daemon's answer lacks something: {error!r}")
             return []
-        if self._told:
+        if self._logged:
             log.info("the daemon is back")
-        self._told = None
+        self._logged = None
         return metrics
 
     def _remedy(self) -> str:
         return (f"; if it runs with --max-series above {self.max_series}, give --daemon.max-series as many, and this "
                 "program 20 KB of memory for each")
 
-    def _tell(self, what: str) -> None:
+    def _log(self, what: str) -> None:
         """Logs a trouble once, not at every scrape."""
-        if what != self._told:
+        if what != self._logged:
             log.warning("%s", what)
-        self._told = what
+        self._logged = what
 
     def _metrics(self, snapshot: Answer) -> Iterator[Metric]:
         """Checks all values before it uses the first: a scrape has the whole answer or nothing of it."""
@@ -168,9 +168,9 @@ class NagletraceCollector(Collector):
             checked["unseen"] = needed_number(snapshot, "unseen")  # type: ignore[assignment]
         yield from totals(checked)
         yield from tracer(checked)
-        told = object_of(snapshot, "standby")
-        if told is not None:
-            yield from standby(dict(told))
+        state = object_of(snapshot, "standby")
+        if state is not None:
+            yield from standby(dict(state))
 
     def _stalls(self, snapshot: Answer) -> Iterator[Metric]:
         # The labels are all those by which the daemon tells series apart. Otherwise a series that made room would be
@@ -302,27 +302,28 @@ def tracer(snapshot: Answer) -> Iterator[Metric]:
                        "room, by reason.", "reason", costs["refusals"])
 
 
-def standby(told: Answer) -> Iterator[Metric]:
+def standby(counted: Answer) -> Iterator[Metric]:
     """Yields in which state a daemon with --standby is, and what its looks at the sockets estimate."""
-    state = needed_text(told, "state")
+    state = needed_text(counted, "state")
     if state not in STATES:
         raise BadRecord(f"standby has a state that is none of {', '.join(STATES)}")
     yield gauge("nagletrace_attached", "Whether the hooks are attached now: with --standby, while something stalls.",
                 1 if state == "attached" else 0)
     yield gauge("nagletrace_state_start_time_seconds", "When the daemon came into this state, since the epoch.",
-                time_of({"time": told.get("since")}) / 1e6)
+                time_of({"time": counted.get("since")}) / 1e6)
     yield counters("nagletrace_state_seconds", "Time in which nothing was attached (standby), and in which the hooks "
-                   "were.", "state", {name: needed_number(told, f"{name}_us") for name in STATES}, 1e-6)
+                   "were.", "state", {name: needed_number(counted, f"{name}_us") for name in STATES}, 1e-6)
     yield counter("nagletrace_state_changes", "Times that the hooks were attached or detached.",
-                  needed_number(told, "changes"))
+                  needed_number(counted, "changes"))
     yield counter("nagletrace_false_alarms", "Times that the hooks were attached, and no stall came.",
-                  needed_number(told, "false_alarms"))
+                  needed_number(counted, "false_alarms"))
     yield counter("nagletrace_attach_failures", "Times that the hooks could not be attached.",
-                  needed_number(told, "attach_failures"))
-    yield counter("nagletrace_looks", "Looks at all sockets, with nothing attached.", needed_number(told, "looks"))
-    yield counter("nagletrace_look_cpu_seconds", "CPU time of these looks.", needed_number(told, "look_cpu_us") / 1e6)
+                  needed_number(counted, "attach_failures"))
+    yield counter("nagletrace_looks", "Looks at all sockets, with nothing attached.", needed_number(counted, "looks"))
+    yield counter("nagletrace_look_cpu_seconds", "CPU time of these looks.",
+                  needed_number(counted, "look_cpu_us") / 1e6)
     yield counter("nagletrace_sampled_excess_seconds", "Time lost by stalls in standby, as looks estimate it; it is "
-                  "not in nagletrace_stall_excess_seconds_total.", needed_number(told, "sampled_excess_us") / 1e6)
+                  "not in nagletrace_stall_excess_seconds_total.", needed_number(counted, "sampled_excess_us") / 1e6)
 
 
 def counter(name: str, text: str, value: float) -> Metric:

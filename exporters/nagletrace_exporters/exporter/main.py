@@ -101,7 +101,7 @@ def make_pages(registry: CollectorRegistry, metrics_path: str, daemon_socket: st
     }
 
 
-def tell_ready(server: Server) -> None:
+def log_ready(server: Server) -> None:
     for listener in server.listeners:
         host, port = listener.getsockname()[:2]
         log.info("listening on %s", f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}")
@@ -146,7 +146,7 @@ def main() -> int:
         return 1
     if carrier:
         carrier.start()
-    asyncio.run(server.run(lambda: tell_ready(server)))
+    asyncio.run(server.run(lambda: log_ready(server)))
     if carrier:
         carrier.stop()
     return 0

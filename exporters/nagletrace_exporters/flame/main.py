@@ -39,7 +39,7 @@ def picture(stacks: Stacks, name: str, remarks: list[str]) -> Iterable[str]:
     flame = lay_out(stacks.excess_us)
     if flame.left_out:
         remarks = [*remarks, f"{flame.left_out} frames too narrow to be seen are left out."]
-    lead = "No stall is recorded here." if stacks.told else "No stall."
+    lead = "No stall is recorded here." if stacks.reported else "No stall."
     if stacks.stalls:
         lead = (f"{stacks.stalls} stalls lost {milliseconds(flame.total_us)}. The wider a frame, the more time was "
                 "lost by writes held below it.")

@@ -43,7 +43,7 @@ class Stacks:
     #: the sums come from connections of the tracer's reports, since the recording has no single stalls
     by_last: bool = False
     #: all stalls that the tracer counted, whether they are here or not
-    told: int = 0
+    reported: int = 0
     #: one copy of each name in the kept stacks
     _names: dict[str, str] = field(default_factory=dict)
     _memory: int = 0
@@ -60,7 +60,7 @@ class Stacks:
     def finish(self) -> None:
         """If there are no single stalls, gives each connection's lost time to the stack of its last stall."""
         report = self._reports.whole()
-        self.told = report.stalls if report else 0
+        self.reported = report.stalls if report else 0
         if self.stalls or report is None:
             return
         self.by_last = bool(report.connections)
@@ -110,8 +110,8 @@ class Stacks:
         if self.by_last:
             said.append("No single stalls are recorded here: each connection's lost time is given to the stack of its "
                         "last stall.")
-        if self.told > self.stalls:
-            said.append(f"The tracer reported {self.told} stalls; {self.stalls} of them are here.")
+        if self.reported > self.stalls:
+            said.append(f"The tracer reported {self.reported} stalls; {self.stalls} of them are here.")
         if self.without_stack:
             said.append(f"{self.without_stack} of {self.stalls} stalls have no stack (nagletrace --stacks records "
                         "them, at the sender).")

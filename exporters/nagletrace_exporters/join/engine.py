@@ -167,7 +167,7 @@ FROM (
            CASE {" ".join(f"WHEN duration_us < {10 ** digits} THEN {10 ** (digits - 3)}" for digits in range(3, 18))}
                 ELSE {10 ** 15} END AS step
     FROM answers
-) AS told
+) AS each
 GROUP BY evidence, who, other_who, duration_us // step * step
 """  # noqa: S608
 

@@ -140,11 +140,11 @@ FROM (
            max_by(number, line), 1, 1 FROM following WHERE kind IN ('stall', 'hold', 'late_ack') HAVING count(*) > 0
 ) AS with_those_before GROUP BY line;
 
--- step: told
+-- step: numbered
 -- With the number that each should have. A report that names no host is of the recording's only one, or of that of the
 -- line before it. Where a file is large, DuckDB's threads read parts of it in any order, so that numbers say what comes first.
 -- Lines say it only where a recording has been started anew, which makes its numbers begin again.
-CREATE TEMP TABLE told AS
+CREATE TEMP TABLE numbered AS
 SELECT *, lag(number) OVER in_order AS number_before, lag(time_us) OVER in_order AS time_before_us
 FROM (
     SELECT *, CASE WHEN sum(starts) OVER (PARTITION BY source, origin) > 1
@@ -170,11 +170,11 @@ WINDOW in_order AS (PARTITION BY source, origin ORDER BY run, starts DESC, numbe
 CREATE TEMP TABLE gaps AS
 SELECT source, origin, least(time_before_us, time_us) - 2000000 AS from_us,
        greatest(time_before_us, time_us) + 2000000 AS to_us
-FROM told
+FROM numbered
 WHERE number_before IS NOT NULL AND starts = 0 AND goes_on = 0
   AND number <> number_before + CASE WHEN kind = 'report' THEN 0 ELSE 1 END
 UNION ALL
-SELECT source, origin, time_before_us, time_us FROM told WHERE number_before IS NOT NULL AND starts = 1;
+SELECT source, origin, time_before_us, time_us FROM numbered WHERE number_before IS NOT NULL AND starts = 1;
 
 -- step: witnesses
 -- Recordings that would have a late ACK if there had been one; where of_holds is 1, a hold too. They report all, from
@@ -182,7 +182,7 @@ SELECT source, origin, time_before_us, time_us FROM told WHERE number_before IS 
 CREATE TEMP TABLE witnesses AS
 SELECT source, origin, min(time_us) AS from_us, max(CASE WHEN kind = 'report' THEN time_us ELSE 0 END) AS to_us,
        min(CASE WHEN kind IN ('start', 'streaming') THEN complete ELSE 2 END) - 1 AS of_holds
-FROM told GROUP BY source, origin
+FROM numbered GROUP BY source, origin
 HAVING sum(CASE WHEN kind IN ('start', 'streaming') THEN 1 ELSE 0 END) > 0
    AND sum(CASE WHEN kind = 'report' THEN 1 ELSE 0 END) > 0 AND min(complete) = 1;
 

@@ -122,10 +122,10 @@ def clock_line(clock: Clock) -> str:
 
 def report(engine: Engine) -> Iterator[str]:
     totals = {verdict: Totals(0, 0) for verdict in ("seen", "inferred", "contradicted")} | engine.tally()
-    told = [totals["seen"], totals["inferred"]]
-    stalls = sum(one.stalls for one in told)
+    known = [totals["seen"], totals["inferred"]]
+    stalls = sum(one.stalls for one in known)
     yield (f"nagletrace-join: {counted(stalls, 'stall')} on {counted(engine.hosts(), 'host')} cost "
-           f"{milliseconds(sum(one.excess_us for one in told))}\n\n")
+           f"{milliseconds(sum(one.excess_us for one in known))}\n\n")
     yield from labelled("seen", f"{totals['seen'].stalls:,} at both ends")
     yield from labelled("inferred", f"{totals['inferred'].stalls:,} from one end")
     if totals["contradicted"].stalls:

@@ -207,7 +207,7 @@ def from_stalls(page: Page, summary: Summary, chosen: list[Chosen]) -> None:
         key = group_key(group)
         numbers = tuple(number + 1 for number, one in enumerate(chosen) if connection_key(one.stall) == key)
         page.connections.append(group_row(group, numbers))
-    page.advice = advice([told for group in shown if (told := summary.advice.get(group_key(group)))])
+    page.advice = advice([one for group in shown if (one := summary.advice.get(group_key(group)))])
     page.connections_caption = caption("connection", "connections", len(connections.groups),
                                        connections.folded_stalls, connections.folded_us)
 

@@ -66,17 +66,17 @@ class Troubles:
 
     def __init__(self, over: str) -> None:
         self._over = over
-        self._told = ""
+        self._logged = ""
 
-    def tell(self, what: str) -> None:
-        if what != self._told:
+    def log(self, what: str) -> None:
+        if what != self._logged:
             log.warning("--otlp.endpoint: %s", what)
-        self._told = what
+        self._logged = what
 
     def end(self) -> None:
-        if self._told:
+        if self._logged:
             log.info("--otlp.endpoint: %s", self._over)
-        self._told = ""
+        self._logged = ""
 
 
 class Carrier(Collector):
@@ -131,7 +131,7 @@ class Carrier(Collector):
                 why = repr(error)
             self._following = False
             if not self._stop.is_set():
-                troubles.tell(f"nothing to hand on: {why}")
+                troubles.log(f"nothing to hand on: {why}")
                 self._stop.wait(pauses.next())
         self._queue.close()
 
@@ -172,7 +172,7 @@ class Carrier(Collector):
                 outcome = Outcome(Fate.RETRY, "answer", repr(error))
             self._count(outcome, batch.records)
             if outcome.what:
-                troubles.tell(outcome.what)
+                troubles.log(outcome.what)
             else:
                 troubles.end()
             if outcome.fate is Fate.RETRY:

@@ -130,15 +130,15 @@ def add_headers(path: Path, parsed: dict[str, Any], config: OtlpConfig) -> None:
         kind = given.get("type", "Bearer")
         if not isinstance(kind, str) or not HEADER_NAME.fullmatch(kind) or kind.lower() == "basic":
             raise ConfigError(f"{path}: authorization: type: not a word such as Bearer; there is basic_auth too")
-        told = secret(path, "authorization", given, ("credentials", "credentials_file"), config)
-        config.headers["Authorization"] = f"{kind} {told}"
+        text = secret(path, "authorization", given, ("credentials", "credentials_file"), config)
+        config.headers["Authorization"] = f"{kind} {text}"
     if "basic_auth" in parsed:
         given = mapping(path, "basic_auth", parsed["basic_auth"], ("username", "password", "password_file"))
         user = given.get("username")
         if not isinstance(user, str) or not user or ":" in user or not HEADER_VALUE.fullmatch(user):
             raise ConfigError(f"{path}: basic_auth: username: missing, or not a name without a colon")
-        told = secret(path, "basic_auth", given, ("password", "password_file"), config)
-        config.headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{told}".encode()).decode()
+        text = secret(path, "basic_auth", given, ("password", "password_file"), config)
+        config.headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{text}".encode()).decode()
     config.has_credentials = "Authorization" in config.headers
 
 

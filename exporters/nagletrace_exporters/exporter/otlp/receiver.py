@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...config_file import ConfigError
-from ...records import told
+from ...records import for_message
 from .config import Endpoint, OtlpConfig, OtlpConfigFile
 from .queue import Batch
 
@@ -155,11 +155,11 @@ class Deadline:
 
 def failed(endpoint: Endpoint, error: Exception) -> Outcome:
     """Names the failure of a request that had no whole answer."""
-    why = told(str(getattr(error, "strerror", None) or error)) or type(error).__name__
+    why = for_message(str(getattr(error, "strerror", None) or error)) or type(error).__name__
     if isinstance(error, socket.timeout):
         return Outcome(Fate.RETRY, "timeout", f"{endpoint}: {why}")
     if isinstance(error, ssl.SSLError):
-        why = told(getattr(error, "verify_message", "") or error.reason or str(error))
+        why = for_message(getattr(error, "verify_message", "") or error.reason or str(error))
         return Outcome(Fate.RETRY, "tls", f"{endpoint}: TLS: {why}")
     if isinstance(error, OSError):
         return Outcome(Fate.RETRY, "connection", f"{endpoint}: {why}")
@@ -174,7 +174,7 @@ def delivered(body: bytes, records: int) -> Outcome:
     count = str(partial.get("rejectedLogRecords", 0))  # 64 bits, in quotes or not
     rejected = min(int(count), records) if count.isascii() and count.isdigit() and len(count) < 20 else 0
     message = partial.get("errorMessage")
-    why = f": {told(message)}" if isinstance(message, str) and message else ""
+    why = f": {for_message(message)}" if isinstance(message, str) and message else ""
     what = f"{rejected} of {records} records rejected{why}" if rejected or why else ""
     return Outcome(Fate.DELIVERED, what=what, rejected=rejected)
 
@@ -182,7 +182,7 @@ def delivered(body: bytes, records: int) -> Outcome:
 def said(body: bytes) -> str:
     """Returns what a refusal's body says, for the log."""
     message = object_in(body).get("message")
-    return f" ({told(message)})" if isinstance(message, str) and message else ""
+    return f" ({for_message(message)})" if isinstance(message, str) and message else ""
 
 
 def object_in(body: bytes) -> dict[str, object]:

@@ -67,9 +67,9 @@ def attribute(key: str, value: Any) -> dict[str, Any]:
 
 def resource_of(streaming: Json) -> bytes:
     """Returns the resource that the daemon's `streaming` names: who observed all records that follow."""
-    told = {"service.name": SERVICE, "service.version": __version__, "host.name": text_of(streaming, "host"),
+    found = {"service.name": SERVICE, "service.version": __version__, "host.name": text_of(streaming, "host"),
             **{f"nagletrace.{key}": text_of(streaming, key) for key in ("boot_id", "ack_key", "late_acks", "holds")}}
-    return encoded({"attributes": [attribute(key, value) for key, value in told.items() if value is not None]})
+    return encoded({"attributes": [attribute(key, value) for key, value in found.items() if value is not None]})
 
 
 def log_record_of(record: Json, observed_ns: int) -> bytes:
@@ -113,21 +113,21 @@ def network(record: Json, own_end: Json, far_end: Json) -> dict[str, Any]:
     family = needed_number(record, "family")
     if family not in (4, 6):
         raise BadRecord("family is neither 4 nor 6")
-    told: dict[str, Any] = {"network.transport": "tcp", "network.type": f"ipv{family}"}
+    found: dict[str, Any] = {"network.transport": "tcp", "network.type": f"ipv{family}"}
     for name, end in (("local", own_end), ("peer", far_end)):
         match = ADDRESS.fullmatch(needed_text(end, "address", MAX_ADDRESS))
         if not match:
             raise BadRecord("address is none")
-        told[f"network.{name}.address"] = match[1] or match[2]
-        told[f"network.{name}.port"] = int(match[3])
-    return told
+        found[f"network.{name}.address"] = match[1] or match[2]
+        found[f"network.{name}.port"] = int(match[3])
+    return found
 
 
 def process(end: Json) -> dict[str, Any]:
     """Returns what is known of the process at an end, under OpenTelemetry's names."""
-    told: dict[str, Any] = {name: number_of(end, key) for key, name in PROCESS.items()}
-    told.update({name: text_of(end, key, most) for key, (name, most) in PROCESS_TEXTS.items()})
-    found = {name: value for name, value in told.items() if value is not None}
+    found: dict[str, Any] = {name: number_of(end, key) for key, name in PROCESS.items()}
+    found.update({name: text_of(end, key, most) for key, (name, most) in PROCESS_TEXTS.items()})
+    found = {name: value for name, value in found.items() if value is not None}
     frames = stack_of(end, "stack")
     if frames:
         found["code.stacktrace"] = tuple(

@@ -174,25 +174,25 @@ class Refusals(Collector):
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self._untold: Counter[str] = Counter()
+        self._unlogged: Counter[str] = Counter()
         self._last_host = ""
         self._next_line = 0.0
 
     def add(self, reason: str, host: str) -> None:
         self.counts[reason] += 1
-        self._untold[reason] += 1
+        self._unlogged[reason] += 1
         self._last_host = host
-        self.tell()
+        self.log()
 
-    def tell(self) -> None:
+    def log(self) -> None:
         """Logs one line if there is news and the last line is TELL_S old."""
         now = time.monotonic()
-        if not self._untold or now < self._next_line:
+        if not self._unlogged or now < self._next_line:
             return
         self._next_line = now + TELL_S
-        counts = "; ".join(f"{count} × {REASONS[reason]} ({reason})" for reason, count in self._untold.most_common())
+        counts = "; ".join(f"{count} × {REASONS[reason]} ({reason})" for reason, count in self._unlogged.most_common())
         log.warning("clients refused: %s; the last from %s", counts, self._last_host)
-        self._untold.clear()
+        self._unlogged.clear()
 
     def describe(self) -> Iterable[Metric]:
         return []
@@ -296,7 +296,7 @@ class Slots:
                 self.end(connection)
             elif connection.state == State.ANSWER and now > connection.answer_began + ANSWER_S:
                 self.refuse(connection, "slow_reader")
-        self.refusals.tell()
+        self.refusals.log()
 
     def bound_bodies(self, newest: bytes, most: int) -> None:
         """Bounds the memory of answers that slow readers have not taken: the readers of the oldest ones are refused.

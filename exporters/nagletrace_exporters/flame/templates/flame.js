@@ -71,12 +71,12 @@
     const f = of.get(event.target.closest(".frame"));
     if (f) { zoom(f); focus(f); }
   });
-  function tell(event) {
+  function describe(event) {
     const f = of.get(event.target.closest(".frame"));
     if (f) details.textContent = f.label;
   }
-  tree.addEventListener("mouseover", tell);
-  tree.addEventListener("focusin", tell);
+  tree.addEventListener("mouseover", describe);
+  tree.addEventListener("focusin", describe);
   tree.addEventListener("keydown", function (event) {
     const f = of.get(event.target.closest(".frame"));
     if (!f) return;
