@@ -12,6 +12,7 @@
 #include <bpf/libbpf.h>
 #include "bench/empty.skel.h"
 #include "attach/hooks.h"
+#include "base/error.h"
 #include "cmd/options.h"
 
 static const char *const families[] = {
