@@ -4,7 +4,9 @@
 
 Each cycle runs every load under every subject once, in an order of its own, pinned, and bare between them; a figure is
 the median over the cycles of the ratio to the bare runs before and after, with the quartiles beside it.
-`bench.py programs` measures what each program costs by itself (in a guest too), `bench.py` all of it.
+`bench.py programs` measures what each program costs by itself (in a guest too), `bench.py stalls` what a stall costs
+the tracer, `bench.py` all of it. nagletrace writes to a file, since a tracer that nobody reads does less. Where
+it dropped a record, the figures are not of all its work, and there are none.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -53,26 +56,48 @@ class Subject:
     command: tuple[str, ...]
     ready: str
     inside: bool = False  # in the load's network namespace
-    output: int = subprocess.PIPE  # or DEVNULL, where it is more than a pipe holds; then it is ready on stderr
+
+    @property
+    def ours(self) -> bool:
+        return self.command[0] == str(NAGLETRACE)
 
     @contextlib.contextmanager
     def running(self, space: Namespace) -> Iterator[subprocess.Popen[str]]:
         command = space.enter(*self.command) if self.inside else list(self.command)
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output, text=True,
-                                   stderr=subprocess.STDOUT if self.output == subprocess.PIPE else subprocess.PIPE,
-                                   preexec_fn=pinned({TRACER_CPU}))
-        try:
-            said = wait_for(process, self.ready)
-            if said is not None:
-                raise Missing(said)
-            yield process
-        finally:
-            process.send_signal(signal.SIGINT)
+        with tempfile.TemporaryFile("w+") as file:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
+                                       stdout=file if self.ours else subprocess.PIPE,
+                                       stderr=subprocess.PIPE if self.ours else subprocess.STDOUT,
+                                       preexec_fn=pinned({TRACER_CPU}))
             try:
-                process.communicate(timeout=READY_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
+                said = wait_for(process, self.ready)
+                if said is not None:
+                    raise Missing(said)
+                yield process
+            finally:
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.communicate(timeout=READY_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+            file.seek(max(0, file.seek(0, os.SEEK_END) - REPORT_CHARACTERS))
+            refuse_drops(self.name, file.read())
+
+
+#: The closing report is within the last of them.
+REPORT_CHARACTERS = 100_000
+
+
+class Dropped(SystemExit):
+    """The figures are not of all its work."""
+
+
+def refuse_drops(name: str, report: str) -> None:
+    """A report, as text or JSON, or none; --timeline's events are another matter, and have a line of their own."""
+    dropped = re.search(r", ([1-9]\d*) dropped", report) or re.search(r'"dropped":{[^}]*:([1-9]\d*)', report)
+    if dropped:
+        raise Dropped(f"bench: {name} dropped {dropped[1]} records: these figures are not of all its work")
 
 
 class Missing(Exception):
@@ -107,7 +132,7 @@ def subjects(sleeper: int) -> list[Subject]:
         Subject("nagletrace -p (another process)", (ours, "-p", str(sleeper)), ready),
         Subject("nagletrace", (ours,), ready),
         Subject("nagletrace --stacks", (ours, "--stacks"), ready),
-        Subject("nagletrace --timeline", (ours, "--timeline"), ready, output=subprocess.DEVNULL),
+        Subject("nagletrace --timeline", (ours, "--timeline"), ready),
         Subject("bpftrace, the same tracepoints", ("bpftrace", str(ROOT / "tests/bench/holds.bt")), "holds: ready"),
         Subject("tcpdump, headers of that port", ("tcpdump", "-i", "lo", "-s", "96", "-w", "/dev/null", "tcp", "port",
                                                   "7000"), "listening on", inside=True),
@@ -203,8 +228,8 @@ def measure_programs(space: Namespace, seconds: float) -> dict[str, Any]:
 
 
 def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of all threads, to the ns, as the scheduler counts."""
+    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def resident_mb(pid: int) -> float:
@@ -237,6 +262,60 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
         measured[subject.name] = {
             "start_ms": statistics.median(starts) * 1000, "resident_mb": memory, "idle_cpu": idle, "busy_cpu": busy,
             "stalls_per_second": stalls, "bytes": Path(program.stdout.strip()).stat().st_size}
+    return measured
+
+
+# ---- what a stall costs the tracer ----
+
+#: Each connection of the load stalls some 22 times a second.
+STALLING = (5, 50, 500, 5000)
+
+
+@contextlib.contextmanager
+def streaming(path: Path, kind: str) -> Iterator[None]:
+    """A reader of the daemon's stalls, where `kind` has one."""
+    if not kind:
+        yield
+        return
+    command = [NAGLETRACE, "report", "--follow", "-o", kind, "--socket", path]
+    with tempfile.TemporaryFile() as file:
+        reader = subprocess.Popen(command, stdout=file, preexec_fn=pinned({LOAD_CPU}))
+        try:
+            yield
+        finally:
+            reader.send_signal(signal.SIGINT)
+            reader.wait(READY_S)
+
+
+def report_of(path: Path) -> str:
+    return subprocess.run([NAGLETRACE, "report", "--socket", path], capture_output=True, text=True, check=True).stdout
+
+
+def measure_stalls(space: Namespace, seconds: float) -> dict[str, Any]:
+    """us of CPU that the tracer takes for a stall, by what it does with it and by stalls a second."""
+    measured: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        path, ready = Path(directory) / "s", "nagletrace: ready"
+        trace, daemon = (str(NAGLETRACE),), (str(NAGLETRACE), "daemon", "--socket", str(path))
+        for subject, kind in ((Subject("text to a file", trace, ready), ""),
+                              (Subject("JSON to a file", (*trace, "-o", "json"), ready), ""),
+                              (Subject("a report each second", (*trace, "-i", "1s"), ready), ""),
+                              (Subject("daemon", daemon, ready), ""),
+                              (Subject("daemon with a reader of JSON", daemon, ready), "json")):
+            for connections in STALLING:
+                cost: dict[str, Any] = {}
+                try:
+                    with subject.running(space) as process, streaming(path, kind):
+                        rate(space, "stall", 0.5, connections)
+                        before = cpu_seconds(process.pid)
+                        told = load(space, "stall", seconds, connections, preexec=pinned({LOAD_CPU}))
+                        cost["us"] = (cpu_seconds(process.pid) - before) / told["stalled"] * 1e6
+                        cost["stalls_per_second"] = told["stalled"] / told["seconds"]
+                        if subject.command == daemon:
+                            refuse_drops(subject.name, report_of(path))
+                except Dropped as error:
+                    cost["dropped"] = str(error)
+                measured.setdefault(subject.name, []).append(cost)
     return measured
 
 
@@ -308,6 +387,14 @@ def page(results: dict[str, Any]) -> str:
     for name, cost in results["processes"].items():
         lines.append(f"| {name} | {cost['start_ms']:.0f} ms | {cost['resident_mb']:.1f} MB | {cost['idle_cpu']:.1%} | "
                      f"{cost['busy_cpu']:.1%} ({cost['stalls_per_second']:,.0f} stalls/s) | {cost['bytes']:,} bytes |")
+    lines += ["", "## What a stall costs the tracer", "",
+              "us of CPU for each, and in brackets how many there were a second; 5,000 connections ask for 110,000, "
+              "and have what the load's CPU can do. A cell says *drops* where records were dropped.", "",
+              "| | " + " | ".join(f"{count:,} connections" for count in STALLING) + " |",
+              "|---|" + "---|" * len(STALLING)]
+    lines += [f"| {name} | " + " | ".join("drops" if "dropped" in cost else f"{cost['us']:.1f} "
+              f"({cost['stalls_per_second']:,.0f}/s)" for cost in costs) + " |"
+              for name, costs in results["stalls"].items()]
     memory = results["memory"]
     each = (memory["most_bytes"] - memory["idle_bytes"]) / memory["connections"] / 2
     lines += ["", "## Memory by connection", "",
@@ -339,7 +426,7 @@ def tracing_files() -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["all", "programs"], default="all")
+    parser.add_argument("what", nargs="?", choices=["all", "programs", "stalls"], default="all")
     parser.add_argument("--cycles", type=int, default=11)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each load")
     arguments = parser.parse_args()
@@ -349,12 +436,16 @@ def main() -> int:
             if arguments.what == "programs":
                 print(json.dumps(measure_programs(space, 2.0)))
                 return 0
+            if arguments.what == "stalls":
+                print(json.dumps(measure_stalls(space, 3.0), indent=1))
+                return 0
             results = {
                 "kernel": platform.release(), "hooks": family(), "cpus": os.cpu_count(), "cycles": arguments.cycles,
                 "seconds": arguments.seconds,
                 "loads": measure_loads(space, subjects(sleeper.pid), arguments.cycles, arguments.seconds),
                 "programs": [measure_programs(space, 2.0), *in_guest()],
                 "processes": measure_processes(space, subjects(sleeper.pid), 3.0),
+                "stalls": measure_stalls(space, 3.0),
                 "memory": measure_memory(space, 100_000),
             }
     finally:

@@ -81,3 +81,22 @@ def test_with_nothing_stalled_it_uses_no_cpu() -> None:
         tracer.stop()
     assert tracer.closing()["totals"]["writes"] >= 60_000
     assert used <= TICK_S
+
+
+def calls(pid: int) -> int:
+    """Its system calls that read or write, as the kernel counts them."""
+    return sum(int(n) for n in re.findall(r"^sysc[rw]: (\d+)", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE))
+
+
+@pytest.mark.quick
+def test_stalls_that_come_in_crowds_are_named_and_written_together() -> None:
+    """Two processes stall, again and again: /proc need not be asked at each stall, nor the output be flushed."""
+    with Lab("write-write-read", "--connections", "64", "--rounds", "25", "--linger", "1s") as lab, \
+            Tracer("-p", str(lab.client)) as tracer:
+        before = calls(tracer.process.pid)
+        lab.go()
+        lab.result()
+        made = calls(tracer.process.pid) - before
+        tracer.wait()
+    print(f"{made} calls, {len(tracer.stalls())} stalls")
+    assert len(tracer.stalls()) >= 64 * 20 and made < len(tracer.stalls())

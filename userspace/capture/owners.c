@@ -31,6 +31,9 @@
 /* How often nt_owners_scan() checks for signals. */
 #define SLICE_NS (20 * 1000000ULL)
 
+/* How long an owner that is remembered keeps its place among the least recently used. */
+#define RENEW_NS NT_SECOND_NS
+
 /* A list with more owners gives its memory back. */
 #define MUCH 4096
 
@@ -46,10 +49,15 @@ int nt_owners_open(struct nt_owners *owners, const struct nt_tracer *tracer,
 	return owners->iterator ? 0 : -errno;
 }
 
-static void drop_known(struct nt_owners *owners, struct nt_known_owner *known)
+static void take_out(struct nt_owners *owners, struct nt_known_owner *known)
 {
 	HASH_DEL(owners->known, known);
 	owners->known_shares.count[nt_share_place(known->share)]--;
+}
+
+static void drop_known(struct nt_owners *owners, struct nt_known_owner *known)
+{
+	take_out(owners, known);
 	free(known);
 }
 
@@ -313,17 +321,25 @@ void nt_owners_remember(struct nt_owners *owners, const struct nt_end *end,
 			const struct nt_process *process)
 {
 	struct nt_known_owner *known;
+	__u64 now_ns = nt_now_ns();
 
 	HASH_FIND(hh, owners->known, &end->sk, sizeof(end->sk), known);
+	if (known && now_ns < known->until_ns && known->process.tgid == process->tgid &&
+	    nt_same_connection(&known->tuple, &end->tuple))
+		return;
 	if (known)
-		drop_known(owners, known);
+		take_out(owners, known);
 	else if (HASH_COUNT(owners->known) >= NT_KNOWN_OWNERS)
 		forget_one(owners);
-	known = malloc(sizeof(*known));
+	if (!known)
+		known = malloc(sizeof(*known));
 	if (!known)
 		return;
-	*known = (struct nt_known_owner){
-		.sk = end->sk, .share = end->share, .tuple = end->tuple, .process = *process};
+	*known = (struct nt_known_owner){.sk = end->sk,
+					 .share = end->share,
+					 .tuple = end->tuple,
+					 .process = *process,
+					 .until_ns = now_ns + RENEW_NS};
 	HASH_ADD(hh, owners->known, sk, sizeof(known->sk), known);
 	if (known->hh.tbl)
 		owners->known_shares.count[nt_share_place(known->share)]++;

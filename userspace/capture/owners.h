@@ -28,6 +28,7 @@ struct nt_known_owner {
 	__u64 share;
 	struct nt_tuple tuple;
 	struct nt_process process;
+	__u64 until_ns; /* what is remembered need not be renewed before that time */
 	UT_hash_handle hh;
 };
 
@@ -55,6 +56,7 @@ struct nt_owners {
 	unsigned int next_untraced[NT_UNTRACED_KINDS];
 	__u64 began_ns, cost_ns;
 
+	struct nt_recent_processes recent;
 	struct nt_known_owner *known; /* a hash; in order, least recently used first */
 	struct nt_shares known_shares;
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/types.h>
 #include "terms/container.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "terms/settings.h"
 #include "bpf/nagletrace.h"
@@ -31,6 +32,38 @@ struct nt_process {
 /* Reads comm and cgroup of a thread group. Returns 0, or -errno if it is gone (comm and cgroup are
  * then ""). */
 int nt_process_read(pid_t tgid, struct nt_process *process);
+
+/* Processes as they were read lately; all zero: none. Two may share a place: the later one has it.
+ */
+#define NT_RECENT_PLACES 64
+#define NT_RECENT_NS     (NT_SECOND_NS / 10)
+
+struct nt_recent_processes {
+	struct {
+		uint64_t until_ns; /* valid until then, CLOCK_MONOTONIC */
+		struct nt_process process;
+	} at[NT_RECENT_PLACES];
+};
+
+/* The same, but from /proc only once in NT_RECENT_NS: a process may stall 1,000 times a second. */
+static inline int nt_process_read_once(struct nt_recent_processes *recent, pid_t tgid,
+				       struct nt_process *process)
+{
+	unsigned int place = (unsigned int)tgid % NT_RECENT_PLACES;
+	uint64_t now_ns = nt_now_ns();
+	int err;
+
+	if (recent->at[place].process.tgid == tgid && now_ns < recent->at[place].until_ns) {
+		*process = recent->at[place].process;
+		return 0;
+	}
+	err = nt_process_read(tgid, process);
+	if (err)
+		return err;
+	recent->at[place].process = *process;
+	recent->at[place].until_ns = now_ns + NT_RECENT_NS;
+	return 0;
+}
 
 /* Returns what stands for the tgid of a part of the kernel: a negative number for each name. */
 static inline pid_t nt_kernel_tgid(const char *name, size_t size)

@@ -25,6 +25,12 @@
 #define DRAIN_NS      (NT_SECOND_NS / 3)
 #define DRAIN_LOOK_NS (NT_SECOND_NS / 5)
 
+/*
+ * While records come faster than this, we look for them at this interval instead of at each: to be
+ * woken takes as long as to report a stall.
+ */
+#define REST_NS (NT_SECOND_NS / 500)
+
 /* A time that is long past: the timer expires as soon as it is set. */
 #define AT_ONCE 1
 
@@ -127,13 +133,15 @@ static void judge_waiting(struct nt_session *session)
 	}
 }
 
-/* Sets the timer to the time for owners or for names; clears it if nothing waits for either. */
+/* Sets the timer to the time for owners, names or records; clears it if nothing waits for any. */
 static void set_timer(struct nt_session *session)
 {
+	const uint64_t others[] = {session->queued_until_ns, session->rest_until_ns};
 	uint64_t at_ns = session->look_ns;
 
-	if (session->queued_until_ns && (!at_ns || session->queued_until_ns < at_ns))
-		at_ns = session->queued_until_ns;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (others[i] && (!at_ns || others[i] < at_ns))
+			at_ns = others[i];
 	if (!at_ns && !session->timer_is_set)
 		return;
 	if (!nt_timer_set(session->timer, at_ns ? at_ns : NT_NEVER, 0))
@@ -352,30 +360,51 @@ void nt_session_want_late_acks(struct nt_session *session, bool wanted)
 	session->tracer.skel->bss->late_acks_wanted = wanted;
 }
 
+/* Decides, after n records were taken, whether the next one is to wake us. */
+static void rest(struct nt_session *session, int n)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	uint64_t now_ns = nt_now_ns();
+	bool rests = n > 0 && now_ns < session->took_ns + 2 * REST_NS;
+
+	if (n > 0)
+		session->took_ns = now_ns;
+	if (rests != (session->rest_until_ns != 0)) {
+		event.events = rests ? 0 : EPOLLIN;
+		epoll_ctl(session->wake, EPOLL_CTL_MOD,
+			  bpf_map__fd(session->tracer.skel->maps.records), &event);
+	}
+	session->rest_until_ns = rests ? now_ns + REST_NS : 0;
+}
+
 /* Takes records for NT_SLICE_NS at most, and looks for owners for as long; true: there may be more.
  */
 static bool consume(struct nt_session *session)
 {
-	bool more;
+	int n;
 
 	session->pause_ns = nt_now_ns() + NT_SLICE_NS;
 	serve_waiting(session);
 	session->pause_ns = nt_now_ns() + NT_SLICE_NS;
-	more = ring_buffer__consume(session->records) == -EINTR;
+	n = ring_buffer__consume(session->records);
+	rest(session, n);
 	if (session->waiting.count && !session->look_ns)
 		session->look_ns = AT_ONCE;
 	take_names(session);
 	set_timer(session);
-	return more || session->look_ns == AT_ONCE;
+	return n == -EINTR || session->look_ns == AT_ONCE;
+}
+
+static void end_turn(struct nt_session *session)
+{
+	if (session->watch.on_turn)
+		session->watch.on_turn(session->context);
 }
 
 static void on_wake(void *context, uint32_t what)
 {
-	struct nt_session *session = context;
-
-	consume(session);
-	if (session->watch.on_turn)
-		session->watch.on_turn(session->context);
+	consume(context);
+	end_turn(context);
 }
 
 /* We take the records of its lifetime: from now on its number may be another process's. */
@@ -428,6 +457,7 @@ static void drain(struct nt_session *session, int names_ms)
 			break;
 		take_names(session);
 	}
+	end_turn(session);
 }
 
 void nt_session_drain(struct nt_session *session)

@@ -48,7 +48,9 @@ struct nt_session {
 	int timer;        /* expires at look_ns or queued_until_ns, whichever is earlier */
 	uint64_t look_ns; /* when to look for owners; 0: no record waits for them */
 	bool timer_is_set;
-	uint64_t queued_until_ns;         /* when a queued stall has waited enough; 0: none */
+	uint64_t queued_until_ns; /* when a queued stall has waited enough; 0: none */
+	uint64_t rest_until_ns;   /* when to look for records again; 0: the next one wakes us */
+	uint64_t took_ns;         /* when there last were records */
 	bool names_told, names_over_told; /* we reported that some are missing; that all will be */
 	struct ring_buffer *records;
 	struct nt_waiting waiting; /* records that wait for the owners of their sockets */

@@ -133,7 +133,7 @@ static void describe(struct nt_process *process, const struct nt_end *end, pid_t
 		nt_process_of_kernel(end->comm, process);
 		return;
 	}
-	gone = !owner || nt_process_read(owner, process);
+	gone = !owner || nt_process_read_once(&owners->recent, owner, process);
 	if (gone)
 		known = nt_owners_recall(owners, end);
 	if (known && (!owner || known->tgid == owner)) {

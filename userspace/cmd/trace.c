@@ -225,9 +225,8 @@ static void write_report(struct trace *trace, bool closing)
 	malloc_trim(0);
 }
 
-static void print_losses(void *context)
+static void print_losses(struct trace *trace)
 {
-	struct trace *trace = context;
 	const char *unnamed = nt_session_unnamed(&trace->session);
 	struct nt_counts counts;
 
@@ -239,6 +238,13 @@ static void print_losses(void *context)
 		return;
 	clear_progress(trace);
 	note_output(trace, trace->writer.dropped(stdout, &counts));
+}
+
+/* Records were taken: the stalls among them appear now. */
+static void on_turn(void *context)
+{
+	note_output(context, nt_flush(stdout));
+	print_losses(context);
 }
 
 /* ---- the loop ---- */
@@ -376,9 +382,7 @@ static enum nt_exit start_and_run(struct trace *trace)
 	const struct nt_start start = {
 		.loop = trace->loop,
 		.on_stall = on_stall,
-		.watch = {.on_turn = print_losses,
-			  .on_behind = on_behind,
-			  .on_all_ended = all_ended},
+		.watch = {.on_turn = on_turn, .on_behind = on_behind, .on_all_ended = all_ended},
 		.watch_signals = watch_signals,
 		.prepare = prepare,
 		.announce = announce,

@@ -79,7 +79,7 @@ struct json_object *nt_json_new(const char *type)
 	return o;
 }
 
-int nt_json_write(FILE *out, struct json_object *o)
+static int add_line(FILE *out, struct json_object *o)
 {
 	size_t length;
 	const char *line = json_object_to_json_string_length(
@@ -89,6 +89,12 @@ int nt_json_write(FILE *out, struct json_object *o)
 	nt_write_json_escaped(out, line, length);
 	fputc('\n', out);
 	json_object_put(o);
+	return 0;
+}
+
+int nt_json_write(FILE *out, struct json_object *o)
+{
+	add_line(out, o);
 	return nt_flush(out);
 }
 
@@ -544,7 +550,7 @@ static int write_late_ack(FILE *out, const struct nt_stall *stall)
 	add_links(o, stall);
 	json_object_object_add(o, "sender", sender_of(stall, NULL));
 	json_object_object_add(o, "receiver", receiver_of(stall));
-	return nt_json_write(out, o);
+	return add_line(out, o);
 }
 
 static int write_stall(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
@@ -573,7 +579,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	json_object_object_add(o, "sender", sender_of(stall, stacks));
 	json_object_object_add(o, "receiver", receiver_of(stall));
 	add_order(o, r);
-	return nt_json_write(out, o);
+	return add_line(out, o);
 }
 
 static void add_slow_holds(struct json_object *o, const struct nt_report *report)

@@ -176,7 +176,7 @@ int nt_text_timeline_stall(const struct nt_writer *writer, FILE *out, const stru
 		fprintf(out, " lost %s (%s)", excess,
 			or_unknown(nt_evidence_word(stall->record.evidence)));
 	fputc('\n', out);
-	return nt_flush(out);
+	return 0;
 }
 
 int nt_text_timeline_line(const struct nt_writer *writer, FILE *out, const struct nt_line *line)

@@ -29,8 +29,9 @@ struct nt_report {
 
 /*
  * Writes all output, as text or as JSON Lines; nt_writer_of() chooses one. Each function writes to
- * out, flushes it, and returns 0 or -errno. Start, heading and overhead are NULL in a writer that
- * has no form for them.
+ * out, flushes it, and returns 0 or -errno; only those of one stall, which may come in crowds,
+ * leave it in out's buffer. Start, heading and overhead are NULL in a writer that has no form for
+ * them.
  */
 struct nt_writer {
 	bool wide;              /* text: use all columns, show all connections */
