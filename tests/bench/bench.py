@@ -23,8 +23,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -65,23 +66,26 @@ class Subject:
     def running(self, space: Namespace, whole: bool = False) -> Iterator[subprocess.Popen[str]]:
         """`whole`: the figures are of all its work, or Dropped is raised when it has ended."""
         command = space.enter(*self.command) if self.inside else list(self.command)
-        with tempfile.TemporaryFile("w+") as file:
+        with tempfile.TemporaryFile("w+", errors="replace") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
                                        stdout=file if self.ours else subprocess.PIPE,
                                        stderr=subprocess.PIPE if self.ours else subprocess.STDOUT,
                                        preexec_fn=pinned({TRACER_CPU}))
+            rest = threading.Thread(target=deque, args=(process.stderr or process.stdout, 0))
             try:
                 said = wait_for(process, self.ready)
+                rest.start()  # the others write too, and would wait for a reader
                 if said is not None:
                     raise Missing(said)
                 yield process
             finally:
                 process.send_signal(signal.SIGINT)
                 try:
-                    process.communicate(timeout=READY_S)
+                    process.wait(READY_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
-                    process.communicate()
+                    process.wait()
+                rest.join()
             if whole:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - REPORT_CHARACTERS))
                 refuse_drops(self.name, file.read())
@@ -91,15 +95,20 @@ class Subject:
 REPORT_CHARACTERS = 100_000
 
 
-class Dropped(SystemExit):
+class Dropped(Exception):
     """The figures are not of all its work."""
 
 
 def refuse_drops(name: str, report: str) -> None:
     """Raises Dropped if the report, text or JSON, says that a record was dropped."""
-    dropped = re.search(r", ([1-9]\d*) dropped", report) or re.search(r'"dropped":{[^}]*:([1-9]\d*)', report)
+    last = report.rstrip().rpartition("\n")[2]
+    if last.startswith("{"):
+        counts = json.loads(last)["dropped"]
+        dropped = sum(count for where, count in counts.items() if where not in ("owners", "stack"))
+    else:
+        dropped = sum(map(int, re.findall(r", (\d+) dropped", report)[-1:]))
     if dropped:
-        raise Dropped(f"bench: {name} dropped {dropped[1]} records: these figures are not of all its work")
+        raise Dropped(f"bench: {name} dropped {dropped} records: these figures are not of all its work")
 
 
 class Missing(Exception):
@@ -231,7 +240,11 @@ def measure_programs(space: Namespace, seconds: float) -> dict[str, Any]:
 
 def cpu_seconds(pid: int) -> float:
     """Of all threads, to the ns, as the scheduler counts."""
-    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+    ns = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            ns += int(path.read_text().split()[0])
+    return ns / 1e9
 
 
 def resident_mb(pid: int) -> float:
@@ -243,22 +256,24 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
     """Start, memory, CPU while idle and while 1,000 connections stall, and the size of the program."""
     measured: dict[str, Any] = {}
     for subject in all_subjects:
-        starts = []
+        starts, busy = [], None
         try:
             for _ in range(5):
                 began = time.monotonic()
                 with subject.running(space):
                     starts.append(time.monotonic() - began)
-            # --timeline writes some ten lines a stall, and does not keep up with so many
-            with subject.running(space, whole="--timeline" not in subject.command) as process:
+            with subject.running(space, whole=subject.ours) as process:
                 pid = process.pid
                 idle = cpu_seconds(pid)
                 time.sleep(seconds)
                 idle = (cpu_seconds(pid) - idle) / seconds
-                busy = cpu_seconds(pid)
+                before = cpu_seconds(pid)
                 stalls = rate(space, "stall", seconds)
-                busy = (cpu_seconds(pid) - busy) / seconds
+                busy = (cpu_seconds(pid) - before) / seconds
                 memory = resident_mb(pid)
+        except Dropped as error:
+            busy = None
+            print(error, file=sys.stderr)
         except (Missing, FileNotFoundError):
             continue
         program = subprocess.run(["sh", "-c", f"command -v {subject.command[0]}"], capture_output=True, text=True)
@@ -282,7 +297,7 @@ def streaming(path: Path, kind: str) -> Iterator[None]:
         return
     command = [NAGLETRACE, "report", "--follow", "-o", kind, "--socket", path]
     with tempfile.TemporaryFile() as file:
-        reader = subprocess.Popen(command, stdout=file, preexec_fn=pinned({LOAD_CPU}))
+        reader = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL, preexec_fn=pinned({LOAD_CPU}))
         try:
             yield
         finally:
@@ -304,7 +319,8 @@ def measure_stalls(space: Namespace, seconds: float) -> dict[str, Any]:
                               (Subject("JSON to a file", (*trace, "-o", "json"), ready), ""),
                               (Subject("a report each second", (*trace, "-i", "1s"), ready), ""),
                               (Subject("daemon", daemon, ready), ""),
-                              (Subject("daemon with a reader of JSON", daemon, ready), "json")):
+                              (Subject("daemon with a reader of JSON, who skips what comes too fast", daemon, ready),
+                               "json")):
             for connections in STALLING:
                 cost: dict[str, Any] = {}
                 try:
@@ -389,10 +405,12 @@ def page(results: dict[str, Any]) -> str:
               "|---|---|---|---|---|---|"]
     for name, cost in results["processes"].items():
         lines.append(f"| {name} | {cost['start_ms']:.0f} ms | {cost['resident_mb']:.1f} MB | {cost['idle_cpu']:.1%} | "
-                     f"{cost['busy_cpu']:.1%} ({cost['stalls_per_second']:,.0f} stalls/s) | {cost['bytes']:,} bytes |")
-    lines += ["", "## What a stall costs the tracer", "",
+                     f"{'drops' if cost['busy_cpu'] is None else format(cost['busy_cpu'], '.1%')} "
+                     f"({cost['stalls_per_second']:,.0f} stalls/s) | {cost['bytes']:,} bytes |")
+    lines += ["", "*drops*: it dropped records, so that its CPU time is not that of so many stalls.", "",
+              "## What a stall costs the tracer", "",
               "us of CPU for each, and in brackets how many there were a second; 5,000 connections ask for 110,000, "
-              "and have what the load's CPU can do. A cell says *drops* where records were dropped.", "",
+              "and have what the load's CPU can do.", "",
               "| | " + " | ".join(f"{count:,} connections" for count in STALLING) + " |",
               "|---|" + "---|" * len(STALLING)]
     lines += [f"| {name} | " + " | ".join("drops" if "dropped" in cost else f"{cost['us']:.1f} "
@@ -442,20 +460,20 @@ def main() -> int:
             if arguments.what == "stalls":
                 print(json.dumps(measure_stalls(space, 3.0), indent=1))
                 return 0
-            results = {
-                "kernel": platform.release(), "hooks": family(), "cpus": os.cpu_count(), "cycles": arguments.cycles,
-                "seconds": arguments.seconds,
-                "loads": measure_loads(space, subjects(sleeper.pid), arguments.cycles, arguments.seconds),
-                "programs": [measure_programs(space, 2.0), *in_guest()],
-                "processes": measure_processes(space, subjects(sleeper.pid), 3.0),
-                "stalls": measure_stalls(space, 3.0),
-                "memory": measure_memory(space, 100_000),
-            }
+            results: dict[str, Any] = {"kernel": platform.release(), "hooks": family(), "cpus": os.cpu_count(),
+                                       "cycles": arguments.cycles, "seconds": arguments.seconds}
+            RESULTS.mkdir(parents=True, exist_ok=True)
+            for name, measure in (
+                    ("loads", lambda: measure_loads(space, subjects(sleeper.pid), arguments.cycles, arguments.seconds)),
+                    ("programs", lambda: [measure_programs(space, 2.0), *in_guest()]),
+                    ("processes", lambda: measure_processes(space, subjects(sleeper.pid), 3.0)),
+                    ("stalls", lambda: measure_stalls(space, 3.0)),
+                    ("memory", lambda: measure_memory(space, 100_000))):
+                results[name] = measure()
+                (RESULTS / "results.json").write_text(json.dumps(results, indent=1))
     finally:
         sleeper.kill()
         sleeper.wait()
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "results.json").write_text(json.dumps(results, indent=1))
     text = page(results)
     for place in (RESULTS, ROOT / "docs"):
         (place / "performance.md").write_text(text)
