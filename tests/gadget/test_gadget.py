@@ -79,7 +79,7 @@ def words(text: str, name: str) -> dict[str, str]:
     ("pattern_words", "patterns")])
 def test_its_words_are_those_of_nagletrace(ours: str, nagletraces: str) -> None:
     told = words((gadgets.GADGET / "gadget_ring.h").read_text(), ours)
-    assert told == words((ROOT / "userspace" / "base" / "words.c").read_text(), nagletraces)
+    assert told == words((ROOT / "userspace" / "terms" / "words.c").read_text(), nagletraces)
     # and those of its description are among them
     of_field = FIELDS.get(ours.removesuffix("_words"), {}).get("annotations", {}).get("value.one-of", "")
     assert {word for word in of_field.split(", ") if word} <= set(told.values())

@@ -14,7 +14,7 @@ enum nt_exit {
 	NT_EXIT_PERMISSION = 4,
 };
 
-/* A function that takes one returns false when it has filled it. */
+/* A function that takes one and returns a bool has filled it if it returns false. */
 struct nt_error {
 	enum nt_exit exit; /* with which the command ends */
 	char text[512];    /* one line that names the cause and the remedy */

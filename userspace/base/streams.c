@@ -42,6 +42,7 @@ struct stream {
 	bool moved; /* the reader has taken something since moved_ns, or there was room */
 	uint64_t moved_ns;
 	volatile sig_atomic_t given_up;
+	int why; /* -errno of the first write that failed; 0: none did */
 };
 
 static struct stream out = {.fd = STDOUT_FILENO, .moved = true};
@@ -248,8 +249,12 @@ static ssize_t write_cookie(void *cookie, const char *text, size_t size)
 {
 	int why = write_all(cookie, text, size);
 
+	struct stream *s = cookie;
+
 	if (!why)
 		return size;
+	if (!s->why)
+		s->why = why;
 	errno = -why;
 	return 0;
 }
@@ -365,9 +370,11 @@ void nt_streams_end_library(void)
 
 enum nt_exit nt_streams_written(int why)
 {
+	/* after a failed write stdio knows only that there was one */
+	if (why && out.why)
+		why = out.why;
 	if (!why || why == -EPIPE)
 		return NT_EXIT_OK;
-	/* after a failed write stdio knows only that there was one */
 	nt_log("cannot write the output: %s", out.given_up ? "nobody reads it" : strerror(-why));
 	return NT_EXIT_FAILED;
 }

@@ -325,6 +325,8 @@ void nt_owners_remember(struct nt_owners *owners, const struct nt_end *end,
 
 	HASH_FIND(hh, owners->known, &end->sk, sizeof(end->sk), known);
 	if (known && now_ns < known->until_ns && known->process.tgid == process->tgid &&
+	    !strcmp(known->process.comm, process->comm) &&
+	    !strcmp(known->process.cgroup, process->cgroup) &&
 	    nt_same_connection(&known->tuple, &end->tuple))
 		return;
 	if (known)

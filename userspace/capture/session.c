@@ -26,8 +26,8 @@
 #define DRAIN_LOOK_NS (NT_SECOND_NS / 5)
 
 /*
- * While records come faster than this, we look for them at this interval instead of at each: to be
- * woken takes as long as to report a stall.
+ * Once several records come within this time, we look for them at this interval, until a look finds
+ * none: to be woken takes as long as to report a stall.
  */
 #define REST_NS (NT_SECOND_NS / 500)
 
@@ -365,7 +365,8 @@ static void rest(struct nt_session *session, int n)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	uint64_t now_ns = nt_now_ns();
-	bool rests = n > 0 && now_ns < session->took_ns + 2 * REST_NS;
+	bool follows = session->rest_until_ns || now_ns < session->took_ns + REST_NS;
+	bool rests = n > (follows ? 0 : 1);
 
 	if (n > 0)
 		session->took_ns = now_ns;
@@ -477,6 +478,7 @@ void nt_session_finish(struct nt_session *session)
 	nt_waiting_clear(&session->waiting);
 	session->pause_ns = nt_now_ns() + NT_SLICE_NS;
 	ring_buffer__consume(session->records);
+	session->dropped_checked_ns = 0; /* who asks now hears of those left out, too */
 	report_queued(session, true);
 }
 

@@ -45,7 +45,7 @@ struct nt_session {
 	struct nt_stall_queue queue; /* stalls that wait for names */
 	bool queues;
 	int wake;         /* an epoll of records, names and the timer */
-	int timer;        /* expires at look_ns or queued_until_ns, whichever is earlier */
+	int timer;        /* expires at the earliest of look_ns, queued_until_ns, rest_until_ns */
 	uint64_t look_ns; /* when to look for owners; 0: no record waits for them */
 	bool timer_is_set;
 	uint64_t queued_until_ns; /* when a queued stall has waited enough; 0: none */

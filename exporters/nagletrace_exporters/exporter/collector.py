@@ -86,7 +86,7 @@ class Stalls:
         if last is None:
             return
         wanted = {"pid": str(number_of(last, "pid") or ""), "local": needed_text(last, "local", MAX_ADDRESS),
-                "remote": needed_text(last, "remote", MAX_ADDRESS), "bytes": str(needed_number(last, "bytes"))}
+                  "remote": needed_text(last, "remote", MAX_ADDRESS), "bytes": str(needed_number(last, "bytes"))}
         at = time_of(last)
         labels: dict[str, str] = {}
         room = EXEMPLAR_CHARACTERS

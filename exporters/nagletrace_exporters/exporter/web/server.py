@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Serves HTTP: one event loop has all connections, each bounded in time and memory; web_slots.py says who may stay.
+"""Serves HTTP: one event loop has all connections, each bounded in time and memory; slots.py says who may stay.
 
 A new client waits in the lobby until its request is here: there it costs a socket and what it sent. Then a task answers
 it. http.server parses and writes heads. Two threads do the slow work, one makes scrapes and one checks passwords, so
