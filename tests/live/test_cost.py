@@ -95,6 +95,9 @@ def test_stalls_that_come_in_crowds_are_named_and_written_together() -> None:
             Tracer("-p", str(lab.client)) as tracer:
         before = calls(tracer.process.pid)
         lab.go()
+        while lab.process.poll() is None and len(tracer.stalls()) < 64 * 20:
+            time.sleep(0.05)
+        assert lab.process.poll() is None, "they are written at once, and not only when the process ends"
         lab.result()
         made = calls(tracer.process.pid) - before
         tracer.wait()
