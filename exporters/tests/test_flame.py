@@ -179,7 +179,7 @@ def test_zoom_search_reset_and_keys_work_in_a_browser(tmp_path: Path) -> None:
         got.off = document.querySelectorAll('.frame:not([aria-label])').length;
         return got;
         """, "--window-size=1000,800")
-    assert result["before"] == result["reset"] == 16 and result["controls"] and result["off"] == 0
+    assert result["before"] == result["reset"] == 17 and result["controls"] and result["off"] == 0
     assert sorted(result["zoomed"]) == ["__send", "all", "flush", "nginx", "reply"]
     assert result["narrow"] < 200 and abs(result["wide"] - result["all"]) <= 2
     assert "flush: 291.9 ms lost, 13.3 %" in result["told"] and result["focused"] == "flush"
