@@ -51,8 +51,8 @@ BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev l
 IMAGE_PACKAGES := buildah mmdebstrap uidmap
 DEB_PACKAGES   := build-essential debhelper dh-python python3
 LAB_PACKAGES   := liburing-dev
-MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 prometheus \
-                  prometheus-alertmanager iproute2
+MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 python3-uvicorn \
+                  prometheus prometheus-alertmanager iproute2
 STATIC_PACKAGES := binutils liblzma-dev libbz2-dev libzstd-dev ncurses-bin
 ifeq ($(MACHINE),x86_64)
 CROSS_PACKAGES := gcc-aarch64-linux-gnu binutils-aarch64-linux-gnu libc6-dev-arm64-cross python3 debian-archive-keyring
@@ -72,12 +72,13 @@ PICTURE_PACKAGES := chromium fonts-inter pngquant $(if $(shell command -v npm 2>
 
 UNIT_PACKAGES  := libcmocka-dev libclang-rt-dev clang-format python3 python3-pytest python3-dpkt \
                   python3-pyelftools
-EXPORTER_PACKAGES := python3-pytest python3-jsonschema python3-venv python3-bpfcc openssl $(MONITORING_PACKAGES)
+EXPORTER_PACKAGES := python3-pytest python3-jsonschema python3-venv python3-bpfcc openssl nginx-light \
+                  $(MONITORING_PACKAGES)
 # those of `make test`
 TEST_PACKAGES  := $(UNIT_PACKAGES) $(EXPORTER_PACKAGES) $(LAB_PACKAGES) tcpdump procps util-linux iproute2 \
                   mandoc python3-pyte nftables
 # with the programs that the live tests look at, or that look at them
-LIVE_PACKAGES  := $(TEST_PACKAGES) $(STATIC_PACKAGES) strace nginx-light memcached python3-pymemcache socat \
+LIVE_PACKAGES  := $(TEST_PACKAGES) $(STATIC_PACKAGES) strace memcached python3-pymemcache socat \
                   libhttp-daemon-perl file git systemd default-jdk-headless zsh jq curl beanstalkd haproxy lighttpd \
                   rsync openssh-server openssh-client unbound mosquitto mosquitto-clients php8.2-cgi
 

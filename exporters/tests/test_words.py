@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nagletrace_exporters.exporter.collector import NagletraceCollector
 from nagletrace_exporters.exporter.otlp.carrier import Carrier
 from nagletrace_exporters.exporter.otlp.config import OtlpConfigFile, endpoint
-from nagletrace_exporters.exporter.web.slots import Refusals
+from nagletrace_exporters.exporter.web.clients import Refusals
 
 ROOT = Path(__file__).parent.parent.parent
 MANUAL = ROOT / "docs" / "man" / "nagletrace-exporter.1"

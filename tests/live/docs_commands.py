@@ -100,7 +100,8 @@ COMMANDS: dict[str, How] = {
     "make static": Target("tests/live/test_static.py and tests/arm64 run what it builds"),
     "scp build/static/nagletrace-*-aarch64 HOST:nagletrace && ssh -t HOST sudo ./nagletrace": Tried(
         "tests/arm64/test_arm64.py::test_every_stall_is_found_with_its_process_cause_and_duration"),
-    "sudo apt-get install curl python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2": Packages(),
+    "sudo apt-get install curl python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 "
+    "python3-uvicorn": Packages(),
     "sudo systemd-sysusers": Tried("tests/live/test_docs.py::test_systemd_finds_what_is_installed"),
     "sudo systemctl daemon-reload": Units(),
     "sudo systemctl enable --now nagletrace nagletrace-exporter": UNITS_START,

@@ -24,10 +24,10 @@ from .collector import MAX_SERIES, NagletraceCollector
 from .logs import BoundedHandler
 from .otlp.carrier import Carrier
 from .otlp.config import OtlpConfigFile, endpoint
+from .web.clients import Refusals
 from .web.config import ConfigFile
 from .web.pages import PAGE, PLAIN, Fixed, Scrapes
-from .web.server import Page, Server
-from .web.slots import Refusals
+from .web.server import App, Page, Server
 
 log = logging.getLogger("nagletrace-exporter")
 
@@ -136,8 +136,8 @@ def main() -> int:
         registry.register(carrier)
     pages = make_pages(registry, options.path, str(options.socket))
     try:
-        server = Server(options.addresses or [listen_address(DEFAULT_ADDRESS)], pages, ConfigFile(options.config),
-                        refusals)
+        server = Server(options.addresses or [listen_address(DEFAULT_ADDRESS)],
+                        App(pages, ConfigFile(options.config), refusals))
     except ConfigError as error:
         log.error("--web.config.file: %s", error)
         return 2
@@ -146,7 +146,7 @@ def main() -> int:
         return 1
     if carrier:
         carrier.start()
-    asyncio.run(server.run(lambda: log_ready(server)))
+    asyncio.run(server.run_until_signal(lambda: log_ready(server)))
     if carrier:
         carrier.stop()
     return 0

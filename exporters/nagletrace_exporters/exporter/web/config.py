@@ -109,11 +109,6 @@ class ConfigFile:
         self._lock = threading.Lock()
         self._config = load(path) if path else WebConfig()
 
-    @property
-    def has_tls(self) -> bool:
-        """Says what the last read of the file said."""
-        return self._config.context is not None
-
     def current(self) -> WebConfig:
         """Returns the settings. Raises ConfigError if the file has become unusable: then nobody may read."""
         if not self.path:
@@ -121,6 +116,8 @@ class ConfigFile:
         with self._lock:
             if any(stamp(path) != was for path, was in self._config.stamps.items()):
                 config = load(self.path)
+                if (config.context is None) != (self._config.context is None):
+                    raise ConfigError(f"{self.path}: tls_server_config: added or removed; restart nagletrace-exporter")
                 config.learn(self._config)
                 self._config = config
             return self._config

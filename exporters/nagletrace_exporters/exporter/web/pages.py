@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import time
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,6 +16,10 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
 PLAIN = "text/plain; charset=utf-8"
+#: The kernel gets an answer in parts of this size.
+PART_BYTES = 32 * 1024
+#: We unpack so much at a time: zlib keeps what it has not unpacked yet, for each reader.
+PACKED_BYTES = 4096
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -30,21 +35,31 @@ at <code>{socket}</code> sees it.</p>
 """
 
 
-class Wanted(NamedTuple):
-    """Names one of the four shapes in which clients take an answer. No other header changes the answer."""
-
-    openmetrics: bool
-    gzip: bool
-
-
 class Answer(NamedTuple):
-    body: bytes
+    """Holds a page compressed, since slow readers keep many: the metrics of 1000 label sets have 2.7 MB, or 100 KB."""
+
+    packed: bytes
+    plain_bytes: int
     content_type: str
-    gzip: bool = False
 
+    @classmethod
+    def of(cls, body: bytes, content_type: str) -> Answer:
+        return cls(gzip.compress(body, compresslevel=1), len(body), content_type)
 
-def packed(body: bytes) -> bytes:
-    return gzip.compress(body, compresslevel=1)
+    def bytes_as(self, packed: bool) -> int:
+        return len(self.packed) if packed else self.plain_bytes
+
+    def parts(self, packed: bool) -> Iterator[bytes]:
+        """Yields the body part by part. A client that takes a part makes progress."""
+        if packed:
+            yield from (self.packed[at:at + PART_BYTES] for at in range(0, len(self.packed), PART_BYTES))
+            return
+        unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)  # 16: with gzip's head
+        for at in range(0, len(self.packed), PACKED_BYTES):
+            rest = self.packed[at:at + PACKED_BYTES]
+            while part := unpacker.decompress(rest, PART_BYTES):
+                rest = unpacker.unconsumed_tail
+                yield part
 
 
 class Gathered:
@@ -66,27 +81,28 @@ class Scrapes:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._thread = ThreadPoolExecutor(1)
-        self._waiting: dict[Wanted, asyncio.Future[Answer]] = {}
+        #: by whether the client wants OpenMetrics
+        self._waiting: dict[bool, asyncio.Future[Answer]] = {}
         #: those of the round in progress, and when it began
-        self._making: dict[Wanted, asyncio.Future[Answer]] = {}
+        self._making: dict[bool, asyncio.Future[Answer]] = {}
         self._began = 0.0
         #: answers that may serve again, and when their round began
-        self._made: dict[Wanted, tuple[float, Answer]] = {}
+        self._made: dict[bool, tuple[float, Answer]] = {}
         self._rounds: asyncio.Task[None] | None = None
 
-    async def answer(self, wanted: Wanted, age_s: float) -> Answer:
+    async def answer(self, openmetrics: bool, age_s: float) -> Answer:
         """Returns the exposition, gathered after the call or at most `age_s` before it.
 
         When half of that has passed, a round begins that renews it, while clients still get the older one.
         """
         now = time.monotonic()
-        self._made = {shape: (began, answer) for shape, (began, answer) in self._made.items() if began > now - age_s}
-        began, made = self._made.get(wanted, (0.0, None))
+        self._made = {kind: (began, answer) for kind, (began, answer) in self._made.items() if began > now - age_s}
+        began, made = self._made.get(openmetrics, (0.0, None))
         if made and began > now - age_s / 2:
             return made
-        future = self._making.get(wanted) if self._began > now - age_s else None
+        future = self._making.get(openmetrics) if self._began > now - age_s else None
         if future is None:
-            future = self._waiting.setdefault(wanted, asyncio.get_running_loop().create_future())
+            future = self._waiting.setdefault(openmetrics, asyncio.get_running_loop().create_future())
             if self._rounds is None or self._rounds.done():
                 self._rounds = asyncio.get_running_loop().create_task(self._make_all())
         return made if made else await asyncio.shield(future)
@@ -96,26 +112,23 @@ class Scrapes:
             self._making, self._waiting = self._waiting, {}
             self._began = time.monotonic()
             try:
-                made = await asyncio.get_running_loop().run_in_executor(self._thread, self._make, list(self._making))
+                made = await asyncio.get_running_loop().run_in_executor(self._thread, self._make, set(self._making))
             except Exception as error:
                 for future in self._making.values():
                     future.set_exception(error)
                     future.exception()  # asyncio would report that nobody waited for it
             else:
-                self._made.update({wanted: (self._began, answer) for wanted, answer in made.items()})
-                for wanted, future in self._making.items():
-                    future.set_result(made[wanted])
+                self._made.update({kind: (self._began, answer) for kind, answer in made.items()})
+                for kind, future in self._making.items():
+                    future.set_result(made[kind])
             self._making = {}
 
-    def _make(self, all_wanted: list[Wanted]) -> dict[Wanted, Answer]:
+    def _make(self, kinds: set[bool]) -> dict[bool, Answer]:
         gathered = Gathered(self._registry.collect())
-        made: dict[Wanted, Answer] = {}
-        for openmetrics in {wanted.openmetrics for wanted in all_wanted}:
+        made: dict[bool, Answer] = {}
+        for openmetrics in kinds:
             encoder, content_type = choose_encoder("application/openmetrics-text; version=1.0.0" if openmetrics else "")
-            plain = encoder(gathered)  # type: ignore[arg-type]
-            for wanted in all_wanted:
-                if wanted.openmetrics == openmetrics:
-                    made[wanted] = Answer(packed(plain) if wanted.gzip else plain, content_type, wanted.gzip)
+            made[openmetrics] = Answer.of(encoder(gathered), content_type)  # type: ignore[arg-type]
         return made
 
 
@@ -123,8 +136,7 @@ class Fixed:
     """Serves a page that never changes."""
 
     def __init__(self, body: bytes, content_type: str) -> None:
-        self._plain = Answer(body, content_type)
-        self._packed = Answer(packed(body), content_type, True)
+        self._answer = Answer.of(body, content_type)
 
-    async def answer(self, wanted: Wanted, _age_s: float) -> Answer:
-        return self._packed if wanted.gzip else self._plain
+    async def answer(self, _openmetrics: bool, _age_s: float) -> Answer:
+        return self._answer
