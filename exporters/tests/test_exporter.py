@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import socket
@@ -155,12 +156,18 @@ def test_tls_follows_its_files_without_a_restart(daemon: FakeDaemon, tmp_path: P
         assert exporter.get(context=ssl.create_default_context(cafile=str(tmp_path / "server.pem"))).status == 200
         with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
             exporter.get(context=old)
+        context = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        address = ("127.0.0.1", exporter.ports[0])
+        with context.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1") as stranger:
+            session = stranger.session
         client_certificate, client_key = make_certificate(tmp_path, "client")
         config.write_text(f"{text}  client_ca_file: client.pem\n  client_auth_type: RequireAndVerifyClientCert\n")
-        context = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
         for _ in range(3):
             with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
                 exporter.get(context=context)
+        with pytest.raises((ssl.SSLError, ConnectionError)):  # a session of before the rule is none
+            context.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1", session=session).read()
         context.load_cert_chain(client_certificate, client_key)
         assert exporter.get(context=context).status == 200
         config.write_text("{}")
@@ -200,3 +207,25 @@ def test_scrapes_at_the_same_time_share_the_next_answer(daemon: FakeDaemon) -> N
         assert len(daemon.requests) < 300
         daemon.answer = snapshot(series("java", [40.0] * 7))
         assert b"nagletrace_stalls_total{" in exporter.get().body and b"} 7.0\n" in exporter.get().body
+
+
+def test_a_request_that_goes_wrong_while_it_is_answered_ends_its_connection_alone(daemon: FakeDaemon) -> None:
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", exporter.ports[0]), timeout=PATIENCE) as client:
+                client.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+                assert client.recv(99).startswith(b"HTTP/1.1 400 ")
+        with socket.create_connection(("127.0.0.1", exporter.ports[0]), timeout=PATIENCE) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + b"X: %s\r\n" % (b"x" * 9000) * 2 + b"\r\n")
+            assert client.recv(99).startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+        assert exporter.get().status == 200
+        assert not [line for line in exporter.log if "Exception" in line]
+
+
+def test_it_ends_at_once_with_clients_that_say_nothing(daemon: FakeDaemon) -> None:
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter, \
+            contextlib.ExitStack() as clients:
+        for _ in range(200):
+            clients.enter_context(socket.create_connection(("127.0.0.1", exporter.ports[0])))
+        exporter.process.terminate()
+        assert exporter.process.wait(PATIENCE) == 0

@@ -91,6 +91,7 @@ class Clients:
         self.refusals = refusals
         self._connected: OrderedDict[Client, None] = OrderedDict()
         self._accepted = 0
+        self._closed = False
 
     @property
     def crowded(self) -> bool:
@@ -105,7 +106,9 @@ class Clients:
     def enter(self, client: Client) -> None:
         """Adds a client. One too many costs the connection whose last progress is oldest."""
         self._connected[client] = None
-        if len(self._connected) > MAX_CLIENTS:
+        if self._closed:
+            self.end(client)
+        elif len(self._connected) > MAX_CLIENTS:
             victim = next((one for one in self._connected if not one.waits_for_us), client)
             self.refuse(victim, "evicted")
 
@@ -123,11 +126,13 @@ class Clients:
     def end(self, client: Client) -> None:
         """Ends a connection at once, and has the kernel drop what the client has not taken."""
         self.leave(client)
-        with contextlib.suppress(OSError):
-            client.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        with contextlib.suppress(OSError):  # it is closed already
+            client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         client.transport.abort()
 
-    def end_all(self) -> None:
+    def close(self) -> None:
+        """Ends all, and whoever enters from now on."""
+        self._closed = True
         for client in list(self._connected):
             self.end(client)
 
@@ -171,6 +176,8 @@ class Client(H11Protocol):  # type: ignore[misc]
         return self.is_served and not self.cycle.response_started
 
     def _note_request(self) -> None:
+        if self.cycle:
+            self.cycle.body = b""  # uvicorn would keep 64 KiB of it
         if self.cycle is not self._last_cycle:
             self._last_cycle = self.cycle
             self.since = time.monotonic()
@@ -178,6 +185,7 @@ class Client(H11Protocol):  # type: ignore[misc]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.sock = transport.get_extra_info("socket")  # a TLS transport that has ended no longer gives it
         transport.set_write_buffer_limits(high=1, low=0)  # the next part waits until the kernel has this one
         self.clients.enter(self)
 
@@ -186,6 +194,7 @@ class Client(H11Protocol):  # type: ignore[misc]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self.default_headers = self.server_state.default_headers  # before 0.20 uvicorn keeps the first `Date`
         super().data_received(data)
         self._note_request()
 
@@ -201,4 +210,6 @@ class Client(H11Protocol):  # type: ignore[misc]
 
     def send_400_response(self, msg: str) -> None:
         self.clients.refusals.add("bad_request", self.host)
+        if self.is_served:
+            self.cycle.disconnected = True  # its answer has no place behind this one
         super().send_400_response(msg)

@@ -17,6 +17,7 @@ import logging
 import signal
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,7 @@ import uvicorn
 
 from ... import __version__
 from ...config_file import ConfigError
-from .clients import LOG_S, REQUEST_S, Client, Clients, Refusals
+from .clients import LOG_S, Client, Clients, Refusals
 from .config import ConfigFile, WebConfig, credentials
 from .pages import PLAIN, Answer
 
@@ -51,10 +52,13 @@ BACKLOG = 1024
 ACCEPT_AT_ONCE = 32
 #: The most passwords that wait while we check one, which takes 60 ms at bcrypt's cost of 10.
 MAX_PASSWORDS = 4
+#: clients.py ends those who say nothing. uvicorn's timer may end an answer: before 0.20 it runs on as one begins.
+FOR_EVER_S = 10**6
 #: accept() fails with these when the process or the host has no descriptor or memory left for a connection.
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 NOT_FOUND = Answer.of(b"404 not found\n", PLAIN)
+TOO_LARGE = Answer.of(b"431 request header fields too large\n", PLAIN)
 NOT_ALLOWED = Answer.of(b"405 method not allowed\n", PLAIN)
 UNAUTHORIZED = Answer.of(b"401 unauthorized\n", PLAIN)
 BUSY = Answer.of(b"too many passwords wait to be checked\n", PLAIN)
@@ -99,6 +103,13 @@ class App:
         host = scope["client"][0] if scope["client"] else ""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         log.debug("%s: %s %s", host, scope["method"], scope["path"])
+        try:
+            await self._answer(scope, host, headers, send)
+        except Exception as error:
+            log.debug("%s: the answer ended: %r", host, error)
+            raise  # uvicorn closes the connection
+
+    async def _answer(self, scope: Any, host: str, headers: dict[str, str], send: Any) -> None:
         status, answer, more = await self._choose(scope, host, headers)
         gzip = "gzip" in [coding.strip().split(";")[0] for coding in headers.get("accept-encoding", "").split(",")]
         more = {"content-type": answer.content_type, "content-length": str(answer.bytes_as(gzip)), **more}
@@ -125,10 +136,13 @@ class App:
         if not right:
             self.refusals.add("unauthorized", host)
             return HTTPStatus.UNAUTHORIZED, UNAUTHORIZED, {"www-authenticate": "Basic"}
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:  # h11 bounds unfinished heads
+            self.refusals.add("bad_request", host)
+            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_LARGE, {"connection": "close"}
         if scope["method"] not in ("GET", "HEAD"):
             self.refusals.add("bad_request", host)
             return HTTPStatus.METHOD_NOT_ALLOWED, NOT_ALLOWED, {"allow": "GET, HEAD"}
-        page = self.pages.get(scope["path"])
+        page = self.pages.get(scope["raw_path"].decode("latin-1"))
         if page is None:
             return HTTPStatus.NOT_FOUND, NOT_FOUND, {}
         try:
@@ -155,11 +169,11 @@ class Server(uvicorn.Server):  # type: ignore[misc]
             for listener in self.listeners:
                 listener.close()
             raise
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # Refusals counts what it would warn of
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # strangers can make it log as often as they like
         settings = uvicorn.Config(app, http=Client, ws="none", loop="asyncio", lifespan="off", interface="asgi3",
                                   log_config=None, access_log=False, proxy_headers=False, server_header=False,
                                   headers=[("server", f"nagletrace-exporter/{__version__}")],
-                                  backlog=ACCEPT_AT_ONCE, timeout_keep_alive=int(REQUEST_S))
+                                  backlog=ACCEPT_AT_ONCE, timeout_keep_alive=FOR_EVER_S)
         settings.load()
         settings.h11_max_incomplete_event_size = HEAD_BYTES  # before 0.20 uvicorn has no such option, and h11's is this
         settings.ssl = tls_that_renews(app.config)
@@ -169,7 +183,9 @@ class Server(uvicorn.Server):  # type: ignore[misc]
         """Calls `ready` as soon as it answers clients."""
         self._ready = ready
         self._ended = asyncio.Event()
-        asyncio.get_running_loop().set_exception_handler(self._log_of_loop)
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._log_of_loop)
+        sys.unraisablehook = lambda wrong: log.debug("%s: %r", wrong.err_msg, wrong.exc_value)  # a TLS name of no ASCII
         gc.freeze()  # all present objects stay, so later collections can skip them
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # from 0.29 on uvicorn raises the signal again when it has ended
@@ -200,12 +216,14 @@ class Server(uvicorn.Server):  # type: ignore[misc]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._ended.set()
+        self._loop.call_soon_threadsafe(self._ended.set)  # from 0.29 on a signal interrupts the loop, and wakes it not
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends all connections first: uvicorn would wait for those who take their answers slowly."""
-        self.app.clients.end_all()
-        await super().shutdown(sockets=sockets)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
+        """Ends all connections at once. uvicorn would wait for clients that take an answer slowly, or say nothing."""
+        for server in self.servers:
+            server.close()
+        self.app.clients.close()
+        await asyncio.sleep(0)
 
 
 def tls_that_renews(config: ConfigFile) -> ssl.SSLContext | None:
@@ -229,6 +247,8 @@ def tls_that_renews(config: ConfigFile) -> ssl.SSLContext | None:
         if rules != (listening.verify_mode, listening.minimum_version):
             listening.verify_mode, listening.minimum_version = rules
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        if connection.session_reused and present is not listening:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR  # the session may be of a client that is unknown by now
         connection.context = present
         return None
 
