@@ -40,7 +40,7 @@ class Watched:
 
 def anew(snapshot: Snapshot) -> Snapshot:
     """Returns the counts that a daemon begins with."""
-    return replace(snapshot, stalls=0, excess_us=0, totals=Totals(0, {}, {}, {}, {}, {}), dropped={})
+    return replace(snapshot, stalls=0, excess_us=0, totals=Totals(0, {}, {}, {}, {}, {}, 0), dropped={})
 
 
 def counted_since(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:
@@ -51,4 +51,5 @@ def totals_since(now: Totals, before: Totals) -> Totals:
     """Returns the counts between two snapshots."""
     return Totals(max(0, now.writes - before.writes), counted_since(now.stalls, before.stalls),
                   counted_since(now.holds, before.holds), counted_since(now.hold_us, before.hold_us),
-                  counted_since(now.releases, before.releases), counted_since(now.delayed_acks, before.delayed_acks))
+                  counted_since(now.releases, before.releases), counted_since(now.delayed_acks, before.delayed_acks),
+                  max(0, now.contradicted - before.contradicted))

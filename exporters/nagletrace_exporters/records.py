@@ -125,22 +125,16 @@ def list_of(record: Json, key: str) -> list[Any]:
 
 def counts_of(record: Json, key: str) -> dict[str, int]:
     """Reads a table of words and counts."""
-    table = object_of(record, key) or {}
-    if len(table) > MAX_TABLE:
-        raise BadRecord(f"{key} has more than {MAX_TABLE} words")
-    return {kept_once(word[:MAX_WORD]): needed_number(table, word) for word in table}
-
-
-def tables_of(record: Json, key: str) -> dict[str, Any]:
-    """Reads a table of words and counts, in which a word may have a table of its own instead of a count."""
     table = object_of(record, key)
     if table is None:
         raise BadRecord(f"{key} is missing")
     if len(table) > MAX_TABLE:
         raise BadRecord(f"{key} has more than {MAX_TABLE} words")
-    return {printable(word[:MAX_TEXT]):
-            tables_of(table, word) if isinstance(value, dict) else needed_number(table, word)
-            for word, value in table.items()}
+    return {kept_once(word[:MAX_WORD]): needed_number(table, word) for word in table}
+
+
+def maybe_counts_of(record: Json, key: str) -> dict[str, int] | None:
+    return counts_of(record, key) if key in record else None
 
 
 def time_of(record: Json, key: str = "time") -> int:
@@ -224,12 +218,29 @@ def among(value: Callable[[Json, str], Any], keys: tuple[str, ...]) -> Read:
     return Read(lambda record, _: {key: value(record, key) for key in keys if key in record}, keys)
 
 
+def needed_list(record: Json, key: str) -> list[Any]:
+    if key not in record:
+        raise BadRecord(f"{key} is missing")
+    return list_of(record, key)
+
+
 def texts_of(record: Json, key: str) -> list[str]:
-    return [printable(text[:MAX_TEXT]) for text in list_of(record, key) if isinstance(text, str)]
+    return [needed_text({key: text}, key) for text in list_of(record, key)]
 
 
-def numbers_of(record: Json, key: str) -> list[int]:
-    return [needed_number({key: number}, key) for number in list_of(record, key)]
+def needed_texts(record: Json, key: str) -> list[str]:
+    return [needed_text({key: text}, key) for text in needed_list(record, key)]
+
+
+def needed_numbers(record: Json, key: str) -> list[int]:
+    return [needed_number({key: number}, key) for number in needed_list(record, key)]
+
+
+def needed_flag(record: Json, key: str) -> bool:
+    value = record.get(key)
+    if not isinstance(value, bool):
+        raise BadRecord(f"{key} is neither true nor false")
+    return value
 
 
 def address_of(record: Json, key: str) -> str:
@@ -248,7 +259,8 @@ Count = Annotated[int, Read(needed_number, needed=True)]
 MaybeCount = Annotated[Optional[int], Read(number_of)]
 MaybeSigned = Annotated[Optional[int], Read(signed_of)]
 Percentile = Annotated[Optional[int], Read(needed_number, needed=True)]
-Counts = Annotated["dict[str, int]", Read(counts_of)]
+Counts = Annotated["dict[str, int]", Read(counts_of, needed=True)]
+MaybeCounts = Annotated[Optional[dict[str, int]], Read(maybe_counts_of)]
 Time = Annotated[int, Read(time_of, ("time",), needed=True)]
 
 
@@ -482,6 +494,7 @@ class Totals:
     hold_us: Counts
     releases: Counts
     delayed_acks: Counts
+    contradicted: Count
 
 
 @dataclass(frozen=True)
@@ -524,7 +537,7 @@ class Start:
     version: Text
     kernel: Text
     hooks: Text
-    missing_hooks: Annotated[list[str], Read(texts_of)]
+    missing_hooks: Annotated[list[str], Read(needed_texts, needed=True)]
 
 
 @dataclass(frozen=True)
@@ -587,14 +600,85 @@ class Sample:
     error_us_per_s: MaybeCount = None
 
 
-def bucket_sums(record: Json, _: str) -> list[int]:
-    buckets = [0] * len(list_of(record, "bounds_us"))
-    for series in list_of(record, "series"):
-        if not isinstance(series, dict):
-            raise BadRecord("a series is no object")
-        for i, count in enumerate(list_of(series, "buckets")[:len(buckets)]):
-            buckets[i] += needed_number({"count": count}, "count")
-    return buckets
+@dataclass(frozen=True)
+class LastStall:
+    """The last stall of a label set, at our end."""
+
+    time_us: Time
+    duration_us: Count
+    local: Address
+    remote: Address
+    bytes: Count
+    pid: MaybeCount = None
+
+
+MaybeLastStall = Annotated[Optional[LastStall], part(LastStall)]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Stalls of one label set."""
+
+    cause: Word
+    side: Word
+    evidence: Word
+    stalls: Count
+    duration_us: Count
+    excess_us: Count
+    #: Each bucket counts its own stalls only; no bucket counts a stall longer than the last bound.
+    buckets: Annotated[list[int], Read(needed_numbers, needed=True)]
+    reason: MaybeWord
+    comm: MaybeComm
+    cgroup: MaybeText
+    container_id: MaybeContainer
+    pod_uid: MaybeContainer
+    last: MaybeLastStall
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the bounds of the daemon's memory merged."""
+
+    folded_stalls: Count
+    evicted_series: Count
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the daemon costs, and how its readers fare."""
+
+    cpu_us: Count
+    #: of the BPF programs, where the kernel keeps statistics; with --max-overhead their share instead
+    bpf_cpu_us: MaybeCount
+    share_ppm: MaybeCount
+    max_resident_bytes: Count
+    readers: Count
+    dropped_readers: Count
+    skipped_stalls: Count
+    refusals: Counts
+
+
+@dataclass(frozen=True)
+class Standby:
+    """In which state a daemon with --standby is, and what its looks at the sockets estimate."""
+
+    state: Word
+    since_us: Annotated[int, Read(time_of, ("since",), needed=True)]
+    standby_us: Count
+    attached_us: Count
+    changes: Count
+    false_alarms: Count
+    attach_failures: Count
+    looks: Count
+    look_cpu_us: Count
+    sampled_excess_us: Count
+
+
+def all_series_of(record: Json, key: str) -> list[Series]:
+    return [decode(Series, one, f"one of {key}") for one in needed_list(record, key)]
+
+
+MaybeStandby = Annotated[Optional[Standby], part(Standby)]
 
 
 @dataclass(frozen=True)
@@ -606,8 +690,22 @@ class Snapshot:
     start: Annotated[Start, inlined(Start)]
     stalls: Count
     excess_us: Count
-    bounds_us: Annotated[list[int], Read(numbers_of)]
-    #: Each bucket counts its own stalls only; no bucket counts a stall longer than the last bound.
-    buckets: Annotated[list[int], Read(bucket_sums, ("series", "bounds_us"))]
+    bounds_us: Annotated[list[int], Read(needed_numbers, needed=True)]
+    series: Annotated[list[Series], Read(all_series_of, needed=True, shape=Series)]
+    by_cgroup: Annotated[bool, Read(needed_flag, needed=True)]
     totals: Annotated[Totals, part(Totals, needed=True)]
+    limits: Annotated[Limits, part(Limits, needed=True)]
+    tracer: Annotated[Costs, part(Costs, needed=True)]
     dropped: Counts
+    detached_hooks: Annotated[list[str], Read(texts_of)]
+    unseen: MaybeCount
+    unnamed_stacks: MaybeCounts
+    standby: MaybeStandby
+
+    def __post_init__(self) -> None:
+        if any(len(series.buckets) != len(self.bounds_us) for series in self.series):
+            raise BadRecord("buckets are not as many as bounds_us")
+
+    def buckets(self) -> list[int]:
+        """Returns the stalls of all series in each bucket."""
+        return [sum(counts) for counts in zip([0] * len(self.bounds_us), *(series.buckets for series in self.series))]

@@ -110,4 +110,4 @@ def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
 def joined_totals(one: Totals, other: Totals) -> Totals:
     return Totals(one.writes + other.writes, added(one.stalls, other.stalls), added(one.holds, other.holds),
                   added(one.hold_us, other.hold_us), added(one.releases, other.releases),
-                  added(one.delayed_acks, other.delayed_acks))
+                  added(one.delayed_acks, other.delayed_acks), one.contradicted + other.contradicted)

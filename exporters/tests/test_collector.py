@@ -316,6 +316,10 @@ def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
     json.dumps({**snapshot(), "series": [{}]}).encode() + b"\n",
     json.dumps({**snapshot(), "totals": 7}).encode() + b"\n",
     json.dumps({**snapshot(), "started": "yesterday"}).encode() + b"\n",
+    *(json.dumps({key: value for key, value in snapshot().items() if key != missing}).encode() + b"\n"
+      for missing in ("series", "dropped", "missing_hooks", "by_cgroup", "bounds_us", "totals", "limits", "tracer")),
+    json.dumps({**snapshot(), "totals": {**snapshot()["totals"], "holds": None}}).encode() + b"\n",
+    json.dumps({**snapshot(), "detached_hooks": [None]}).encode() + b"\n",
 ])
 def test_an_answer_that_is_none_means_down(tmp_path: Path, answer: bytes) -> None:
     with FakeDaemon(tmp_path / "s", answer) as daemon:

@@ -8,27 +8,15 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
 
 from .. import __version__
-from ..client import Answer, DaemonError, ask
+from ..client import DaemonError, ask
 from ..lines import TooLarge
-from ..records import (
-    MAX_ADDRESS,
-    BadRecord,
-    list_of,
-    needed_number,
-    needed_text,
-    number_of,
-    object_of,
-    tables_of,
-    text_of,
-    time_of,
-)
+from ..records import BadRecord, Costs, LastStall, Limits, Series, Snapshot, Standby, Totals, decode
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +43,6 @@ LABEL_CHARACTERS = 500
 EXEMPLAR_CHARACTERS = 128
 
 
-#: Of a daemon with --standby.
-STATES = ("standby", "attached")
-
-
 @dataclass
 class Stalls:
     """Sums over the daemon's series that have the same labels here."""
@@ -71,32 +55,25 @@ class Stalls:
     exemplar: Exemplar | None = None
     _exemplar_us: int = -1
 
-    def add(self, series: dict[str, Any], bounds: int) -> None:
-        self.count += needed_number(series, "stalls")
-        self.duration_us += needed_number(series, "duration_us")
-        self.excess_us += needed_number(series, "excess_us")
-        buckets = numbers_of(series, "buckets")
-        if len(buckets) != bounds:
-            raise BadRecord("buckets are not as many as bounds_us")
-        self.buckets = [mine + its for mine, its in zip(self.buckets, buckets)] if self.buckets else buckets
+    def add(self, series: Series) -> None:
+        self.count += series.stalls
+        self.duration_us += series.duration_us
+        self.excess_us += series.excess_us
+        self.buckets = ([mine + its for mine, its in zip(self.buckets, series.buckets)] if self.buckets
+                        else series.buckets)
 
-    def add_exemplar(self, series: dict[str, Any]) -> None:
-        """Takes the series' last stall, if it is later than the one that is known."""
-        last = object_of(series, "last")
-        if last is None:
+    def add_exemplar(self, last: LastStall) -> None:
+        """Takes the last stall of a series, if it is later than the one that is known."""
+        if last.time_us <= self._exemplar_us:
             return
-        wanted = {"pid": str(number_of(last, "pid") or ""), "local": needed_text(last, "local", MAX_ADDRESS),
-                  "remote": needed_text(last, "remote", MAX_ADDRESS), "bytes": str(needed_number(last, "bytes"))}
-        at = time_of(last)
+        wanted = {"pid": str(last.pid or ""), "local": last.local, "remote": last.remote, "bytes": str(last.bytes)}
         labels: dict[str, str] = {}
         room = EXEMPLAR_CHARACTERS
         for name, value in wanted.items():
             if value and len(name) + len(value) <= room:
                 labels[name] = value
                 room -= len(name) + len(value)
-        exemplar = Exemplar(labels, needed_number(last, "duration_us") / 1e6, at / 1e6)
-        if at > self._exemplar_us:
-            self.exemplar, self._exemplar_us = exemplar, at
+        self.exemplar, self._exemplar_us = Exemplar(labels, last.duration_us / 1e6, last.time_us / 1e6), last.time_us
 
 
 class NagletraceCollector(Collector):
@@ -125,9 +102,10 @@ class NagletraceCollector(Collector):
     def _ask(self) -> list[Metric]:
         """Returns all metrics of the daemon, or none if it does not answer or anything is wrong with its answer."""
         try:
-            metrics = list(self._metrics(ask(
-                self.socket, {"request": "snapshot", **({"last": True} if self.exemplars else {})}, self.timeout_s,
-                SNAPSHOT_BYTES + self.max_series * SERIES_BYTES, SNAPSHOT_VALUES + self.max_series * SERIES_VALUES)))
+            answer = ask(self.socket, {"request": "snapshot", **({"last": True} if self.exemplars else {})},
+                         self.timeout_s, SNAPSHOT_BYTES + self.max_series * SERIES_BYTES,
+                         SNAPSHOT_VALUES + self.max_series * SERIES_VALUES)
+            metrics = list(self._metrics(decode(Snapshot, answer, "the snapshot")))
         except DaemonError as error:
             self._log(f"{error}{self._remedy() if isinstance(error.__cause__, TooLarge) else ''}")
             return []
@@ -149,49 +127,48 @@ class NagletraceCollector(Collector):
             log.warning("%s", what)
         self._logged = what
 
-    def _metrics(self, snapshot: Answer) -> Iterator[Metric]:
-        """Checks all values before it uses the first: a scrape has the whole answer or nothing of it."""
-        missing = texts_of(snapshot, "missing_hooks")
-        needed_number(snapshot, "stalls")
-        yield info("nagletrace_build_info", "The daemon.", {"version": needed_text(snapshot, "version")})
+    def _metrics(self, snapshot: Snapshot) -> Iterator[Metric]:
+        missing = snapshot.start.missing_hooks
+        yield info("nagletrace_build_info", "The daemon.", {"version": snapshot.start.version})
         yield info("nagletrace_hooks_info", "Which hooks the daemon uses, and which of them the kernel lacks.",
-                   {"hooks": needed_text(snapshot, "hooks"), "missing": ",".join(missing)})
+                   {"hooks": snapshot.start.hooks, "missing": ",".join(missing)})
         yield gauge("nagletrace_missing_hooks", "How many of the hooks the kernel lacks.", len(missing))
         yield gauge("nagletrace_detached_hooks", "How many hooks the daemon detached for --max-overhead.",
-                    len(texts_of(snapshot, "detached_hooks") if "detached_hooks" in snapshot else []))
+                    len(snapshot.detached_hooks))
         yield gauge("nagletrace_start_time_seconds", "When the daemon started, since the epoch.",
-                    time_of({"time": snapshot.get("started")}) / 1e6)
+                    snapshot.started_us / 1e6)
         yield from self._stalls(snapshot)
-        optional = [key for key in ("unnamed_stacks",) if key in snapshot]
-        checked = {key: tables_of(snapshot, key) for key in ("totals", "limits", "tracer", "dropped", *optional)}
-        if "unseen" in snapshot:
-            checked["unseen"] = needed_number(snapshot, "unseen")  # type: ignore[assignment]
-        yield from totals(checked)
-        yield from tracer(checked)
-        state = object_of(snapshot, "standby")
-        if state is not None:
-            yield from standby(dict(state))
+        yield from totals(snapshot.totals)
+        yield counters("nagletrace_dropped_records", "Records that found no room, by place; totals stay right.",
+                       "where", snapshot.dropped)
+        if snapshot.unnamed_stacks is not None:  # only with --stacks
+            yield counters("nagletrace_unnamed_stacks", "Call stacks that stayed without names, by reason; no record "
+                           "was dropped for that.", "reason", snapshot.unnamed_stacks)
+        if snapshot.unseen is not None:  # absent where it cannot be known
+            yield counter("nagletrace_unseen_delayed_acks", "Delayed ACKs that the kernel's timer sent and no hook "
+                          "saw, at least.", snapshot.unseen)
+        yield from merged(snapshot.limits)
+        yield from tracer(snapshot.tracer)
+        if snapshot.standby is not None:
+            yield from standby(snapshot.standby)
 
-    def _stalls(self, snapshot: Answer) -> Iterator[Metric]:
+    def _stalls(self, snapshot: Snapshot) -> Iterator[Metric]:
         # The labels are all those by which the daemon tells series apart. Otherwise a series that made room would be
         # missing from a sum, and the counter would go down.
-        labels = ["cause", "reason", "side", "evidence", "comm", *(BY_CGROUP if snapshot["by_cgroup"] is True else ())]
-        bounds = [bound / 1e6 for bound in numbers_of(snapshot, "bounds_us")]
+        labels = ["cause", "reason", "side", "evidence", "comm", *(BY_CGROUP if snapshot.by_cgroup else ())]
+        bounds = [bound / 1e6 for bound in snapshot.bounds_us]
         if not 0 < len(bounds) <= MAX_BOUNDS or sorted(set(bounds)) != bounds:
             raise BadRecord(f"bounds_us are not up to {MAX_BOUNDS} bounds that grow")
-        all_series = list_of(snapshot, "series")
-        if "series" not in snapshot or len(all_series) > self.max_series + OTHERS:
-            raise BadRecord(f"{len(all_series)} series, and not at most {self.max_series}{self._remedy()}")
+        if len(snapshot.series) > self.max_series + OTHERS:
+            raise BadRecord(f"{len(snapshot.series)} series, and not at most {self.max_series}{self._remedy()}")
         sums: dict[tuple[str, ...], Stalls] = {}
-        for series in all_series:
-            if not isinstance(series, dict):
-                raise BadRecord("a series is no object")
-            values = tuple(text_of(series, label) or (UNKNOWN if label == "comm" and label not in series else "")
+        for series in snapshot.series:
+            values = tuple(UNKNOWN if label == "comm" and series.comm is None else getattr(series, label) or ""
                            for label in labels)
             stalls = sums.setdefault(values, Stalls())
-            stalls.add(series, len(bounds))
-            if self.exemplars:
-                stalls.add_exemplar(series)
+            stalls.add(series)
+            if self.exemplars and series.last:
+                stalls.add_exemplar(series.last)
         if sum(len(value) for values in sums for value in values) > LABEL_CHARACTERS * (self.max_series + OTHERS):
             raise BadRecord("label values of the series that are too long together")
         count = CounterMetricFamily("nagletrace_stalls", "Stalls.", labels=labels)
@@ -231,18 +208,6 @@ def durations(labels: list[str], bounds: list[float], sums: dict[tuple[str, ...]
     return family
 
 
-def numbers_of(record: Answer, key: str) -> list[int]:
-    if key not in record:
-        raise BadRecord(f"{key} is missing")
-    return [needed_number({key: value}, key) for value in list_of(record, key)]
-
-
-def texts_of(record: Answer, key: str) -> list[str]:
-    if key not in record:
-        raise BadRecord(f"{key} is missing")
-    return [needed_text({key: value}, key) for value in list_of(record, key)[:MAX_BOUNDS]]
-
-
 def cumulative(bounds: list[float], stalls: Stalls) -> list[tuple[str, float]]:
     """Returns the buckets as the exposition wants them: all of them, each with the counts below it, and +Inf."""
     buckets: list[tuple[str, float]] = []
@@ -253,77 +218,67 @@ def cumulative(bounds: list[float], stalls: Stalls) -> list[tuple[str, float]]:
     return [*buckets, ("+Inf", stalls.count)]
 
 
-def totals(snapshot: Answer) -> Iterator[Metric]:
+def totals(counted: Totals) -> Iterator[Metric]:
     """Yields the kernel side's counts."""
-    counted = snapshot["totals"]
-    yield counters("nagletrace_holds", "Holds of unsent tails, by reason.", "reason", counted["holds"])
+    yield counters("nagletrace_holds", "Holds of unsent tails, by reason.", "reason", counted.holds)
     yield counters("nagletrace_hold_seconds", "Time that unsent tails were held, by reason.", "reason",
-                   counted["hold_us"], 1e-6)
-    yield counters("nagletrace_hold_releases", "Holds that ended, by release.", "release", counted["releases"])
+                   counted.hold_us, 1e-6)
+    yield counters("nagletrace_hold_releases", "Holds that ended, by release.", "release", counted.releases)
     yield counters("nagletrace_delayed_acks", "Delayed ACKs, by the release of the pending ACK.", "release",
-                   counted["delayed_acks"])
-    yield counter("nagletrace_writes", "Writes to the sockets that the daemon watches.", counted["writes"])
-    yield counters("nagletrace_dropped_records", "Records that found no room, by place; totals stay right.", "where",
-                   snapshot["dropped"])
-    if "unnamed_stacks" in snapshot:  # only with --stacks
-        yield counters("nagletrace_unnamed_stacks", "Call stacks that stayed without names, by reason; no record was "
-                       "dropped for that.", "reason", snapshot["unnamed_stacks"])
+                   counted.delayed_acks)
+    yield counter("nagletrace_writes", "Writes to the sockets that the daemon watches.", counted.writes)
     yield counter("nagletrace_contradicted_stalls", "Waits that look like stalls from one end, which the other end, on "
-                  "this host too, contradicts; they are no stalls.", counted["contradicted"])
-    if "unseen" in snapshot:  # absent where it cannot be known
-        yield counter("nagletrace_unseen_delayed_acks", "Delayed ACKs that the kernel's timer sent and no hook saw, at "
-                      "least.", snapshot["unseen"])
-    limits = snapshot["limits"]
+                  "this host too, contradicts; they are no stalls.", counted.contradicted)
+
+
+def merged(limits: Limits) -> Iterator[Metric]:
+    """Yields what the bounds of the daemon's memory merged."""
     yield counter("nagletrace_folded_stalls", "Stalls counted with comm `other`, since the label sets are bounded.",
-                  limits["folded_stalls"])
+                  limits.folded_stalls)
     yield counter("nagletrace_evicted_series", "Label sets that were idle and made room for others.",
-                  limits["evicted_series"])
+                  limits.evicted_series)
 
 
-def tracer(snapshot: Answer) -> Iterator[Metric]:
+def tracer(costs: Costs) -> Iterator[Metric]:
     """Yields what tracing costs, and how the daemon's readers fare."""
-    costs = snapshot["tracer"]
-    cpu = {"daemon": costs["cpu_us"]}
-    if "bpf_cpu_us" in costs:  # only with kernel.bpf_stats_enabled
-        cpu["bpf"] = costs["bpf_cpu_us"]
+    cpu = {"daemon": costs.cpu_us}
+    if costs.bpf_cpu_us is not None:  # only with kernel.bpf_stats_enabled
+        cpu["bpf"] = costs.bpf_cpu_us
     yield counters("nagletrace_tracer_cpu_seconds", "CPU time that tracing took: the daemon's process, and its BPF "
                    "programs where the kernel keeps statistics.", "part", cpu, 1e-6)
-    if "share_ppm" in costs:  # only with --max-overhead
+    if costs.share_ppm is not None:  # only with --max-overhead
         yield gauge("nagletrace_tracer_bpf_cpu_ratio", "Share of all CPUs' time that the BPF programs took, as sampled "
-                    "last.", costs["share_ppm"] * 1e-6)
+                    "last.", costs.share_ppm * 1e-6)
     yield gauge("nagletrace_tracer_resident_memory_max_bytes", "The most memory that the daemon had.",
-                costs["max_resident_bytes"])
-    yield gauge("nagletrace_readers", "Readers connected to the daemon.", costs["readers"])
+                costs.max_resident_bytes)
+    yield gauge("nagletrace_readers", "Readers connected to the daemon.", costs.readers)
     yield counter("nagletrace_dropped_readers", "Readers sent away: too slow, too silent, too many.",
-                  costs["dropped_readers"])
-    yield counter("nagletrace_skipped_stalls", "Stalls that slow followers did not get.", costs["skipped_stalls"])
-    if "refusals" in costs:  # an older daemon lacks it
-        yield counters("nagletrace_refusals", "Connections and requests that the daemon did not serve for lack of "
-                       "room, by reason.", "reason", costs["refusals"])
+                  costs.dropped_readers)
+    yield counter("nagletrace_skipped_stalls", "Stalls that slow followers did not get.", costs.skipped_stalls)
+    yield counters("nagletrace_refusals", "Connections and requests that the daemon did not serve for lack of room, by "
+                   "reason.", "reason", costs.refusals)
 
 
-def standby(counted: Answer) -> Iterator[Metric]:
+def standby(counted: Standby) -> Iterator[Metric]:
     """Yields in which state a daemon with --standby is, and what its looks at the sockets estimate."""
-    state = needed_text(counted, "state")
-    if state not in STATES:
-        raise BadRecord(f"standby has a state that is none of {', '.join(STATES)}")
+    in_state = {"standby": counted.standby_us, "attached": counted.attached_us}
+    if counted.state not in in_state:
+        raise BadRecord(f"standby has a state that is none of {', '.join(in_state)}")
     yield gauge("nagletrace_attached", "Whether the hooks are attached now: with --standby, while something stalls.",
-                1 if state == "attached" else 0)
+                1 if counted.state == "attached" else 0)
     yield gauge("nagletrace_state_start_time_seconds", "When the daemon came into this state, since the epoch.",
-                time_of({"time": counted.get("since")}) / 1e6)
+                counted.since_us / 1e6)
     yield counters("nagletrace_state_seconds", "Time in which nothing was attached (standby), and in which the hooks "
-                   "were.", "state", {name: needed_number(counted, f"{name}_us") for name in STATES}, 1e-6)
-    yield counter("nagletrace_state_changes", "Times that the hooks were attached or detached.",
-                  needed_number(counted, "changes"))
+                   "were.", "state", in_state, 1e-6)
+    yield counter("nagletrace_state_changes", "Times that the hooks were attached or detached.", counted.changes)
     yield counter("nagletrace_false_alarms", "Times that the hooks were attached, and no stall came.",
-                  needed_number(counted, "false_alarms"))
+                  counted.false_alarms)
     yield counter("nagletrace_attach_failures", "Times that the hooks could not be attached.",
-                  needed_number(counted, "attach_failures"))
-    yield counter("nagletrace_looks", "Looks at all sockets, with nothing attached.", needed_number(counted, "looks"))
-    yield counter("nagletrace_look_cpu_seconds", "CPU time of these looks.",
-                  needed_number(counted, "look_cpu_us") / 1e6)
+                  counted.attach_failures)
+    yield counter("nagletrace_looks", "Looks at all sockets, with nothing attached.", counted.looks)
+    yield counter("nagletrace_look_cpu_seconds", "CPU time of these looks.", counted.look_cpu_us / 1e6)
     yield counter("nagletrace_sampled_excess_seconds", "Time lost by stalls in standby, as looks estimate it; it is "
-                  "not in nagletrace_stall_excess_seconds_total.", needed_number(counted, "sampled_excess_us") / 1e6)
+                  "not in nagletrace_stall_excess_seconds_total.", counted.sampled_excess_us / 1e6)
 
 
 def counter(name: str, text: str, value: float) -> Metric:

@@ -261,7 +261,7 @@ def from_report(page: Page, summary: Summary, report: Report) -> None:
     if summary.snapshot:
         snapshot = summary.snapshot
         if snapshot.bounds_us:
-            page.histogram = histogram_rows(Histogram(snapshot.bounds_us, snapshot.buckets, snapshot.stalls))
+            page.histogram = histogram_rows(Histogram(snapshot.bounds_us, snapshot.buckets(), snapshot.stalls))
         page.histogram_of = f" since the daemon's start, {clock(summary.snapshot.started_us, True)} UTC"
     by_process: dict[tuple[str, str], list[Connection]] = {}
     for connection in report.connections:
