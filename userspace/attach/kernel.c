@@ -264,25 +264,45 @@ enum nt_hooks nt_kernel_choose(struct nt_kernel *k)
 					      NT_HOOKS_TRACEPOINT};
 
 	if (is_whole(k, NT_HOOKS_TRACEPOINT))
-		return NT_HOOKS_TRACEPOINT; /* it costs least: nt_family_cost() */
+		return NT_HOOKS_TRACEPOINT; /* it costs least: nt_kernel_cost() */
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
 		if (!nt_kernel_family(k, order[i]))
 			return order[i];
 	return NT_HOOKS_AUTO;
 }
 
-const char *nt_family_cost(enum nt_hooks family)
+#define COST(pingpong, connections, churn, kernel)                                  \
+	"+" #pingpong " % ping-pong, +" #connections " % 100 connections, +" #churn \
+	" % churn on Linux " #kernel
+
+const char *nt_kernel_cost(const struct nt_kernel *k, enum nt_hooks family)
 {
-	switch (family) {
-	case NT_HOOKS_FUNCTION:
-		return "+10 % ping-pong, +11 % 100 connections, +3 % churn";
-	case NT_HOOKS_KPROBE:
-		return "+51 % ping-pong, +61 % 100 connections, +11 % churn";
-	case NT_HOOKS_TRACEPOINT:
-		return "+2 % ping-pong, +5 % 100 connections, +2 % churn";
-	default:
-		return "";
+	/* of each family the newest kernel first */
+	static const struct {
+		enum nt_hooks family;
+		unsigned int major, minor;
+		const char *text;
+	} costs[] = {
+		{NT_HOOKS_TRACEPOINT, 7, 2, COST(2, 7, 2, 7.2)},
+		{NT_HOOKS_TRACEPOINT, 6, 12, COST(2, 5, 2, 6.12)},
+		{NT_HOOKS_FUNCTION, 7, 2, COST(8, 12, 3, 7.2)},
+		{NT_HOOKS_FUNCTION, 6, 12, COST(10, 11, 3, 6.12)},
+		{NT_HOOKS_FUNCTION, 6, 1, COST(9, 11, 3, 6.1)},
+		{NT_HOOKS_KPROBE, 7, 2, COST(40, 58, 13, 7.2)},
+		{NT_HOOKS_KPROBE, 6, 12, COST(51, 61, 11, 6.12)},
+	};
+	unsigned int major = 0, minor = 0;
+	const char *text = "";
+
+	sscanf(k->uname.release, "%u.%u", &major, &minor);
+	for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++) {
+		if (costs[i].family != family)
+			continue;
+		text = costs[i].text;
+		if (major > costs[i].major || (major == costs[i].major && minor >= costs[i].minor))
+			break;
 	}
+	return text;
 }
 
 unsigned int nt_kernel_cast_id(const struct nt_kernel *k)

@@ -47,9 +47,10 @@ int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family);
 
 /*
  * Returns how many more instructions than untraced an operation takes that is nearly all traced,
- * measured on Linux 6.12 (make bench-instructions; docs/performance.md).
+ * and on which kernel that was measured (make bench-instructions; docs/performance.md): the newest
+ * that is no newer than this one, or else the oldest.
  */
-const char *nt_family_cost(enum nt_hooks family);
+const char *nt_kernel_cost(const struct nt_kernel *k, enum nt_hooks family);
 
 /*
  * Returns the family that --hooks auto takes: the cheapest that is whole on this kernel, or else

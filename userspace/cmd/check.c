@@ -65,11 +65,11 @@ static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
 		if (err)
 			nt_kernel_explain(kernel, err, reason, sizeof(reason));
 		else
-			snprintf(reason, sizeof(reason), "%s", nt_family_cost(families[f]));
+			snprintf(reason, sizeof(reason), "%s", nt_kernel_cost(kernel, families[f]));
 		printf("%-11s %s%s%s\n", nt_family_name(families[f]), err ? "no: " : "yes, costs ",
 		       reason, families[f] == chosen ? "  <- would be used" : "");
 	}
-	printf("\nCosts are instructions more than untraced, on Linux 6.12: docs/performance.md.\n\n");
+	printf("\nCosts are instructions more than untraced: docs/performance.md.\n\n");
 	print_table(kernel);
 }
 
@@ -107,7 +107,7 @@ static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
 	json_object_object_add(o, "hooks", json_object_new_string(nt_family_name(chosen)));
 	for (size_t f = 0; f < N_FAMILIES; f++)
 		json_object_object_add(costs, nt_family_name(families[f]),
-				       json_object_new_string(nt_family_cost(families[f])));
+				       json_object_new_string(nt_kernel_cost(kernel, families[f])));
 	json_object_object_add(o, "costs", costs);
 	for (size_t f = 0; f < N_FAMILIES; f++)
 		for (size_t i = 0; i < nt_n_hooks; i++)
