@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -149,12 +150,15 @@ def keep_seeds(program: Path, corpus: Path, new: Path) -> None:
 
 def fuzz(program: Path, seconds: int, keep: bool) -> str:
     """What it says; from its corpus on."""
-    corpus = ROOT / "tests" / "fuzz" / "corpus" / program.name.removeprefix("fuzz_")
-    with tempfile.TemporaryDirectory() as new:
+    packed = ROOT / "tests" / "fuzz" / "corpus" / f"{program.name.removeprefix('fuzz_')}.zip"
+    with tempfile.TemporaryDirectory() as corpus, tempfile.TemporaryDirectory() as new:
+        if packed.exists() or not keep:
+            shutil.unpack_archive(packed, corpus)
         done = subprocess.run([program, f"-max_total_time={seconds}", f"-artifact_prefix={program.parent}/", new,
                                corpus], capture_output=True, text=True, errors="replace", timeout=2 * seconds + 60)
         if keep:
-            keep_seeds(program, corpus, Path(new))
+            keep_seeds(program, Path(corpus), Path(new))
+            shutil.make_archive(str(packed.with_suffix("")), "zip", corpus)
     return f"{done.stdout}{done.stderr}\n{program.name} ended with {done.returncode}\n"
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What comes from outside, thrown at the function that reads it: libFuzzer with ASan and UBSan.
- * Each target is a program build/fuzz/NAME with its corpus in tests/fuzz/corpus/NAME.
+ * Each target is a program build/fuzz/NAME with its corpus in tests/fuzz/corpus/NAME.zip.
  */
 #ifndef NT_FUZZ_H
 #define NT_FUZZ_H
