@@ -377,7 +377,7 @@ def counted_part(text: str) -> str:
 def page(results: dict[str, Any]) -> str:
     lines = [(ROOT / "tests" / "bench" / "performance.head.md").read_text().rstrip(), "",
              f"Kernel {results['kernel']}, {results['hooks']} hooks, {results['cpus']} CPUs, "
-             f"{results['cycles']} cycles of {results['seconds']} s.", "",
+             f"{results['cycles']} cycles of {results['seconds']} s; at commit `{results['commit']}`.", "",
              "## What it costs the load", "",
              "Extra time that an operation takes over bare: the median, with quartiles in brackets. Both ends of the "
              "load are on one CPU, so that all of the cost is in the time; the tracer is on another.", "",
@@ -460,8 +460,9 @@ def main() -> int:
             if arguments.what == "stalls":
                 print(json.dumps(measure_stalls(space, 3.0), indent=1))
                 return 0
-            results: dict[str, Any] = {"kernel": platform.release(), "hooks": family(), "cpus": os.cpu_count(),
-                                       "cycles": arguments.cycles, "seconds": arguments.seconds}
+            results: dict[str, Any] = {"commit": commit(), "kernel": platform.release(), "hooks": family(),
+                                       "cpus": os.cpu_count(), "cycles": arguments.cycles,
+                                       "seconds": arguments.seconds}
             RESULTS.mkdir(parents=True, exist_ok=True)
             for name, measure in (
                     ("loads", lambda: measure_loads(space, subjects(sleeper.pid), arguments.cycles, arguments.seconds)),
@@ -479,6 +480,15 @@ def main() -> int:
         (place / "performance.md").write_text(text)
     print(text)
     return 0
+
+
+def commit() -> str:
+    """What is measured; with a + where a program differs from it."""
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=ROOT, capture_output=True, text=True,
+                              check=True).stdout.strip()
+
+    return git("rev-parse", "--short=10", "HEAD") + ("+" if git("status", "--porcelain", "bpf", "userspace") else "")
 
 
 def in_guest() -> list[dict[str, Any]]:

@@ -154,8 +154,8 @@ HEAD = """\
 
 `make bench-instructions` writes this part. It counts instructions in an emulated machine with one CPU, whose clock
 moves one nanosecond an instruction: the kernel's own work for the hooks is in it, caches are not, and no other program
-disturbs it. Two runs agree within 0.5 points. Nothing stalls; each figure says how many more instructions an operation
-takes than without any program attached.
+disturbs it. Nothing stalls; each figure says how many more instructions an operation takes than without any program
+attached.
 
 - *ping-pong*: one byte there and one back. Nearly all of it is the traced path.
 - *100 connections*: requests of 64 bytes and replies of 200.

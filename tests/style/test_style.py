@@ -13,6 +13,8 @@ from tools import present
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORTERS = ROOT / "exporters"
+#: The commits that may have changed bpf/ since `make bench` measured it.
+MOST_COMMITS = 10
 #: Others break lines elsewhere.
 FORMATTER = "clang-format version 14."
 
@@ -49,6 +51,20 @@ def test_ruff_finds_nothing_in_the_tests(tools: Path) -> None:
 def test_every_function_is_typed(tools: Path) -> None:
     run(tools / "mypy", "--cache-dir", ROOT / "build" / "mypy", "--python-executable", "/usr/bin/python3",
         "nagletrace_exporters")
+
+
+def test_the_figures_of_performance_are_of_the_programs_as_they_are() -> None:
+    """They were measured at a commit since which few others have changed the programs."""
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=ROOT, capture_output=True, text=True,
+                              check=True).stdout.strip()
+
+    if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository") == "true":
+        pytest.skip("a source archive or shallow clone does not know the commits")
+    commits = re.findall(r"at commit\s`([0-9a-f]{10})\+?`", (ROOT / "docs" / "performance.md").read_text())
+    assert commits, "`make bench` writes it"
+    for commit in commits:
+        assert int(git("rev-list", "--count", f"{commit}..HEAD", "--", "bpf")) <= MOST_COMMITS, "run `make bench`"
 
 
 def test_each_part_of_the_tests_says_which_rooms_it_belongs_to() -> None:
