@@ -655,7 +655,8 @@ class Costs:
     readers: Count
     dropped_readers: Count
     skipped_stalls: Count
-    refusals: Counts
+    #: None: of an older daemon
+    refusals: MaybeCounts
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import http.client
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -156,11 +157,19 @@ def test_tls_follows_its_files_without_a_restart(daemon: FakeDaemon, tmp_path: P
         assert exporter.get(context=ssl.create_default_context(cafile=str(tmp_path / "server.pem"))).status == 200
         with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
             exporter.get(context=old)
+        address = ("127.0.0.1", exporter.ports[0])
+        make_certificate(tmp_path, "server")
         context = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
         context.maximum_version = ssl.TLSVersion.TLSv1_2
-        address = ("127.0.0.1", exporter.ports[0])
-        with context.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1") as stranger:
-            session = stranger.session
+        assert exporter.get(context=context).status == 200
+        time.sleep(1.1)  # a session says in which second it began
+        resumed, session = [], None
+        for _ in range(4):  # those of after the renewal are good
+            with context.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1",
+                                     session=session) as client:
+                resumed.append(client.session_reused)
+                session = client.session
+        assert resumed == [False, True, True, True]
         client_certificate, client_key = make_certificate(tmp_path, "client")
         config.write_text(f"{text}  client_ca_file: client.pem\n  client_auth_type: RequireAndVerifyClientCert\n")
         for _ in range(3):

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import re
 import resource
+import signal
 import socket
 import ssl
 import statistics
@@ -18,6 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import bcrypt
@@ -30,9 +33,18 @@ from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_c
 
 from nagletrace_exporters.exporter.logs import MOST_LINES, PERIOD_S
 from nagletrace_exporters.exporter.web import server
-from nagletrace_exporters.exporter.web.clients import ANSWER_S, CROWD, MAX_CLIENTS, REQUEST_S, Clients, Refusals
-from nagletrace_exporters.exporter.web.config import MOST_COST
-from nagletrace_exporters.exporter.web.pages import Scrapes
+from nagletrace_exporters.exporter.web.clients import (
+    ANSWER_S,
+    CROWD,
+    MAX_CLIENTS,
+    NO_LINGER,
+    REQUEST_S,
+    Client,
+    Clients,
+    Refusals,
+)
+from nagletrace_exporters.exporter.web.config import MOST_COST, ConfigFile
+from nagletrace_exporters.exporter.web.pages import PLAIN, Fixed, Scrapes
 
 #: SECURITY.md: of memory, and of waiting; beside 80 clients, and beside 2,000 or (the memory) 80 with TLS.
 MOST_BYTES, CROWD_BYTES = 64 << 20, 96 << 20
@@ -59,7 +71,7 @@ def _descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-class Client:
+class Stranger:
     """One hostile connection, which says `words` and reads `rate` bytes a second; reopened when it is closed."""
 
     def __init__(self, address: tuple[str, int], words: bytes, rate: int, drip: bytes, source: str) -> None:
@@ -100,9 +112,9 @@ class Client:
 
 @contextlib.contextmanager
 def attack(port: int, count: int, words: bytes, rate: int = 0, drip: bytes = b"", source: str = ""
-           ) -> Iterator[list[Client]]:
+           ) -> Iterator[list[Stranger]]:
     """So many connections at once, each reopened as soon as it is closed, for as long as the block lasts."""
-    clients = [Client(("127.0.0.1", port), words, rate, drip, source) for _ in range(count)]
+    clients = [Stranger(("127.0.0.1", port), words, rate, drip, source) for _ in range(count)]
     over = threading.Event()
 
     def play() -> None:
@@ -128,7 +140,7 @@ def attack(port: int, count: int, words: bytes, rate: int = 0, drip: bytes = b""
             client.close()
 
 
-def wait_for_opened(clients: list[Client], count: int) -> None:
+def wait_for_opened(clients: list[Stranger], count: int) -> None:
     end = time.monotonic() + PATIENCE
     while sum(client.opened for client in clients) < count:
         assert time.monotonic() < end
@@ -270,7 +282,7 @@ def test_a_scrape_waits_at_most_a_second_beside_80_clients(daemon: FakeDaemon, n
 def test_2000_clients_of_all_kinds_cost_it_96_mib_and_every_scrape_succeeds(daemon: FakeDaemon) -> None:
     """They reopen what is closed as fast as they can, which is as fast as the CPU lets them: no scrape fails for it."""
     with started(daemon) as exporter, contextlib.ExitStack() as attacks:
-        clients: list[Client] = []
+        clients: list[Stranger] = []
         for words, rate, drip in ATTACKS.values():
             clients += attacks.enter_context(attack(exporter.ports[0], 2000 // len(ATTACKS) + 1, words, rate, drip))
         wait_for_opened(clients, 2000)
@@ -489,9 +501,50 @@ def test_who_takes_too_long_is_refused() -> None:
     assert refusals.counts["slow_request"] == refusals.counts["slow_reader"] == 1
 
 
+def test_a_client_whose_request_went_wrong_does_not_wait_for_us() -> None:
+    client: Any = Client.__new__(Client)
+    client.cycle = SimpleNamespace(response_complete=False, response_started=False, disconnected=False)
+    assert client.is_served and client.waits_for_us
+    client.cycle.disconnected = True
+    assert not client.is_served and not client.waits_for_us
+
+
+def test_nothing_is_left_of_a_client_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it ends its connection or resets it."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+
+    async def play() -> int:
+        page = Fixed(b"x", PLAIN)
+        serving = server.Server([("127.0.0.1", 0)], server.App({"/": page.answer}, ConfigFile(None), Refusals()))
+        ready = asyncio.Event()
+        running = asyncio.create_task(serving.run_until_signal(ready.set))
+        await ready.wait()
+        for number in range(40):
+            reader, writer = await asyncio.open_connection(*serving.listeners[0].getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.read(99)).startswith(b"HTTP/1.1 200 ")
+            if number % 2:
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+            writer.transport.abort()
+        await asyncio.sleep(0.2)
+        gc.collect()
+        left = sum(isinstance(one, Client) for one in gc.get_objects())
+        serving.handle_exit(signal.SIGTERM, None)
+        await running
+        return left
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert asyncio.run(play()) == 0
+    finally:
+        gc.unfreeze()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
 #: What is around it where docs/install.md puts it.
 PROXY = """
-daemon off; error_log {at}/error.log; pid {at}/pid;
+daemon off; worker_rlimit_nofile 8192; error_log {at}/error.log; pid {at}/pid;
 events {{ worker_connections 4096; }}
 http {{ access_log off; client_body_temp_path {at}; proxy_temp_path {at}; fastcgi_temp_path {at};
 uwsgi_temp_path {at}; scgi_temp_path {at};

@@ -255,8 +255,9 @@ def tracer(costs: Costs) -> Iterator[Metric]:
     yield counter("nagletrace_dropped_readers", "Readers sent away: too slow, too silent, too many.",
                   costs.dropped_readers)
     yield counter("nagletrace_skipped_stalls", "Stalls that slow followers did not get.", costs.skipped_stalls)
-    yield counters("nagletrace_refusals", "Connections and requests that the daemon did not serve for lack of room, by "
-                   "reason.", "reason", costs.refusals)
+    if costs.refusals is not None:
+        yield counters("nagletrace_refusals", "Connections and requests that the daemon did not serve for lack of "
+                       "room, by reason.", "reason", costs.refusals)
 
 
 def standby(counted: Standby) -> Iterator[Metric]:

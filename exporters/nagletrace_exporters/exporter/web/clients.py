@@ -160,6 +160,7 @@ class Client(H11Protocol):  # type: ignore[misc]
         #: when it began to wait for a request, or when that was here; by time.monotonic()
         self.since = time.monotonic()
         self._last_cycle: object = None
+        self.timeout_keep_alive_task: Any = None
 
     @property
     def host(self) -> str:
@@ -168,7 +169,7 @@ class Client(H11Protocol):  # type: ignore[misc]
     @property
     def is_served(self) -> bool:
         """True from its request on to the end of the answer."""
-        return self.cycle is not None and not self.cycle.response_complete
+        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.disconnected
 
     @property
     def waits_for_us(self) -> bool:
@@ -189,8 +190,16 @@ class Client(H11Protocol):  # type: ignore[misc]
         transport.set_write_buffer_limits(high=1, low=0)  # the next part waits until the kernel has this one
         self.clients.enter(self)
 
+    def _stop_timer(self) -> None:
+        """Stops uvicorn's timer of a kept connection; sweep() ends those. It would run on as the next answer begins,
+        and after the connection, with all that the client has."""
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.clients.leave(self)
+        self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -202,6 +211,7 @@ class Client(H11Protocol):  # type: ignore[misc]
         self.since = time.monotonic()
         self.clients.progress(self)
         super().on_response_complete()  # it may find the next request
+        self._stop_timer()
         self._note_request()
 
     def resume_writing(self) -> None:

@@ -14,6 +14,7 @@ import os
 import re
 import ssl
 import threading
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -47,6 +48,8 @@ class WebConfig:
     users: dict[str, bytes] = field(default_factory=dict)
     #: the files that it was read from, with their times and inodes then
     stamps: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
+    #: when it was read, in seconds since the epoch
+    loaded_s: float = field(default_factory=time.time)
     #: a quick hash of the password that was right last, by user
     _known: dict[str, bytes] = field(default_factory=dict)
 

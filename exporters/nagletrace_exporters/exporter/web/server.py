@@ -52,8 +52,6 @@ BACKLOG = 1024
 ACCEPT_AT_ONCE = 32
 #: The most passwords that wait while we check one, which takes 60 ms at bcrypt's cost of 10.
 MAX_PASSWORDS = 4
-#: clients.py ends those who say nothing. uvicorn's timer may end an answer: before 0.20 it runs on as one begins.
-FOR_EVER_S = 10**6
 #: accept() fails with these when the process or the host has no descriptor or memory left for a connection.
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -136,7 +134,9 @@ class App:
         if not right:
             self.refusals.add("unauthorized", host)
             return HTTPStatus.UNAUTHORIZED, UNAUTHORIZED, {"www-authenticate": "Basic"}
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:  # h11 bounds unfinished heads
+        line = len(scope["raw_path"]) + len(scope["query_string"])
+        if line + sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
+            # h11 bounds unfinished heads only
             self.refusals.add("bad_request", host)
             return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_LARGE, {"connection": "close"}
         if scope["method"] not in ("GET", "HEAD"):
@@ -169,11 +169,12 @@ class Server(uvicorn.Server):  # type: ignore[misc]
             for listener in self.listeners:
                 listener.close()
             raise
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # strangers can make it log as often as they like
+        for name in ("uvicorn.error", "asyncio"):  # strangers can make them log as often as they like
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         settings = uvicorn.Config(app, http=Client, ws="none", loop="asyncio", lifespan="off", interface="asgi3",
                                   log_config=None, access_log=False, proxy_headers=False, server_header=False,
                                   headers=[("server", f"nagletrace-exporter/{__version__}")],
-                                  backlog=ACCEPT_AT_ONCE, timeout_keep_alive=FOR_EVER_S)
+                                  backlog=ACCEPT_AT_ONCE)
         settings.load()
         settings.h11_max_incomplete_event_size = HEAD_BYTES  # before 0.20 uvicorn has no such option, and h11's is this
         settings.ssl = tls_that_renews(app.config)
@@ -238,17 +239,20 @@ def tls_that_renews(config: ConfigFile) -> ssl.SSLContext | None:
 
     def renew(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
         try:
-            present = config.current().context
+            loaded = config.current()
         except ConfigError as error:
             log.error("%s", error)
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        present = loaded.context
         assert present is not None  # noqa: S101  ConfigFile refuses files that turn TLS off
         rules = present.verify_mode, present.minimum_version
         if rules != (listening.verify_mode, listening.minimum_version):
             listening.verify_mode, listening.minimum_version = rules
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
-        if connection.session_reused and present is not listening:
-            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR  # the session may be of a client that is unknown by now
+        session = connection.session if connection.session_reused else None  # others have none yet
+        if session and present is not listening and session.time <= loaded.loaded_s:
+            # it may be of a client that the file no longer knows
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = present
         return None
 
