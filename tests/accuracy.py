@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accuracy_page import HOOKS, KERNELS, NATIVE, PAGE, ROOT, SCORES, Lab, names_of, write_page
+from repository import git
 
 if TYPE_CHECKING:
     import score
@@ -261,12 +262,6 @@ def measure_here(name: str, hooks: list[str], directory: Path, commit: str, dirt
 
 
 # ---- from outside ----
-
-
-def git(*arguments: str) -> str:
-    # root may measure a tree that is somebody else's
-    return subprocess.run(["git", "-c", f"safe.directory={ROOT}", *arguments], cwd=ROOT, capture_output=True, text=True,
-                          check=True).stdout.strip()
 
 
 def state_of_tree() -> tuple[str, bool]:

@@ -203,9 +203,18 @@ def part(kind: Any, needed: bool = False) -> Read:
     return Read(value, needed=needed, shape=kind)
 
 
-def parts(kind: Any) -> Read:
+def elements(one: Callable[[Json, str], Any], needed: bool = False, shape: Any = None) -> Read:
+    """Reads a list, each element as if it stood under the list's key."""
+    def value(record: Json, key: str) -> Any:
+        if needed and key not in record:
+            raise BadRecord(f"{key} is missing")
+        return [one({key: element}, key) for element in list_of(record, key)]
+    return Read(value, needed=needed, shape=shape)
+
+
+def parts(kind: Any, needed: bool = False) -> Read:
     """Reads a list of objects of that shape."""
-    return Read(lambda record, key: [decode(kind, one, f"one of {key}") for one in list_of(record, key)], shape=kind)
+    return elements(lambda record, key: decode(kind, record[key], f"one of {key}"), needed, kind)
 
 
 def inlined(kind: Any) -> Read:
@@ -216,24 +225,6 @@ def inlined(kind: Any) -> Read:
 def among(value: Callable[[Json, str], Any], keys: tuple[str, ...]) -> Read:
     """Reads those of the keys that the object has into a table."""
     return Read(lambda record, _: {key: value(record, key) for key in keys if key in record}, keys)
-
-
-def needed_list(record: Json, key: str) -> list[Any]:
-    if key not in record:
-        raise BadRecord(f"{key} is missing")
-    return list_of(record, key)
-
-
-def texts_of(record: Json, key: str) -> list[str]:
-    return [needed_text({key: text}, key) for text in list_of(record, key)]
-
-
-def needed_texts(record: Json, key: str) -> list[str]:
-    return [needed_text({key: text}, key) for text in needed_list(record, key)]
-
-
-def needed_numbers(record: Json, key: str) -> list[int]:
-    return [needed_number({key: number}, key) for number in needed_list(record, key)]
 
 
 def needed_flag(record: Json, key: str) -> bool:
@@ -537,7 +528,7 @@ class Start:
     version: Text
     kernel: Text
     hooks: Text
-    missing_hooks: Annotated[list[str], Read(needed_texts, needed=True)]
+    missing_hooks: Annotated[list[str], elements(needed_text, needed=True)]
 
 
 @dataclass(frozen=True)
@@ -626,7 +617,7 @@ class Series:
     duration_us: Count
     excess_us: Count
     #: Each bucket counts its own stalls only; no bucket counts a stall longer than the last bound.
-    buckets: Annotated[list[int], Read(needed_numbers, needed=True)]
+    buckets: Annotated[list[int], elements(needed_number, needed=True)]
     reason: MaybeWord
     comm: MaybeComm
     cgroup: MaybeText
@@ -675,10 +666,6 @@ class Standby:
     sampled_excess_us: Count
 
 
-def all_series_of(record: Json, key: str) -> list[Series]:
-    return [decode(Series, one, f"one of {key}") for one in needed_list(record, key)]
-
-
 MaybeStandby = Annotated[Optional[Standby], part(Standby)]
 
 
@@ -691,14 +678,14 @@ class Snapshot:
     start: Annotated[Start, inlined(Start)]
     stalls: Count
     excess_us: Count
-    bounds_us: Annotated[list[int], Read(needed_numbers, needed=True)]
-    series: Annotated[list[Series], Read(all_series_of, needed=True, shape=Series)]
+    bounds_us: Annotated[list[int], elements(needed_number, needed=True)]
+    series: Annotated[list[Series], parts(Series, needed=True)]
     by_cgroup: Annotated[bool, Read(needed_flag, needed=True)]
     totals: Annotated[Totals, part(Totals, needed=True)]
     limits: Annotated[Limits, part(Limits, needed=True)]
     tracer: Annotated[Costs, part(Costs, needed=True)]
     dropped: Counts
-    detached_hooks: Annotated[list[str], Read(texts_of)]
+    detached_hooks: Annotated[list[str], elements(needed_text)]
     unseen: MaybeCount
     unnamed_stacks: MaybeCounts
     standby: MaybeStandby

@@ -34,6 +34,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+from repository import git  # noqa: E402
 from spaces import Namespace, fdinfo, load  # noqa: E402
 
 BUILD = Path(os.environ.get("NAGLETRACE_BUILD", ROOT / "build"))
@@ -484,10 +485,6 @@ def main() -> int:
 
 def commit() -> str:
     """What is measured; with a + where a program differs from it."""
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=ROOT, capture_output=True, text=True,
-                              check=True).stdout.strip()
-
     return git("rev-parse", "--short=10", "HEAD") + ("+" if git("status", "--porcelain", "bpf", "userspace") else "")
 
 

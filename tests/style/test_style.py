@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from repository import git
 from tools import present
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,10 +56,6 @@ def test_every_function_is_typed(tools: Path) -> None:
 
 def test_the_figures_of_performance_are_of_the_programs_as_they_are() -> None:
     """They were measured at a commit since which few others have changed the programs."""
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=ROOT, capture_output=True, text=True,
-                              check=True).stdout.strip()
-
     if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository") == "true":
         pytest.skip("a source archive or shallow clone does not know the commits")
     commits = re.findall(r"at commit\s`([0-9a-f]{10})\+?`", (ROOT / "docs" / "performance.md").read_text())

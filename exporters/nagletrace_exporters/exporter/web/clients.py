@@ -31,7 +31,7 @@ CROWD = MAX_CLIENTS // 4
 REQUEST_S = 15.0
 #: A client has its whole answer within this time. Prometheus itself gives up after 10 s by default.
 ANSWER_S = 30.0
-#: The accepted connections after which we collect garbage, which takes some ms.
+#: The handshakes after which we collect garbage, which takes some ms.
 COLLECT_AFTER = 64
 #: With this the kernel resets a connection that is closed, and frees its memory.
 NO_LINGER = struct.pack("ii", 1, 0)
@@ -90,17 +90,17 @@ class Clients:
     def __init__(self, refusals: Refusals) -> None:
         self.refusals = refusals
         self._connected: OrderedDict[Client, None] = OrderedDict()
-        self._accepted = 0
+        self._handshakes = 0
         self._closed = False
 
     @property
     def crowded(self) -> bool:
         return len(self._connected) > CROWD
 
-    def count_accepted(self) -> None:
+    def count_handshake(self) -> None:
         """Collects garbage now and then: a handshake that fails leaves 256 KiB in a cycle, and nobody learns of it."""
-        self._accepted += 1
-        if self._accepted % COLLECT_AFTER == 0:
+        self._handshakes += 1
+        if self._handshakes % COLLECT_AFTER == 0:
             gc.collect()
 
     def enter(self, client: Client) -> None:
@@ -156,7 +156,8 @@ class Client(H11Protocol):  # type: ignore[misc]
     def __init__(self, config: Any, server_state: Any, **more: Any) -> None:
         super().__init__(config, server_state, **more)
         self.clients: Clients = config.app.clients
-        self.clients.count_accepted()
+        if config.ssl:
+            self.clients.count_handshake()
         #: when it began to wait for a request, or when that was here; by time.monotonic()
         self.since = time.monotonic()
         self._last_cycle: object = None
