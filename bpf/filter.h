@@ -257,9 +257,27 @@ static __always_inline bool begins(const char name[NT_COMM_LEN], const char *wit
 }
 
 struct symbol {
-	char text[64];
-	u32 module; /* where its module begins in the text; 0: it is of no module */
+	union {
+		char text[64];
+		u64 words[8];
+	};
+	u32 module;   /* where its module begins in the text; 0: it is of no module */
+	u64 callback; /* here, since the stack has no room */
 };
+
+/*
+ * Finds what follows the first '[' of the text. It searches from the end, since stale bytes follow
+ * the text.
+ */
+static __always_inline void find_module(struct symbol *symbol)
+{
+	for (u32 i = sizeof(symbol->words) / sizeof(symbol->words[0]); i--;) {
+		u32 place = first_zero(symbol->words[i] ^ '[' * EACH_BYTE);
+
+		if (place < 8)
+			symbol->module = i * 8 + place + 1;
+	}
+}
 
 /*
  * Finds the module whose function TCP calls when data comes, as in "xs_data_ready [sunrpc]". False:
@@ -269,7 +287,6 @@ struct symbol {
 static __always_inline bool take_module(char comm[NT_COMM_LEN], const struct sock *sk)
 {
 	static const char format[] = "%ps";
-	u64 callback = (u64)BPF_CORE_READ(sk, sk_data_ready);
 	struct symbol *symbol;
 	bool found = false;
 	u32 level;
@@ -281,16 +298,14 @@ static __always_inline bool take_module(char comm[NT_COMM_LEN], const struct soc
 	if (!symbol)
 		return false;
 	symbol->module = 0;
-	last = bpf_snprintf(symbol->text, sizeof(symbol->text), format, &callback,
-			    sizeof(callback)) -
+	symbol->callback = (u64)BPF_CORE_READ(sk, sk_data_ready);
+	last = bpf_snprintf(symbol->text, sizeof(symbol->text), format, &symbol->callback,
+			    sizeof(symbol->callback)) -
 	       sizeof("]");
 	barrier_var(last);
 	if (last < sizeof(symbol->text) && symbol->text[last] == ']') {
 		symbol->text[last] = '\0';
-		/* what lies behind it is of another time */
-		for (u32 i = sizeof(symbol->text); i; i--)
-			if (symbol->text[i - 1] == '[')
-				symbol->module = i;
+		find_module(symbol);
 	}
 	if (symbol->module) {
 		__builtin_memset(comm, 0, NT_COMM_LEN);
@@ -308,7 +323,7 @@ static __always_inline bool take_module(char comm[NT_COMM_LEN], const struct soc
  * as if a process had opened them. Parts of MPTCP's and SMC's sockets are kernel's sockets too, by
  * sk_kern_sock, and so is what such a listener has not accepted yet, which has no struct socket.
  */
-static __noinline bool kernel_uses(struct writer *w, const struct sock *sk)
+static __always_inline bool kernel_uses(struct writer *w, const struct sock *sk)
 {
 	const u64 memalloc = 1 << 14; /* SOCK_MEMALLOC, enum sock_flags, include/net/sock.h */
 	const struct tcp_sock *tp = (void *)sk;

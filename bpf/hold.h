@@ -351,7 +351,8 @@ __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 	if (release == NT_RELEASE_ACK)
 		la = hold_join(h, released_ns);
 	hold_facts(f, h, &t, release, released_ns, la);
-	cause = nt_stall_cause(f, &evidence);
+	cause = forgotten(nt_stall_cause(f, &evidence));
+	evidence = forgotten(evidence);
 	stall = cause;
 	if (f->duration_ns < nt_config.min_ns)
 		return stall;
@@ -428,17 +429,32 @@ static __noinline int hold_over(const struct hold *h, u32 level, u32 release, u6
 	return 0;
 }
 
-/* Notes that held bytes go out, up to end_seq, unless they are one write, and all of it. */
-static __noinline int note_mixed(const struct hold *h, struct sock *sk, u32 end_seq)
+/*
+ * Notes that held bytes go out, from the lower half of seqs to the upper one, unless they are one
+ * write, and all of it. This is a global function for the verifier's sake, as hold_count().
+ */
+__noinline int hold_note_mixed(u64 sk, u64 seqs, u32 mss, u32 writes, u32 written)
 {
-	u32 held = PROBED((struct tcp_sock *)sk, write_seq) - h->held.seq;
-	u32 go = end_seq - h->held.seq;
+	struct tcp t = tcp_of((void *)sk, false);
+	u32 seq = seqs, end_seq = seqs >> 32;
+	u32 held = PROBED(t.tp, write_seq) - seq, go = end_seq - seq;
 
-	if (h->writes != 1 || h->written != go || go != held)
-		bucket_note_mixed(PROBED(sk, __sk_common.skc_hash), h->held.seq, end_seq,
-				  held >= h->held.mss || (h->writes == 1 && h->written > go),
-				  go != held);
+	if (writes != 1 || written != go || go != held)
+		bucket_note_mixed(PROBED(t.sk, __sk_common.skc_hash), seq, end_seq,
+				  held >= mss || (writes == 1 && written > go), go != held);
 	return 0;
+}
+
+static __always_inline void note_mixed(const struct hold *h, struct sock *sk, u32 end_seq)
+{
+	hold_note_mixed(socket_number(sk), halves(h->held.seq, end_seq), h->held.mss, h->writes,
+			h->written);
+}
+
+/* Copies a hold by one call, for the verifier follows each word that an assignment moves. */
+static __always_inline void hold_copy(struct ended_hold *to, const struct hold *from)
+{
+	bpf_probe_read_kernel(&to->hold, sizeof(to->hold), from);
 }
 
 /* The held bytes went out, or the socket went away. */
@@ -460,7 +476,7 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 	}
 	ended = scratch_take(&level);
 	if (ended)
-		ended->hold = *h;
+		hold_copy(ended, h);
 	/* only the program that deletes the hold judges it */
 	if (hold_delete(t->sk)) {
 		if (ended)
@@ -508,7 +524,7 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 		hold_count(hold_owner(h), h->held.reason, NT_RELEASE_INVALID, h->begin_ns, since);
 	before = duration_ns(h->begin_ns, since) < SLOW_NS ? NULL : scratch_take(&level);
 	if (before) {
-		before->hold = *h;
+		hold_copy(before, h);
 		hold_name_kernel(level);
 		hold_slow(level, NT_RELEASE_INVALID, since);
 		scratch_give(level);

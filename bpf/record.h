@@ -10,7 +10,11 @@
 
 static __always_inline u64 duration_ns(u64 from_ns, u64 to_ns)
 {
-	return to_ns > from_ns ? to_ns - from_ns : 0;
+	long ns = to_ns - from_ns, negative = ns >> 63;
+
+	/* the compiler would make two ways of it, for the verifier to follow */
+	barrier_var(negative);
+	return ns & ~negative;
 }
 
 /*

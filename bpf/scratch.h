@@ -16,7 +16,10 @@
 #define SCRATCH_BYTES  256
 
 struct scratch {
-	u32 busy[SCRATCH_LEVELS];
+	union {
+		u8 busy[SCRATCH_LEVELS];
+		u64 all_busy;
+	};
 	u8 bytes[SCRATCH_LEVELS][SCRATCH_BYTES];
 };
 
@@ -34,22 +37,34 @@ static __always_inline struct scratch *scratch_here(void)
 	return bpf_map_lookup_elem(&scratch, &zero);
 }
 
+#define EACH_BYTE 0x0101010101010101ULL /* a 1 in each byte */
+
+/*
+ * Returns the place of a word's first byte that is 0; 8: none is. It looks at all bytes at once,
+ * since the verifier follows each round of a loop: taking 1 from each byte borrows first from that
+ * one, and the product's top byte counts how many come before it.
+ */
+static __always_inline u32 first_zero(u64 word)
+{
+	const u64 places = 0x0001020304050607;
+	u64 zero = (word - EACH_BYTE) & ~word & EACH_BYTE << 7;
+
+	return zero ? ((zero & -zero) >> 7) * places >> 56 : 8;
+}
+
 /* Takes a level, which the caller gives back with scratch_give(); NULL: none is left. */
 static __always_inline void *scratch_take(u32 *level)
 {
 	struct scratch *s = scratch_here();
-	u32 i = 0;
+	u32 i = s ? first_zero(s->all_busy) : SCRATCH_LEVELS;
 
-	while (s && i < SCRATCH_LEVELS && s->busy[i])
-		i++;
-	i = forgotten(i);
+	*level = i;
 	if (!s || i >= SCRATCH_LEVELS)
 		return NULL;
 	/* the verifier may have lost the bound, and the compiler knows it still */
 	barrier_var(i);
 	i %= SCRATCH_LEVELS;
 	s->busy[i] = true;
-	*level = i;
 	return s->bytes[i];
 }
 

@@ -35,7 +35,7 @@ struct {
 } share_uses SEC(".maps");
 
 /* Has this share used up its records of this second? Counts the one that is about to be made. */
-static __noinline int share_is_used_up(u64 share)
+__noinline int share_is_used_up(u64 share)
 {
 	struct share_use first = {.since_ns = bpf_ktime_get_ns(), .records = 1};
 	struct share_use *use = bpf_map_lookup_elem(&share_uses, &share);

@@ -110,7 +110,7 @@ static __always_inline u32 forgotten(u32 number)
 }
 
 /* Returns a socket as a number, which is what a global function takes. */
-static __always_inline u64 socket_number(struct sock *sk)
+static __always_inline u64 socket_number(const struct sock *sk)
 {
 	u64 number = 0;
 
@@ -381,8 +381,9 @@ static __always_inline u64 level_word(const struct cgroup *cgroup, u64 offset)
 	return word;
 }
 
-static __noinline u64 socket_share(const struct sock *sk)
+__noinline u64 share_of_socket(u64 number)
 {
+	const struct sock *sk = (void *)number;
 	const struct cgroup *cgroup = socket_cgroup(sk);
 	u64 uid = BPF_CORE_READ(sk, sk_uid.val);
 	u64 offset;
@@ -396,6 +397,11 @@ static __noinline u64 socket_share(const struct sock *sk)
 	offset = bpf_core_field_offset(struct cgroup, ancestors);
 	cgroup = (void *)level_word(cgroup, offset);
 	return uid | BPF_CORE_READ(cgroup, kn, id) << 32;
+}
+
+static __always_inline u64 socket_share(const struct sock *sk)
+{
+	return share_of_socket(socket_number(sk));
 }
 
 /* Reads the socket's side of a record: addresses, options and interactive state as they are now. */

@@ -149,6 +149,30 @@ static int try_kprobe(void)
 	return 0;
 }
 
+/*
+ * Finds the tracepoints of all hooks, and bpf_rdonly_cast(), in one pass over the kernel's types: a
+ * search for each takes as long.
+ */
+static void find_types(struct nt_kernel *k)
+{
+	const char prefix[] = "btf_trace_";
+	const size_t begins = sizeof(prefix) - 1;
+	unsigned int n = btf__type_cnt(k->btf);
+
+	for (unsigned int id = 1; id < n; id++) {
+		const struct btf_type *type = btf__type_by_id(k->btf, id);
+		const char *name = btf__name_by_offset(k->btf, type->name_off);
+
+		if (btf_is_func(type) && !strcmp(name, "bpf_rdonly_cast"))
+			k->cast_id = id;
+		if (!btf_is_typedef(type) || strncmp(name, prefix, begins))
+			continue;
+		for (size_t i = 0; i < nt_n_hooks; i++)
+			k->traced[i] |= nt_hooks[i].how == NT_ATTACH_RAW_TP &&
+					!strcmp(name + begins, nt_hooks[i].target);
+	}
+}
+
 void nt_kernel_probe(struct nt_kernel *k)
 {
 	memset(k, 0, sizeof(*k));
@@ -156,6 +180,8 @@ void nt_kernel_probe(struct nt_kernel *k)
 	read_lockdown(k->lockdown);
 	if (access(BTF_PATH, R_OK) == 0)
 		k->btf = btf__parse_raw(BTF_PATH);
+	if (k->btf)
+		find_types(k);
 }
 
 /* To place a hook patches the kernel, so one of each kind is tried when somebody asks. */
@@ -183,15 +209,12 @@ void nt_kernel_free(struct nt_kernel *k)
 
 static int hook_there(struct nt_kernel *k, const struct nt_hook *hook, const char *target)
 {
-	char name[80];
 	int fd, err;
 
 	switch (hook->how) {
 	case NT_ATTACH_RAW_TP:
-		if (!k->btf)
-			return 0; /* attaching will show */
-		snprintf(name, sizeof(name), "btf_trace_%s", target);
-		return btf__find_by_name_kind(k->btf, name, BTF_KIND_TYPEDEF) < 0 ? -ENOENT : 0;
+		/* no tracepoint has an alternative; without BTF, attaching will show */
+		return k->btf && !k->traced[hook - nt_hooks] ? -ENOENT : 0;
 	case NT_ATTACH_FENTRY:
 	case NT_ATTACH_FEXIT:
 		err = fentry_refused(k);
@@ -303,13 +326,6 @@ const char *nt_kernel_cost(const struct nt_kernel *k, enum nt_hooks family)
 			break;
 	}
 	return text;
-}
-
-unsigned int nt_kernel_cast_id(const struct nt_kernel *k)
-{
-	int id = k->btf ? btf__find_by_name_kind(k->btf, "bpf_rdonly_cast", BTF_KIND_FUNC) : 0;
-
-	return id > 0 ? id : 0;
 }
 
 /* Tries to make a map, without libbpf, which would raise the limit first. Returns 0 or -errno. */

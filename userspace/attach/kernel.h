@@ -19,7 +19,10 @@ struct btf;
 struct nt_kernel {
 	struct utsname uname;
 	struct btf *btf; /* the kernel's own; NULL if it has none that we can read */
-	bool again;      /* hooks are attached again after they were detached: --standby */
+	/* the BTF ID of bpf_rdonly_cast(), which came with 6.2; 0: the kernel does not have it */
+	unsigned int cast_id;
+	bool traced[NT_MAX_HOOKS]; /* by place in nt_hooks: a tracepoint that the kernel has */
+	bool again; /* hooks are attached again after they were detached: --standby */
 	struct {
 		bool known;
 		int err; /* 0, or -errno with which a hook of that kind was refused */
@@ -57,9 +60,6 @@ const char *nt_kernel_cost(const struct nt_kernel *k, enum nt_hooks family);
  * the first that suffices; NT_HOOKS_AUTO if none does.
  */
 enum nt_hooks nt_kernel_choose(struct nt_kernel *k);
-
-/* Returns the BTF ID of bpf_rdonly_cast(), which came with 6.2; 0: the kernel does not have it. */
-unsigned int nt_kernel_cast_id(const struct nt_kernel *k);
 
 /* May this process load the programs, and make their maps? */
 bool nt_permission_check(struct nt_error *error);

@@ -472,7 +472,7 @@ static bool open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	if (!choose_family(&tracer->hooks, kernel, settings, error))
 		return false;
 	tracer->typed = kernel->btf;
-	tracer->cast_id = nt_kernel_cast_id(kernel);
+	tracer->cast_id = kernel->cast_id;
 	cause = load(tracer, kernel, settings);
 	if (cause)
 		return load_failed(kernel, cause, error);
