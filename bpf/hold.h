@@ -507,7 +507,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 /*
  * The bytes are held for another reason than before, or other bytes are held: counts the time so
  * far under the old reason. Pacing of the same bytes was over when its timer allowed them, however
- * late a program sees that.
+ * late a program sees that; but once an ACK has come, another reason may have followed it.
  */
 static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 					const struct nt_tcp_state *s, enum nt_hold_reason reason,
@@ -518,7 +518,7 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	u32 level;
 
 	if (h->held.reason == NT_HOLD_PACING && h->held.seq == s->snd_nxt &&
-	    s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
+	    h->held.una == s->snd_una && s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
 		since = s->wstamp_ns;
 	if (h->held.reason != NT_HOLD_SNDBUF) /* nobody waited for that */
 		hold_count(hold_owner(h), h->held.reason, NT_RELEASE_INVALID, h->begin_ns, since);
@@ -802,7 +802,8 @@ static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
  * A corked tail went out, no program saw a timer, and nothing was in flight for a loss probe to
  * take it along. The probe timer sent the tail if nothing was sent again, and if the tail went when
  * tcp_check_probe_timer() has that timer expire: after the RTO, and half as long again at the
- * latest, if something kept it waiting. Else the application uncorked the socket, and corked it
+ * latest, if something kept it waiting. The ACK of the tail may have changed the RTO: if by more
+ * than a quarter, this accuses nobody. Else the application uncorked the socket, and corked it
  * again. Returns when the timer sent the tail, latest_ns at the latest, or 0. This is a global
  * function for the verifier's sake, as hold_judge().
  */
@@ -816,6 +817,7 @@ __noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total
 		rto_ns = NT_RTO_MIN_NS;
 	if (PROBED(t.tp, total_retrans) != total_retrans ||
 	    duration_ns(begin_ns, sent_ns + room_ns) < NT_RTO_MIN_NS ||
+	    duration_ns(begin_ns, sent_ns + room_ns) < rto_ns / 4 * 3 ||
 	    duration_ns(begin_ns, sent_ns) > rto_ns + rto_ns / 2)
 		return 0;
 	return latest_ns > sent_ns + room_ns ? sent_ns : latest_ns;
@@ -877,7 +879,7 @@ static __always_inline u64 acknowledged_hold_ended_ns(const struct hold *h, cons
 /*
  * An ACK released the bytes: when? Mostly when this attempt began. But the ACK's own attempt may
  * have gone unseen, since the kernel skips a program that interrupts another on its CPU; then the
- * ACK itself shows the time.
+ * ACK itself shows the time, or the socket, which sent nothing later.
  *
  * If no hook saw the ACK come either (tcp_probe stands in tcp_rcv_established() only), it was a
  * pure one if no data has come since the hold began, or if a program saw the receiver send it alone
@@ -898,19 +900,21 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 		hold_note_ack(h, h->held.seq, h->rcv_nxt, ACK_PURE, sent_ns);
 		return sent_ns;
 	}
+	sent_ns = last_sent_ns(t) + 2 * nt_config.tick_ns;
+	if (sent_ns > s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */
+		sent_ns = s->clock_ns;
 	if (!h->ack_seen || h->ack != s->snd_una)
-		hold_note_ack(
-			h, s->snd_una, rcv_nxt,
-			s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
-					!(s->nonagle & NT_NAGLE_CORK) &&
-					!loss_probe_may_end(duration_ns(h->begin_ns, s->clock_ns),
-							    NT_RTO_MIN_NS) &&
-					(rcv_nxt == h->rcv_nxt ||
-					 late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns))
-				? ACK_PURE
-				: ACK_UNSURE,
-			s->clock_ns);
-	return s->clock_ns;
+		hold_note_ack(h, s->snd_una, rcv_nxt,
+			      s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
+					      !(s->nonagle & NT_NAGLE_CORK) &&
+					      !loss_probe_may_end(duration_ns(h->begin_ns, sent_ns),
+								  NT_RTO_MIN_NS) &&
+					      (rcv_nxt == h->rcv_nxt ||
+					       late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns))
+				      ? ACK_PURE
+				      : ACK_UNSURE,
+			      sent_ns);
+	return sent_ns;
 }
 
 #endif /* NT_HOLD_H */
