@@ -26,6 +26,9 @@ struct {
 	__type(value, u8);
 } pids SEC(".maps");
 
+/* Marks which numbers may be in that map, so that the others cost no look into it. */
+__u8 pid_marks[NT_PID_MARKS];
+
 /* The cgroup that -c names. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
@@ -124,12 +127,17 @@ static __always_inline bool name_matches(const char comm[NT_COMM_LEN])
 	return true;
 }
 
+static __always_inline bool is_target_pid(const u32 *tgid)
+{
+	return pid_marks[*tgid % NT_PID_MARKS] && bpf_map_lookup_elem(&pids, tgid);
+}
+
 /* Is the running process, of this number and name, among those asked for? */
 static __always_inline bool is_target(const u32 *tgid, const char comm[NT_COMM_LEN])
 {
 	switch (nt_config.target) {
 	case NT_TARGET_PIDS:
-		return bpf_map_lookup_elem(&pids, tgid);
+		return is_target_pid(tgid);
 	case NT_TARGET_NAME:
 		return name_matches(comm);
 	case NT_TARGET_CGROUP:

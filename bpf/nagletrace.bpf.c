@@ -23,22 +23,6 @@ static __always_inline void timer_handler(const struct tcp *t, const bool truste
 		event_plain(t->sk, NT_EVENT_ACK_TIMER);
 }
 
-/* Does what leaves take a pending ACK along? A probe has old numbers. */
-static __always_inline bool takes_pending_ack(const struct tcp *t, u32 rcv_nxt, const bool direct)
-{
-	return READ_AS(direct, t->tp, rcv_nxt) == rcv_nxt &&
-	       READ_AS(direct, t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
-}
-
-/* An ACK or data is about to leave: __tcp_transmit_skb(). */
-static __always_inline void transmits(const struct tcp *t, struct sk_buff *skb, u32 rcv_nxt,
-				      const bool trusted)
-{
-	event_transmit(t->sk, skb, rcv_nxt);
-	if (ASK(trusted, takes_pending_ack, t, rcv_nxt))
-		pending_ack_transmit(t, READ(trusted, skb, len), trusted);
-}
-
 /*
  * Does what on_tcp_probe() does, where functions are hooked. It is a program of its own, to spare
  * the small stack.
@@ -128,14 +112,13 @@ int BPF_PROG(fentry_tcp_delack_timer_handler, struct sock *sk)
 	return 0;
 }
 
-SEC("fentry/__tcp_transmit_skb")
-int BPF_PROG(fentry_tcp_transmit_skb, struct sock *sk, struct sk_buff *skb, int clone_it, int gfp,
-	     u32 rcv_nxt)
+SEC("fentry/tcp_send_ack")
+int BPF_PROG(fentry_tcp_send_ack, struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, true);
 
 	if (t.tp)
-		transmits(&t, skb, rcv_nxt, true);
+		pending_ack_leaves(&t, true);
 	return 0;
 }
 
@@ -274,13 +257,12 @@ int BPF_KPROBE(kprobe_tcp_delack_timer_handler, struct sock *sk)
 	return 0;
 }
 
-SEC("kprobe/__tcp_transmit_skb")
-int BPF_KPROBE(kprobe_tcp_transmit_skb, struct sock *sk, struct sk_buff *skb, int clone_it, int gfp,
-	       u32 rcv_nxt)
+SEC("kprobe/tcp_send_ack")
+int BPF_KPROBE(kprobe_tcp_send_ack, struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, false);
 
-	transmits(&t, skb, rcv_nxt, false);
+	pending_ack_leaves(&t, false);
 	return 0;
 }
 
@@ -301,8 +283,10 @@ int BPF_PROG(on_sched_process_fork, struct task_struct *parent, struct task_stru
 	u32 from = BPF_CORE_READ(parent, tgid), to = BPF_CORE_READ(child, tgid);
 	u8 one = 1;
 
-	if (from != to && bpf_map_lookup_elem(&pids, &from))
-		bpf_map_update_elem(&pids, &to, &one, BPF_ANY);
+	if (from == to || !is_target_pid(&from))
+		return 0;
+	pid_marks[to % NT_PID_MARKS] = true;
+	bpf_map_update_elem(&pids, &to, &one, BPF_ANY);
 	return 0;
 }
 

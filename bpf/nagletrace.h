@@ -369,6 +369,33 @@ struct nt_bucket {
 	__u32 stalled_rcv_nxt; /* what it awaited then from its peer */
 };
 
+/* Counters that show later what released an ACK. */
+struct nt_ack_marks {
+	__u32 rcv_wup; /* what had been acknowledged; each ACK that goes out moves it */
+	__u32 data_segs_out;
+	__u32 data_segs_in;
+};
+
+struct nt_pending_ack {
+	__u64 sk;
+	__u64 begin_ns;
+	struct nt_ack_marks at; /* when it began */
+	__u16 place;            /* of an entry in the map: whose `others` counts it */
+	__u8 pingpong;          /* as the socket counts it */
+	__u8 locked : 1;
+	__u8 expired : 1; /* its timer has expired, and no program has seen more of it */
+	__u8 sent : 1;    /* the timer sent it; counted, it stays until a program sees it leave */
+};
+
+/* Sockets share a place by the hash of their addresses; bpf/pending_ack.h. */
+struct nt_ack_place {
+	struct nt_pending_ack ack; /* its sk is 0 while the place is free */
+	__u64 others;              /* entries in the map that belong to this place */
+};
+
+/* The processes that -p names are marked by their numbers modulo this. */
+#define NT_PID_MARKS 1024
+
 /* User space sets these between open and load; flags are 0 or 1. */
 struct nt_config {
 	__u64 min_ns;           /* holds and stalls shorter than this are not reported */

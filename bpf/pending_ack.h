@@ -14,38 +14,38 @@
 /* TCP_DELACK_MAX: no limit is longer. */
 #define DELACK_MAX_NS 200000000ULL
 
-/* Counters that show later what released an ACK. */
-struct ack_marks {
-	u32 rcv_wup; /* what had been acknowledged; each ACK that goes out moves it */
-	u32 data_segs_out;
-	u32 data_segs_in;
-};
-
-struct pending_ack {
-	u64 sk;
-	u64 begin_ns;
-	struct ack_marks at; /* when it began */
-	u8 pingpong;         /* as the socket counts it */
-	bool locked;
-	bool expired; /* its timer has expired, and no program has seen more of it */
-	bool sent;    /* the timer sent it; counted, it stays until a program sees it leave */
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct pending_ack);
+	__type(value, struct nt_pending_ack);
 } ack_storage SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u64);
-	__type(value, struct pending_ack);
+	__type(value, struct nt_pending_ack);
 } ack_hash SEC(".maps");
 
-static const struct pending_ack no_pending_ack;
+static const struct nt_pending_ack no_pending_ack;
+
+/*
+ * Where there is no socket storage, sockets share places by the hash of their addresses. The first
+ * one keeps its ACK there, which costs a fraction of a look into the map; the others keep theirs in
+ * the map. If two CPUs take one place at once, the last one has it, and for the other the start of
+ * its ACK went unseen. A socket stays at its place while it is connected.
+ */
+#ifndef ACK_PLACES
+#define ACK_PLACES 8192
+#endif
+
+struct nt_ack_place ack_places[ACK_PLACES]; /* user space clears them while nothing is attached */
+
+static __always_inline u32 ack_place_of(struct sock *sk, const bool trusted)
+{
+	return READ(trusted, sk, __sk_common.skc_hash) % ACK_PLACES;
+}
 
 /* No hook shows when an ACK becomes pending: what came since then is not known either. */
 bool ack_begins_unseen;
@@ -55,13 +55,21 @@ bool ack_begins_unseen;
  * exchange of small requests, would cost more than all else here. Its sk is 0 while no ACK is
  * pending.
  */
-static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
+static __always_inline struct nt_pending_ack *pending_ack_find(struct sock *sk, const bool trusted)
 {
-	struct pending_ack *p;
+	struct nt_pending_ack *p;
 	u64 key = (u64)sk;
+	u32 i;
 
-	if (!nt_config.sk_storage)
-		return bpf_map_lookup_elem(&ack_hash, &key);
+	if (!nt_config.sk_storage) {
+		i = ack_place_of(sk, trusted);
+		if (ack_places[i].ack.sk == key)
+			return &ack_places[i].ack;
+		if (!ack_places[i].others)
+			return NULL;
+		p = bpf_map_lookup_elem(&ack_hash, &key);
+		return p && p->place == i ? p : NULL;
+	}
 	p = bpf_sk_storage_get(&ack_storage, sk, NULL, 0);
 	if (p && !p->sk)
 		p = NULL;
@@ -69,34 +77,68 @@ static __always_inline struct pending_ack *pending_ack_find(struct sock *sk)
 	return p;
 }
 
-/* NULL: no room, counted as dropped; or another program was faster, and begins it. */
-static __always_inline struct pending_ack *pending_ack_new(struct sock *sk)
+/* No ACK is pending for so long: what is at that place belongs to a connection that is over. */
+static __always_inline bool ack_place_is_left(const struct nt_ack_place *place)
 {
-	struct pending_ack *p = NULL;
+	return duration_ns(place->ack.begin_ns, bpf_ktime_get_ns()) > SECOND_NS;
+}
+
+/*
+ * Makes an entry in the map. One may be there: of another program for this socket, or of another
+ * place, which a connection had that connect(2) with AF_UNSPEC dissolved.
+ */
+static __always_inline struct nt_pending_ack *ack_hash_new(struct sock *sk, u32 i)
+{
+	struct nt_pending_ack *p;
 	u64 key = (u64)sk;
-	long err;
+	bool there;
+
+	__sync_fetch_and_add(&ack_places[i].others, 1);
+	there = bpf_map_update_elem(&ack_hash, &key, &no_pending_ack, BPF_NOEXIST);
+	p = bpf_map_lookup_elem(&ack_hash, &key);
+	if (!p)
+		__sync_fetch_and_add(&ack_places[i].others, -1);
+	else if (there)
+		__sync_fetch_and_add(&ack_places[p->place % ACK_PLACES].others, -1);
+	if (p)
+		p->place = i;
+	return p;
+}
+
+/* NULL: no room, counted as dropped; or, in socket storage, another program was faster. */
+static __always_inline struct nt_pending_ack *pending_ack_new(struct sock *sk, const bool trusted)
+{
+	struct nt_pending_ack *p;
+	u32 i;
 
 	if (nt_config.sk_storage) {
 		p = bpf_sk_storage_get(&ack_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-		err = p ? 0 : bpf_sk_storage_get(&ack_storage, sk, NULL, 0) ? -EEXIST : -ENOMEM;
+		if (!p && bpf_sk_storage_get(&ack_storage, sk, NULL, 0))
+			return NULL;
 	} else {
-		err = bpf_map_update_elem(&ack_hash, &key, &no_pending_ack, BPF_NOEXIST);
-		if (!err)
-			p = bpf_map_lookup_elem(&ack_hash, &key);
+		i = ack_place_of(sk, trusted);
+		if (!ack_places[i].ack.sk || ack_place_is_left(&ack_places[i]))
+			return &ack_places[i].ack;
+		p = ack_hash_new(sk, i);
 	}
-	if (err && err != -EEXIST)
+	if (!p)
 		count_dropped(NT_DROPPED_ACK_MAP);
 	return p;
 }
 
-static __always_inline void pending_ack_delete(struct pending_ack *p, struct sock *sk)
+static __always_inline void pending_ack_delete(struct nt_pending_ack *p, struct sock *sk,
+					       const bool trusted)
 {
 	u64 key = (u64)sk;
+	u32 i;
 
-	if (nt_config.sk_storage)
+	if (!nt_config.sk_storage && p != &ack_places[ack_place_of(sk, trusted)].ack) {
+		i = p->place % ACK_PLACES;
+		if (!bpf_map_delete_elem(&ack_hash, &key))
+			__sync_fetch_and_add(&ack_places[i].others, -1);
+	} else {
 		p->sk = 0;
-	else
-		bpf_map_delete_elem(&ack_hash, &key);
+	}
 }
 
 static __always_inline void count_ack_release(const struct sock *sk, enum nt_ack_release release)
@@ -109,7 +151,8 @@ static __always_inline void count_ack_release(const struct sock *sk, enum nt_ack
 		count_in(t->delayed_acks, release, NT_ACK_RELEASES, 1);
 }
 
-static __always_inline void read_marks(struct ack_marks *m, const struct tcp *t, const bool trusted)
+static __always_inline void read_marks(struct nt_ack_marks *m, const struct tcp *t,
+				       const bool trusted)
 {
 	m->rcv_wup = TCP(t, rcv_wup);
 	m->data_segs_out = TCP(t, data_segs_out);
@@ -118,10 +161,11 @@ static __always_inline void read_marks(struct ack_marks *m, const struct tcp *t,
 
 /*
  * Classifies an ACK that no program saw leave, by the counters that it moved. If data was both sent
- * and received, this guesses piggyback. A read by the application leaves no trace.
+ * and received, this guesses piggyback. A read by the application leaves no trace. Where functions
+ * are hooked, they show a read's ACK, and only a FIN or a probe leaves no trace.
  */
-static __always_inline enum nt_ack_release pending_ack_unseen_release(const struct pending_ack *p,
-								      const struct ack_marks *now)
+static __always_inline enum nt_ack_release
+pending_ack_unseen_release(const struct nt_pending_ack *p, const struct nt_ack_marks *now)
 {
 	if (p->expired)
 		return NT_ACK_TIMER;
@@ -129,25 +173,26 @@ static __always_inline enum nt_ack_release pending_ack_unseen_release(const stru
 		return NT_ACK_PIGGYBACK;
 	if (now->data_segs_in != p->at.data_segs_in)
 		return NT_ACK_SEGMENT;
-	return NT_ACK_READ;
+	return nt_config.functions ? NT_ACK_PIGGYBACK : NT_ACK_READ;
 }
 
-static __always_inline void count_unseen_release(const struct pending_ack *p, const struct tcp *t,
-						 const struct ack_marks *now)
+static __always_inline void count_unseen_release(const struct nt_pending_ack *p,
+						 const struct tcp *t,
+						 const struct nt_ack_marks *now)
 {
 	if (!p->sent)
 		count_ack_release(t->sk, pending_ack_unseen_release(p, now));
 }
 
 /* It went out unseen, and no ACK is pending now. */
-static __always_inline void pending_ack_gone(struct pending_ack *p, const struct tcp *t,
+static __always_inline void pending_ack_gone(struct nt_pending_ack *p, const struct tcp *t,
 					     const bool trusted)
 {
-	struct ack_marks now;
+	struct nt_ack_marks now;
 
 	read_marks(&now, t, trusted);
 	count_unseen_release(p, t, &now);
-	pending_ack_delete(p, t->sk);
+	pending_ack_delete(p, t->sk, trusted);
 }
 
 /*
@@ -168,22 +213,23 @@ static __always_inline u64 pending_ack_began(const struct tcp *t, const bool tru
  * Finds or makes the entry of the ACK that is pending now: that of the same ACK goes on, that of
  * one that went out unseen gives way. NULL: nobody asked for the socket, or there is no room.
  */
-static __always_inline struct pending_ack *pending_ack_current(const struct tcp *t, bool expired,
-							       const bool trusted)
+static __always_inline struct nt_pending_ack *pending_ack_current(const struct tcp *t, bool expired,
+								  const bool trusted)
 {
-	struct pending_ack *p = pending_ack_find(t->sk);
-	struct ack_marks now;
+	struct nt_pending_ack *p = pending_ack_find(t->sk, trusted);
+	struct nt_ack_marks now;
 
 	if (!p) {
 		if (!socket_wanted(t->sk, trusted))
 			return NULL;
-		p = pending_ack_new(t->sk);
+		p = pending_ack_new(t->sk, trusted);
 		if (!p)
 			return NULL;
 		read_marks(&now, t, trusted);
 	} else {
 		read_marks(&now, t, trusted);
-		if (p->at.rcv_wup == now.rcv_wup)
+		/* data takes along what is pending, also the ACK of no bytes of a handshake */
+		if (p->at.rcv_wup == now.rcv_wup && p->at.data_segs_out == now.data_segs_out)
 			return p;
 		count_unseen_release(p, t, &now);
 	}
@@ -205,7 +251,7 @@ static __always_inline void pending_ack_begin(const struct tcp *t, const bool tr
 }
 
 /* Has the application read a part? A read of all would send the ACK: tcp_cleanup_rbuf(). */
-static __always_inline bool partly_read(const struct pending_ack *p, const struct tcp *t)
+static __always_inline bool partly_read(const struct nt_pending_ack *p, const struct tcp *t)
 {
 	u32 copied = PROBED(t->tp, copied_seq);
 
@@ -217,7 +263,7 @@ static __always_inline bool partly_read(const struct pending_ack *p, const struc
  * when the ACK became pending, since the timer's handler leaves the interactive mode, and the
  * present limits.
  */
-static __always_inline enum nt_ack_reason pending_ack_reason(const struct pending_ack *p,
+static __always_inline enum nt_ack_reason pending_ack_reason(const struct nt_pending_ack *p,
 							     const struct tcp *t)
 {
 	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
@@ -247,7 +293,7 @@ static __always_inline u32 window_left(const struct tcp *t)
  */
 __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 {
-	struct pending_ack *p = scratch_get(level);
+	struct nt_pending_ack *p = scratch_get(level);
 	struct nt_ack_numbers numbers;
 	struct late_ack *la;
 	struct tcp t;
@@ -285,11 +331,11 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 }
 
 /* The ACK goes out late and alone. */
-static __always_inline void pending_ack_remember(const struct pending_ack *p,
+static __always_inline void pending_ack_remember(const struct nt_pending_ack *p,
 						 enum nt_ack_release release, u64 now)
 {
 	u32 level;
-	struct pending_ack *ended = scratch_take(&level);
+	struct nt_pending_ack *ended = scratch_take(&level);
 
 	if (!ended) {
 		count_dropped(NT_DROPPED_ACK_MAP);
@@ -325,7 +371,7 @@ static __always_inline bool read_may_send_ack(const struct tcp *t, const bool tr
 static __always_inline void pending_ack_meets_read(const struct tcp *t, const bool trusted)
 {
 	u32 jiffies = (u32)bpf_jiffies64() - ICSK(t, icsk_ack.lrcvtime);
-	struct pending_ack *p;
+	struct nt_pending_ack *p;
 	u64 now;
 
 	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED) ||
@@ -359,7 +405,7 @@ static __always_inline void read_sent_ack(const struct tcp *t, const bool truste
 }
 
 /* The socket goes: its last ACK went out unseen, or never will. */
-static __always_inline void pending_ack_closed(struct pending_ack *p, const struct tcp *t)
+static __always_inline void pending_ack_closed(struct nt_pending_ack *p, const struct tcp *t)
 {
 	bool scheduled = PROBED(t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
 
@@ -368,22 +414,23 @@ static __always_inline void pending_ack_closed(struct pending_ack *p, const stru
 		return;
 	}
 	count_ack_release(t->sk, NT_ACK_RESET);
-	pending_ack_delete(p, t->sk);
+	pending_ack_delete(p, t->sk, false);
 }
 
 /*
  * The timer's handler is about to send the ACK. This counts it at once and not when the ACK leaves:
- * the kernel skips a program that interrupts another on its CPU, and the one that sees ACKs leave
- * runs with every segment. That one deletes the entry, so that nothing is counted twice. The audit
- * compares whole namespaces: it counts a socket's timer too for which nobody asked.
+ * the kernel skips a program that interrupts another on its CPU. `sent` keeps it from being counted
+ * twice. The audit compares whole namespaces: it counts a socket's timer too for which nobody
+ * asked.
  */
 static __always_inline void pending_ack_timer_sends(const struct tcp *t, const bool trusted)
 {
-	struct pending_ack *p = pending_ack_current(t, true, trusted);
+	struct nt_pending_ack *p = pending_ack_current(t, true, trusted);
 
 	if (!p && socket_only_audited(t->sk, trusted))
 		count_timer_seen(t->sk);
-	if (!p || p->sent)
+	/* another socket may have taken the place just now */
+	if (!p || p->sent || p->sk != (u64)t->sk)
 		return;
 	p->sent = true;
 	p->locked = SK(t, sk_lock.owned);
@@ -399,6 +446,15 @@ static __always_inline bool pending_ack_due(const struct tcp *t, const bool trus
 	return (ICSK(t, icsk_ack.pending) & due) == due;
 }
 
+/* The timer has expired: the ACK that it was started for is out, so that nothing is kept of it. */
+static __always_inline void pending_ack_over(const struct tcp *t, const bool trusted)
+{
+	struct nt_pending_ack *p = pending_ack_find(t->sk, trusted);
+
+	if (p)
+		pending_ack_gone(p, t, trusted);
+}
+
 /*
  * The delayed-ACK timer expires; its tracepoint shows that before the handler runs. This mirrors
  * tcp_delack_timer_handler(). The timer also expires for an ACK that went out long ago. The kernel
@@ -407,13 +463,9 @@ static __always_inline bool pending_ack_due(const struct tcp *t, const bool trus
  */
 static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 {
-	struct pending_ack *p;
-
 	if (pending_ack_due(t, false))
 		pending_ack_timer_sends(t, false);
-	p = pending_ack_find(t->sk);
-	if (p)
-		pending_ack_gone(p, t, false);
+	pending_ack_over(t, false);
 }
 
 /*
@@ -423,10 +475,14 @@ static __always_inline void pending_ack_timer_expires(const struct tcp *t)
  */
 static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
 {
-	struct pending_ack *p;
+	struct nt_pending_ack *p;
 
-	if (PROBED(t->sk, sk_lock.owned) || !pending_ack_due(t, false))
+	if (PROBED(t->sk, sk_lock.owned))
 		return;
+	if (!pending_ack_due(t, false)) {
+		pending_ack_over(t, false);
+		return;
+	}
 	p = pending_ack_current(t, true, false);
 	if (!p || p->sent)
 		return;
@@ -440,8 +496,10 @@ static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
  */
 static __always_inline bool pending_ack_timer_handler(const struct tcp *t, const bool trusted)
 {
-	if (!pending_ack_due(t, trusted))
+	if (!pending_ack_due(t, trusted)) {
+		pending_ack_over(t, trusted);
 		return false;
+	}
 	/* it waited until the socket was unlocked, and may meet the next ACK's time */
 	if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)
 		return false;
@@ -462,15 +520,20 @@ static __always_inline void late_ack_leaves(const struct tcp *t, const bool trus
 }
 
 /*
- * The pending ACK is about to go out with len bytes of data: __tcp_transmit_skb() with the current
- * rcv_nxt.
+ * A pending ACK is about to go out by itself: tcp_send_ack(). One that data takes along is counted
+ * when its timer expires, or as the next ACK becomes pending. So is one that tcp_send_delayed_ack()
+ * sends because the timer is about to expire, where the compiler has inlined tcp_send_ack() there:
+ * its peer has just sent another segment, so nobody waited for it.
  */
-static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, const bool trusted)
+static __always_inline void pending_ack_leaves(const struct tcp *t, const bool trusted)
 {
-	struct pending_ack *p = pending_ack_find(t->sk);
+	struct nt_pending_ack *p;
 	enum nt_ack_release release;
 	u64 now;
 
+	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED))
+		return;
+	p = pending_ack_find(t->sk, trusted);
 	if (!p)
 		return;
 	if (p->at.rcv_wup != TCP(t, rcv_wup)) {
@@ -478,24 +541,21 @@ static __always_inline void pending_ack_transmit(const struct tcp *t, u32 len, c
 		pending_ack_gone(p, t, trusted);
 		return;
 	}
-	if (len)
-		release = NT_ACK_PIGGYBACK;
-	else if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER))
+	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER))
 		release = NT_ACK_TIMER;
 	else if (TCP(t, copied_seq) == TCP(t, rcv_nxt))
 		release = NT_ACK_READ;
 	else
 		release = NT_ACK_SEGMENT;
-	if (!p->sent)
-		count_ack_release(t->sk, release);
-	if (!len && p->sent) {
+	if (p->sent) {
 		late_ack_leaves(t, trusted);
-	} else if (!len) {
+	} else {
+		count_ack_release(t->sk, release);
 		now = bpf_ktime_get_ns();
 		if (release == NT_ACK_TIMER || now >= p->begin_ns + LATE_ACK_NS)
 			pending_ack_remember(p, release, now);
 	}
-	pending_ack_delete(p, t->sk);
+	pending_ack_delete(p, t->sk, trusted);
 }
 
 /*

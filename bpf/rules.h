@@ -622,10 +622,14 @@ static __always_inline void write_timer_starts(const struct tcp *t, const bool t
 /* The connection is over: what is held will never go out. */
 static __always_inline void socket_closed(const struct tcp *t, const bool trusted)
 {
-	struct hold *h = hold_find(t, trusted);
-	struct pending_ack *p = pending_ack_find(t->sk);
+	struct nt_pending_ack *p = pending_ack_find(t->sk, trusted);
 	struct nt_tcp_state s;
+	struct hold *h;
 
+	/* first: the hold leaves many states that the verifier would follow through this */
+	if (p)
+		pending_ack_closed(p, t);
+	h = hold_find(t, trusted);
 	if (h) {
 		tcp_read_state(&s, t, trusted);
 		if (gone_out(h, &s))
@@ -635,8 +639,6 @@ static __always_inline void socket_closed(const struct tcp *t, const bool truste
 		else
 			hold_release(h, t, NT_RELEASE_RESET, bpf_ktime_get_ns());
 	}
-	if (p)
-		pending_ack_closed(p, t);
 }
 
 #endif /* NT_RULES_H */

@@ -197,23 +197,6 @@ static __always_inline void event_received(struct sock *sk, const struct sk_buff
 		event_note_received(sk, skb);
 }
 
-static __noinline int event_note_sent(struct sock *sk, const struct sk_buff *skb, u32 ack)
-{
-	struct segment seg;
-
-	read_segment(&seg, skb);
-	seg.ack = ack;
-	event_segment(sk, NT_EVENT_SENT, &seg, PROBED(skb, len));
-	return 0;
-}
-
-/* A segment with this acknowledgement is about to leave: __tcp_transmit_skb(). */
-static __always_inline void event_transmit(struct sock *sk, const struct sk_buff *skb, u32 ack)
-{
-	if (nt_config.timeline)
-		event_note_sent(sk, skb, ack);
-}
-
 /*
  * A packet goes to a device, with all its headers: net_dev_queue. On its way through devices that
  * are stacked it comes here again and again; the first one is the route's.
@@ -241,6 +224,8 @@ static __always_inline void event_queued(struct sk_buff *skb)
 	offset = PROBED(skb, transport_header);
 	if (bpf_probe_read_kernel(&tcp, sizeof(tcp), PROBED(skb, head) + offset))
 		return;
+	if (tcp.source != PROBED((const struct inet_sock *)sk, inet_sport))
+		return; /* IPsec has encrypted it */
 	seg.seq = bpf_ntohl(tcp.seq);
 	seg.ack = bpf_ntohl(tcp.ack_seq);
 	seg.flags = tcp.flags;

@@ -45,7 +45,7 @@ int BPF_PROG(learn, struct sock *sk, int ret)
 SEC("raw_tp/sock_recv_length")
 int BPF_PROG(on_sock_recv_length, struct sock *sk, int ret)
 {
-	if (ret > 0 && PROBED(sk, sk_protocol) == IPPROTO_TCP && pending_ack_find(sk))
+	if (ret > 0 && PROBED(sk, sk_protocol) == IPPROTO_TCP && pending_ack_find(sk, false))
 		note_reader(sk);
 	return 0;
 }

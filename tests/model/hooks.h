@@ -200,13 +200,12 @@ static void hook_delack_timer_handler(struct endpoint *e)
 			   hook_registers(ADDRESS(e), 0, 0, 0, 0, 0));
 }
 
-static void hook_transmit(struct endpoint *e, struct packet *p, u32 rcv_nxt)
+static void hook_send_ack(struct endpoint *e)
 {
 	if (hooks.family == FUNCTION)
-		RUN(fentry_tcp_transmit_skb, ADDRESS(e), ADDRESS(p), 1, 0, rcv_nxt);
+		RUN(fentry_tcp_send_ack, ADDRESS(e));
 	else if (hooks.family == KPROBE)
-		RUN_KPROBE(kprobe_tcp_transmit_skb,
-			   hook_registers(ADDRESS(e), ADDRESS(p), 1, 0, rcv_nxt, 0));
+		RUN_KPROBE(kprobe_tcp_send_ack, hook_registers(ADDRESS(e), 0, 0, 0, 0, 0));
 }
 
 static void hook_write_wakeup(struct endpoint *e)

@@ -39,7 +39,6 @@ static bool answer_is_told(u64 rtt_ns, u64 srtt_ns, u64 after_ns, int older)
 {
 	struct endpoint *e = lone_endpoint();
 	struct inet_connection_sock *icsk = &e->tp.inet_conn;
-	struct packet ack = {.skb = {.data = ack.header}};
 	bool was_told;
 	u32 echo;
 
@@ -57,8 +56,7 @@ static bool answer_is_told(u64 rtt_ns, u64 srtt_ns, u64 after_ns, int older)
 	hook_delack_timer_handler(e);
 	icsk->icsk_ack.pending = ICSK_ACK_SCHED;
 	icsk->icsk_ack.pingpong = 0;
-	cb_of(&ack)->seq = cb_of(&ack)->end_seq = e->tp.snd_nxt;
-	hook_transmit(e, &ack, e->tp.rcv_nxt);
+	hook_send_ack(e);
 	e->tp.rcv_wup = e->tp.rcv_nxt;
 	icsk->icsk_ack.pending = 0;
 	echo = tcp_stamp(e) - older;

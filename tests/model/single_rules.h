@@ -736,6 +736,29 @@ static u64 acknowledged_hold_lasted(enum unlike unlike)
 	return ended_ns ? ended_ns - h.begin_ns : 0;
 }
 
+/* A later segment, as a reset, has moved the socket's clock. */
+static void held_bytes_left_no_later_than_what_was_sent_last(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct tcp t = tcp_at_hand(e);
+	struct nt_tcp_state s;
+	struct hold h;
+
+	tick_begins();
+	attempt_fails(e);
+	h = *hold_at_hand(e);
+	world_delay(20 * MS);
+	e->tp.lsndtime = world_jiffies();
+	tail_goes(e);
+	e->tp.snd_una = h.held.seq;
+	world_delay(28 * MS);
+	tcp_mstamp_refresh(e);
+	tcp_read_state(&s, &t, true);
+	assert_in_range(hold_ack_released(&h, &t, &s, true) - h.begin_ns, 20 * MS, 20 * MS + 2 * world.tick_ns);
+	assert_int_equal(h.ack_kind, ACK_PURE);
+	endpoint_leaves(e);
+}
+
 static void acknowledged_holds_end_when_something_tells(void)
 {
 	assert_int_equal(acknowledged_hold_lasted(AS_IT_WAS), 40 * MS);
@@ -1151,6 +1174,7 @@ static void timeline_tells_where_a_hold_begins_changes_and_ends(void)
 	assert_int_equal(events_told[1].reason, NT_HOLD_RWND);
 	world_delay(MS);
 	e->tp.snd_una = e->tp.snd_nxt;
+	e->tp.lsndtime = world_jiffies();
 	tail_goes(e);
 	attempt_fails(e);
 	assert_int_equal(n_events_told, 3);

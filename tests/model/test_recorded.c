@@ -213,6 +213,13 @@ static bool is_skipped(void)
 	return true;
 }
 
+/* Does tcp_send_ack() send this segment? Probes have old numbers. */
+static bool is_lone_ack(const struct recorded *r)
+{
+	return !r->skb.len && r->skb.seq == r->skb.end_seq && r->skb.seq == r->snd_nxt &&
+	       r->skb.flags == TCPHDR_ACK && r->rcv_nxt_argument == r->rcv_nxt;
+}
+
 static void run_program(const struct recorded *r, struct replayed *e)
 {
 	struct inet_connection_sock *icsk = &e->tp.inet_conn;
@@ -256,7 +263,8 @@ static void run_program(const struct recorded *r, struct replayed *e)
 		RUN_PROGRAM(fentry_tcp_delack_timer_handler, sk);
 		break;
 	case RECORDED_TRANSMIT:
-		RUN_PROGRAM(fentry_tcp_transmit_skb, sk, skb, 1, 0, r->rcv_nxt_argument);
+		if (is_lone_ack(r))
+			RUN_PROGRAM(fentry_tcp_send_ack, sk);
 		break;
 	case RECORDED_WRITE_WAKEUP:
 		RUN_PROGRAM(fentry_tcp_write_wakeup, sk);

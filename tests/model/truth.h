@@ -13,6 +13,7 @@
 static struct {
 	u64 holds[NT_HOLD_REASONS], hold_ns[NT_HOLD_REASONS];
 	u64 delayed_acks[NT_ACK_RELEASES];
+	u64 acks_unshown; /* of those that piggybacked: a FIN or a probe took them along */
 	u64 stalls[NT_CAUSES];
 	u64 writes;
 	u64 clean;      /* stalls that one end alone has to infer */
@@ -465,7 +466,7 @@ static void truth_transmits(struct endpoint *e, struct wire *w)
 		return;
 	w->lateness = e->ack_by_timer ? ACK_BY_TIMER : ACK_BY_OTHERS;
 	w->locked = e->ack_locked;
-	if (w->len)
+	if (w->len || w->flags & TCPHDR_FIN || w->seq != e->tp.snd_nxt)
 		end = NT_ACK_PIGGYBACK;
 	else if (e->ack_by_timer)
 		end = NT_ACK_TIMER;
@@ -485,6 +486,7 @@ static void truth_transmits(struct endpoint *e, struct wire *w)
 	w->late_deferred = e->ack_timer.deferred;
 	w->late_lone = e->came_pending == 1;
 	truth.delayed_acks[end] += truth_counted(e);
+	truth.acks_unshown += end == NT_ACK_PIGGYBACK && !w->len;
 	e->ack_pending = false;
 }
 

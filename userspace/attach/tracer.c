@@ -624,6 +624,7 @@ int nt_tracer_pause(struct nt_tracer *tracer)
 	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
 		err = empty(maps[i]);
 	memset(skel->bss->buckets, 0, sizeof(skel->bss->buckets));
+	memset(skel->bss->ack_places, 0, sizeof(skel->bss->ack_places));
 	return err;
 }
 

@@ -224,6 +224,7 @@ static int add_pid(const struct nt_targets *targets, pid_t pid)
 	__u32 key = pid;
 	__u8 one = 1;
 
+	targets->pid_marks[key % NT_PID_MARKS] = one;
 	return bpf_map_update_elem(targets->pids_map, &key, &one, BPF_ANY) ? -errno : 0;
 }
 
@@ -286,6 +287,7 @@ int nt_targets_start(struct nt_targets *targets, const struct nt_tracer *tracer)
 	int err;
 
 	targets->pids_map = bpf_map__fd(tracer->skel->maps.pids);
+	targets->pid_marks = tracer->skel->bss->pid_marks;
 	for (unsigned int i = 0; i < settings->n_pids; i++) {
 		err = add_pid(targets, settings->pids[i]);
 		if (err)
