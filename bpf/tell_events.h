@@ -198,6 +198,19 @@ static __always_inline void event_received(struct sock *sk, const struct sk_buff
 }
 
 /*
+ * Does TCP's header follow that of IP? IPsec puts its own there. A NAT has rewritten ports, which
+ * therefore tell nothing.
+ */
+static __always_inline bool has_tcp_header(const struct sk_buff *skb)
+{
+	u8 ip[10]; /* up to the protocol of IPv4; that of IPv6 lies before it */
+
+	if (bpf_probe_read_kernel(ip, sizeof(ip), PROBED(skb, head) + PROBED(skb, network_header)))
+		return false;
+	return (ip[0] >> 4 == 6 ? ip[6] : ip[9]) == IPPROTO_TCP;
+}
+
+/*
  * A packet goes to a device, with all its headers: net_dev_queue. On its way through devices that
  * are stacked it comes here again and again; the first one is the route's.
  */
@@ -221,11 +234,11 @@ static __always_inline void event_queued(struct sk_buff *skb)
 	if (dst && bpf_core_field_exists(dst->dev) &&
 	    (u64)PROBED(dst, dev) != (u64)PROBED(skb, dev))
 		return;
+	if (!has_tcp_header(skb))
+		return;
 	offset = PROBED(skb, transport_header);
 	if (bpf_probe_read_kernel(&tcp, sizeof(tcp), PROBED(skb, head) + offset))
 		return;
-	if (tcp.source != PROBED((const struct inet_sock *)sk, inet_sport))
-		return; /* IPsec has encrypted it */
 	seg.seq = bpf_ntohl(tcp.seq);
 	seg.ack = bpf_ntohl(tcp.ack_seq);
 	seg.flags = tcp.flags;

@@ -117,6 +117,7 @@ struct sk_buff {
 	unsigned int len;
 	char cb[48];
 	u16 transport_header;
+	u16 network_header;
 	unsigned char *head;
 	unsigned char *data;
 };
