@@ -25,11 +25,19 @@ static const struct {
 	[NT_COMM] = {"names", "command name", "_nagletrace_names"},
 	[NT_CGROUP] = {"cgroups", "cgroup", "_nagletrace_cgroups"},
 	[NT_NETNS] = {"namespaces", "process id or path", "_nagletrace_namespaces"},
+	[NT_USER] = {"users", "user", "_users"},
 	[NT_USER_GROUP] = {"groups", "group", "_groups"},
 	[NT_BTF_FILE] = {"files", "file", "_files"},
 	[NT_KEY_FILE] = {"files", "file", "_files"},
+	[NT_OUTPUT_FILE] = {"files", "file", "_files"},
 	[NT_SOCKET_PATH] = {"files", "socket", "_files"},
 };
+
+/* Takes it a value that may be the next word? */
+static bool takes_word(const struct nt_option *option)
+{
+	return option->argument && !nt_may_lack_value(option);
+}
 
 static void print_words(const struct nt_option *option, const char *separator)
 {
@@ -76,7 +84,7 @@ static void print_bash(void)
 		if (option->words)
 			print_words(option, "|");
 		else
-			fputs(option->argument ? values[option->kind].bash : "none", stdout);
+			fputs(takes_word(option) ? values[option->kind].bash : "none", stdout);
 		putchar(' ');
 		print_commands(option, " ");
 		putchar('\n');
@@ -130,7 +138,7 @@ static void print_description(const char *text)
 static void print_spec(const struct nt_option *option)
 {
 	const char *with_letter = option->argument ? "+" : "";
-	const char *with_name = option->argument ? "=" : "";
+	const char *with_name = !option->argument ? "" : takes_word(option) ? "=" : "=-";
 
 	putchar('\'');
 	print_exclusions(option);
@@ -144,7 +152,8 @@ static void print_spec(const struct nt_option *option)
 		print_words(option, " ");
 		putchar(')');
 	} else if (option->argument) {
-		printf(":%s:%s", values[option->kind].name, values[option->kind].zsh);
+		printf("%s:%s:%s", takes_word(option) ? "" : ":", values[option->kind].name,
+		       values[option->kind].zsh);
 	}
 	putchar('\'');
 }
@@ -267,8 +276,11 @@ static void print_entry(const struct nt_option *option)
 	fputs(".It ", stdout);
 	if (option->letter)
 		printf("Fl %c , ", option->letter);
-	printf("Fl -%s%s%s\n", option->name, option->argument ? " Ar " : "",
-	       option->argument ? option->argument : "");
+	if (option->argument && !takes_word(option))
+		printf("Fl -%s Ns Op = Ns Ar N\n", option->name);
+	else
+		printf("Fl -%s%s%s\n", option->name, option->argument ? " Ar " : "",
+		       option->argument ? option->argument : "");
 	if (option->standard)
 		snprintf(standard, sizeof(standard), " (default %s)", option->standard);
 	snprintf(prose, sizeof(prose), "%c%s%s.%s%s", toupper((unsigned char)option->help[0]),

@@ -9,6 +9,7 @@ _nagletrace_options='
 --pid -p pids trace top fix sample
 --name -n names trace daemon top fix sample
 --cgroup -c cgroups trace daemon top fix sample
+--user -- users trace
 --netns -- namespaces trace daemon top fix sample
 --port -P any trace daemon top fix sample
 --localport -L any trace daemon top fix sample
@@ -19,6 +20,7 @@ _nagletrace_options='
 --interval -i any trace top sample
 --count -- any trace sample
 --duration -d any trace top sample
+--fail-on-stall -- none trace
 --all-holds -a none trace sample
 --stacks -U none trace daemon top fix
 --timeline -- none trace
@@ -26,6 +28,7 @@ _nagletrace_options='
 --fleet-key -- files trace daemon
 --output -o text|json trace check report fix sample
 --json -j none trace check report fix sample
+--output-file -- files trace
 --wide -w none trace report fix sample
 --hooks -- auto|function|kprobe|tracepoint trace check daemon top fix
 --btf -- files trace check daemon top fix sample
@@ -122,6 +125,7 @@ _nagletrace_value() {
 		;;
 	files) _nagletrace_files ;;
 	groups) _nagletrace_offer < <(compgen -g -- "$cur") ;;
+	users) _nagletrace_offer < <(compgen -u -- "$cur") ;;
 	*\|*)
 		IFS='|' read -ra words <<<"$value"
 		_nagletrace_words "${words[@]}"
@@ -140,6 +144,25 @@ _nagletrace_command() {
 	printf %s "$command"
 }
 
+# Sets at to the place of the -- before the cursor, behind which stands a command to trace.
+_nagletrace_finds_end() {
+	for ((at = 1; at < COMP_CWORD; at++)); do
+		[[ ${COMP_WORDS[at]} != -- ]] || return 0
+	done
+	return 1
+}
+
+# Completes that command as bash-completion does; without it, offers commands and then files.
+_nagletrace_traced() {
+	if declare -F _command_offset >/dev/null; then
+		_command_offset $(($1 + 1))
+	elif ((COMP_CWORD == $1 + 1)); then
+		_nagletrace_offer < <(compgen -c -- "$cur" | sort -u)
+	else
+		_nagletrace_files
+	fi
+}
+
 # Those that go with the command.
 _nagletrace_names_of_options() {
 	local name letter value commands
@@ -149,8 +172,12 @@ _nagletrace_names_of_options() {
 }
 
 _nagletrace() {
-	local cur=${COMP_WORDS[COMP_CWORD]} option=${COMP_WORDS[COMP_CWORD - 1]} command
+	local cur=${COMP_WORDS[COMP_CWORD]} option=${COMP_WORDS[COMP_CWORD - 1]} command at
 	COMPREPLY=()
+	if _nagletrace_finds_end; then
+		_nagletrace_traced "$at"
+		return
+	fi
 	# bash makes three words of --output=json
 	if [[ $cur == = ]]; then
 		cur=""

@@ -182,6 +182,13 @@ COMMANDS: dict[str, How] = {
     WEB1: Run(r'"late_acks":"all"(.*\n)*.*"ack_id":"[0-9a-f]{16}"', writes="web1.jsonl", needs=(KEY,)),
 
     # ---- traces
+    "sudo nagletrace -- curl http://127.0.0.1:8000/": Tried(
+        "tests/live/test_workload.py::test_the_command_has_our_streams_and_reports_go_to_stderr"),
+    "sudo nagletrace --fail-on-stall --output-file stalls.txt -- make check": Tried(
+        "tests/live/test_workload.py::test_stalls_fail_the_command_that_asks_for_it"),
+    "docker run --rm --pid=host --cap-add BPF --cap-add PERFMON IMAGE nagletrace --fail-on-stall -- make "
+    "integration-test": Tried(
+        "tests/live/test_workload.py::test_a_container_needs_two_capabilities_and_the_hosts_process_ids"),
     "sudo nagletrace -p 4242 -i 5s": Run(REPORT, ends="interrupt"),
     "sudo nagletrace -P 6379 -d 30s -o json | tail -n 1 | jq .totals": Run(r'"writes": [1-9]'),
     "sudo nagletrace -n nginx --stacks": Run(r"nginx\[\d+\] +send +\d", ends="interrupt"),

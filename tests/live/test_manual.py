@@ -55,8 +55,13 @@ class Option:
     @property
     def tag(self) -> str:
         """As --help of nagletrace and the pages head it."""
-        return (f"-{self.short}, " if self.short else "") + f"--{self.name}" + (f" {self.argument}" if self.argument
-                                                                                else "")
+        between = " " if self.takes_value else ""
+        return (f"-{self.short}, " if self.short else "") + f"--{self.name}{between}{self.argument or ''}"
+
+    @property
+    def takes_value(self) -> bool:
+        """Not so where the value may be left out: [=N]."""
+        return self.argument is not None and not self.argument.startswith("[")
 
     @property
     def defaults(self) -> list[str]:
@@ -81,7 +86,7 @@ def options_in(help_text: str, row: re.Pattern[str]) -> list[Option]:
 @functools.lru_cache
 def options() -> list[Option]:
     return options_in(run("--help").stdout,
-                      re.compile(r"  (?:-(?P<short>\w), |    )--(?P<name>[\w-]+)(?: (?P<argument>\S+))?"))
+                      re.compile(r"  (?:-(?P<short>\w), |    )--(?P<name>[\w-]+)(?: ?(?P<argument>\S+))?"))
 
 
 @functools.lru_cache
@@ -100,7 +105,7 @@ def goes_with(command: str) -> frozenset[Option]:
     wrong = ["--quiet", "--verbose"] if command in ("", "daemon") else ["--max-connections", "5"]
     taken = set()
     for option in options():
-        given = [f"--{option.name}"] + ([VALUES[option.argument]] if option.argument else [])
+        given = [f"--{option.name}"] + ([VALUES[str(option.argument)]] if option.takes_value else [])
         done = run(*([command] if command else []), *given, *wrong)
         if option.name in ANSWERS:
             assert done.returncode == 0
@@ -205,9 +210,9 @@ def test_the_synopsis_of_a_reader_has_its_options(name: str) -> None:
 
 @pytest.mark.quick
 def test_the_commands_of_the_page_are_the_programs() -> None:
-    named = re.findall(r"^  nagletrace ([a-z]+)", run("--help").stdout, re.MULTILINE)
-    assert sorted(named) == sorted(filter(None, COMMANDS))
-    assert set(tags(manual("nagletrace")["COMMANDS"], r"\S")) == {*named, "INTERVAL [COUNT]"}
+    named = set(re.findall(r"^  nagletrace ([a-z]+)", run("--help").stdout, re.MULTILINE))
+    assert named == set(filter(None, COMMANDS))
+    assert set(tags(manual("nagletrace")["COMMANDS"], r"\S")) == {*named, "INTERVAL [COUNT]", "-- COMMAND"}
 
 
 @pytest.mark.quick
@@ -238,7 +243,7 @@ def test_the_examples_parse(page: Path) -> None:
     for words in examples(page.stem, "nagletrace"):
         words = [str(os.getpid()) if word == "4242" else word for word in words]
         wrong = ["--max-connections", "5"] if words[0] in ("report", "top") else ["-q", "-v"]
-        done = run(*words, *wrong)
+        done = run(*wrong, *words)
         assert done.returncode == 2 and ("do not go together" in done.stderr or wrong[0] in done.stderr), done
     for name in READERS:
         known = {spelled for option in options_of_reader(name) for spelled in (f"--{option.name}", f"-{option.short}")}
@@ -275,7 +280,7 @@ def test_bash_knows_which_options_take_a_value() -> None:
     for option in options():
         for spelled in [f"--{option.name}"] + ([f"-{option.short}"] if option.short else []):
             offered = bash(spelled, "")
-            assert ("check" in offered) == (option.argument is None), (spelled, offered)
+            assert ("check" in offered) != option.takes_value, (spelled, offered)
 
 
 @pytest.mark.quick
@@ -329,9 +334,9 @@ def zsh_specs(command: str) -> dict[str, bool]:
     assert not done.stderr
     found: dict[str, bool] = {}
     for line in done.stdout.splitlines():
-        if match := re.match(r"(?:\([^)]*\))?\*?--?([\w-]+)([+=]?)\[(?:[^]\\]|\\.)+\](:?)", line):
-            assert match[1] not in found and bool(match[2]) == bool(match[3]), line
-            found[match[1]] = bool(match[3])
+        if match := re.match(r"(?:\([^)]*\))?\*?--?([\w-]+?)([+=]?|=-)\[(?:[^]\\]|\\.)+\](:{,2})", line):
+            assert match[1] not in found and len(match[2]) == len(match[3]), line
+            found[match[1]] = match[3] == ":"
     return found
 
 
@@ -340,7 +345,7 @@ def test_zsh_is_told_the_options_that_go_with_the_command(command: str) -> None:
     wanted: dict[str, bool] = {}
     for option in options():
         if option.name in ANSWERS or option in goes_with(command):
-            wanted.update({spelled: option.argument is not None for spelled in (option.name, option.short) if spelled})
+            wanted.update({spelled: option.takes_value for spelled in (option.name, option.short) if spelled})
     assert zsh_specs(command) == wanted
 
 
@@ -365,6 +370,7 @@ def test_tab_completes_in_a_terminal(shell: list[str], begin: str, tmp_path: Pat
                                      ("\x15nagletrace -n nt-sl\t", "> nagletrace -n nt-sleeper"),
                                      ("\x15nagletrace -c /sy\t", "> nagletrace -c /system.slice/"),
                                      ("a\t", r" -c /system.slice/a\\x2db/"),
+                             ("\x15nagletrace -q -- mkte\t", "> nagletrace -q -- mktemp"),
                                      (f"\x15nagletrace -p 1,{pid[:-1]}\t\t", pid)):  # or it is in the list of those
                 terminal.press(typed)
                 shown = re.compile(re.escape(completed).replace(r"\ ", "[ =]+"))

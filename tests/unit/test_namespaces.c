@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/attach/iterator.c userspace/capture/namespaces.c
+// links: userspace/attach/iterator.c userspace/capture/namespaces.c userspace/base/each_process.c
 #include "unit.h"
 #include "capture/namespaces.h"
 

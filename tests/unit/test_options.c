@@ -360,7 +360,6 @@ static void unknown_options_and_abbreviations_are_refused(void **state)
 	refused("--pid", "--pid", "", "needs a value");
 	refused("-p", "-p", "", "needs a value");
 	refused("--json=yes", "--json", "", "takes no value");
-	refused("-- -p", "", "-p", "check");
 }
 
 static void a_value_with_control_characters_is_shown_escaped(void **state)
@@ -386,7 +385,7 @@ static void no_message_is_longer_than_200_bytes(void **state)
 	snprintf(line, sizeof(line), "5 %s", bad);
 	refused(line, "COUNT", "\\x01", "1 or more");
 	for (const struct nt_option *row = nt_options; row->help; row++) {
-		if (!row->name)
+		if (!row->name || row->kind == NT_OUTPUT_FILE) /* a file may be called so */
 			continue;
 		snprintf(line, sizeof(line), "--%s=%s", row->name, bad);
 		if (parse(line, &command, &settings, err) != -EINVAL)
@@ -412,22 +411,44 @@ static void an_empty_value_is_shown(void **state)
 	refused("--min=", "--min", "\"\"", "40ms");
 	refused("--cgroup=", "--cgroup", "\"\"", "from the root");
 	refused("--btf=", "--btf", "\"\"", "No such file");
+	refused("--user=", "--user", "\"\"", "getent passwd");
+	refused("--output-file=", "--output-file", "\"\"", "give a path");
+	refused("--fail-on-stall=", "--fail-on-stall", "\"\"", "1 or more");
 }
 
-static void two_dashes_end_the_options(void **state)
+/* argv does not outlive parse(), but its words do. */
+static void two_dashes_stand_before_a_command_to_trace(void **state)
 {
-	struct nt_settings o = good("-a -- 5 12");
+	struct nt_settings o = good("-a 5 --user root -- make -j 2 -- check");
 
 	assert_true(o.all_holds);
 	assert_int_equal(o.interval_ns, 5000000000);
-	assert_int_equal(o.count, 12);
-	o = good("5 -- 12");
-	assert_int_equal(o.count, 12);
-	assert_int_equal(command_of("-- check"), NT_CMD_CHECK);
-	assert_int_equal(command_of("--"), NT_CMD_TRACE);
+	assert_string_equal(o.user, "root");
+	assert_non_null(o.workload);
+	assert_int_equal(command_of("-- check"), NT_CMD_TRACE);
+	assert_null(good("-n -- 5").workload);
 	assert_string_equal(good("-n -- 5").name, "--");
-	refused("-- 5 -a", "COUNT", "-a", "1 or more");
-	refused("-- 1 2 3 --help", "", "3", "too many");
+	assert_non_null(good("-j --output-file /x -- true").workload);
+	assert_string_equal(good("-j --output-file /x -- true").output_file, "/x");
+	refused("--", "--", "needs a command", "nagletrace -- ");
+	refused("daemon -- true", "--", "`daemon`", "leave it out");
+	refused("-p 1 -- true", "--pid", "behind --", "leave one out");
+	refused("-n x -- true", "--name", "behind --", "leave one out");
+	refused("-d 5s -- true", "--duration", "behind --", "leave one out");
+	refused("5 3 -- true", "COUNT", "3", "leave it out");
+	refused("-j -- true", "--output json", "stdout", "--output-file");
+	refused("--user root", "--user", "root", "behind --");
+	refused("--user no-such-user -- true", "--user", "no-such-user", "getent passwd");
+}
+
+static void the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals_sign(void **state)
+{
+	assert_int_equal(good("").fail_on_stalls, 0);
+	assert_int_equal(good("--fail-on-stall").fail_on_stalls, 1);
+	assert_int_equal(good("--fail-on-stall=7 -- true").fail_on_stalls, 7);
+	assert_int_equal(good("--fail-on-stall 5").interval_ns, 5000000000);
+	refused("--fail-on-stall=0", "--fail-on-stall", "0", "1 or more");
+	refused("daemon --fail-on-stall", "--fail-on-stall", "`daemon`", "leave it out");
 }
 
 static void daemon_and_report_take_their_own_options(void **state)
@@ -583,7 +604,7 @@ static void sample_takes_interval_and_count_and_what_a_look_can_choose_by(void *
 	assert_int_equal(o.interval_ns, 5000000000);
 	assert_int_equal(o.count, 12);
 	assert_int_equal(o.output, NT_OUTPUT_JSON);
-	assert_int_equal(good("-a sample -- 5 12").count, 12);
+	refused("sample -- 5", "--", "`sample`", "leave it out");
 	good("sample -p 1 -P 80 -L 1 -D 2 -4 -w -a -q -i 5s --count 2 -d 1m");
 	good("sample -c / --netns /proc/self/ns/net -6 -v 1");
 	refused("sample now", "INTERVAL", "now", "for example 5");
@@ -646,7 +667,8 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 		if (row->letter)
 			snprintf(option, sizeof(option), "  -%c, --%s ", row->letter, row->name);
 		else
-			snprintf(option, sizeof(option), "      --%s ", row->name);
+			snprintf(option, sizeof(option), "      --%s%c", row->name,
+				 nt_may_lack_value(row) ? '[' : ' ');
 		if (!strstr(text, option))
 			fail_msg("help does not name \"%s\"", option);
 	}
@@ -677,7 +699,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(no_message_is_longer_than_200_bytes),
 	cmocka_unit_test(a_long_value_is_cut_after_24_bytes),
 	cmocka_unit_test(an_empty_value_is_shown),
-	cmocka_unit_test(two_dashes_end_the_options),
+	cmocka_unit_test(two_dashes_stand_before_a_command_to_trace),
+	cmocka_unit_test(the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals_sign),
 	cmocka_unit_test(daemon_and_report_take_their_own_options),
 	cmocka_unit_test(commands_refuse_each_option_that_is_not_their_own),
 	cmocka_unit_test(top_traces_by_itself_when_told_what_to_trace),

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 int nt_each_process(nt_process_call *call, void *context)
 {
@@ -19,4 +20,14 @@ int nt_each_process(nt_process_call *call, void *context)
 			result = call(context, atoi(entry->d_name));
 	closedir(proc);
 	return result;
+}
+
+/* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCU
+
+bool nt_process_ids_are_the_hosts(void)
+{
+	struct stat st;
+
+	return !stat("/proc/self/ns/pid", &st) && st.st_ino == FIRST_PID_NAMESPACE;
 }

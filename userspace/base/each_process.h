@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Walks over the processes that /proc lists. */
+/* Walks over the processes that /proc lists, and says whose numbers those are. */
 #ifndef NT_EACH_PROCESS_H
 #define NT_EACH_PROCESS_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* Returns 0 to go on, anything else to end the walk. */
@@ -13,5 +14,8 @@ typedef int nt_process_call(void *context, pid_t pid);
  * there was none, or -errno if nothing can be listed.
  */
 int nt_each_process(nt_process_call *call, void *context);
+
+/* Do we number processes as the kernel does? Not so in a pid namespace of a container. */
+bool nt_process_ids_are_the_hosts(void);
 
 #endif /* NT_EACH_PROCESS_H */

@@ -12,6 +12,7 @@ enum nt_exit {
 	NT_EXIT_USAGE = 2,
 	NT_EXIT_KERNEL = 3, /* this kernel lacks what we need */
 	NT_EXIT_PERMISSION = 4,
+	NT_EXIT_STALLS = 5, /* found as many as --fail-on-stall says */
 };
 
 /* A function that takes one and returns a bool has filled it if it returns false. */

@@ -6,6 +6,8 @@
  */
 #include <grp.h>
 #include <netdb.h>
+#include <pwd.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,31 @@ void *__wrap_dlopen(const char *file, int mode)
 	return NULL;
 }
 
-/* ---- groups: read from /etc/group ---- */
+/* ---- users and groups: read from /etc ---- */
+
+static struct passwd *find_user(const char *name, uid_t uid)
+{
+	FILE *file = fopen("/etc/passwd", "re");
+	struct passwd *user;
+
+	if (!file)
+		return NULL;
+	do
+		user = fgetpwent(file);
+	while (user && (name ? strcmp(user->pw_name, name) != 0 : user->pw_uid != uid));
+	fclose(file);
+	return user;
+}
+
+struct passwd *getpwnam(const char *name)
+{
+	return find_user(name, 0);
+}
+
+struct passwd *getpwuid(uid_t uid)
+{
+	return find_user(NULL, uid);
+}
 
 static struct group *find_group(const char *name, gid_t gid)
 {
@@ -49,6 +75,29 @@ struct group *getgrnam(const char *name)
 struct group *getgrgid(gid_t gid)
 {
 	return find_group(NULL, gid);
+}
+
+static bool is_member(const struct group *group, const char *name)
+{
+	for (char **member = group->gr_mem; *member; member++)
+		if (!strcmp(*member, name))
+			return true;
+	return false;
+}
+
+int initgroups(const char *name, gid_t gid)
+{
+	FILE *file = fopen("/etc/group", "re");
+	gid_t groups[1024] = {gid};
+	const struct group *group;
+	size_t n = 1;
+
+	while (file && n < sizeof(groups) / sizeof(groups[0]) && (group = fgetgrent(file)))
+		if (group->gr_gid != gid && is_member(group, name))
+			groups[n++] = group->gr_gid;
+	if (file)
+		fclose(file);
+	return setgroups(n, groups);
 }
 
 /* ---- names of hosts: libevent can look them up; nagletrace uses none ---- */

@@ -12,27 +12,17 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "attach/tracer.h"
+#include "base/each_process.h"
 #include "nagletrace.skel.h"
 
 /* The most threads of a namespace that we try: one may have ended, or moved. */
 #define TRIED 8
 
-/* PROC_PID_INIT_INO, include/linux/proc_ns.h */
-#define FIRST_PID_NAMESPACE 0xEFFFFFFCU
-
-/* The iterator identifies threads by their numbers in the first namespace of processes. */
-static bool numbers_are_ours(void)
-{
-	struct stat st;
-
-	return !stat("/proc/self/ns/pid", &st) && st.st_ino == FIRST_PID_NAMESPACE;
-}
-
 int nt_namespaces_open(struct nt_namespaces *namespaces, const struct nt_tracer *tracer)
 {
 	memset(namespaces, 0, sizeof(*namespaces));
 	namespaces->tracer = tracer;
-	if (!tracer->typed || !numbers_are_ours())
+	if (!tracer->typed || !nt_process_ids_are_the_hosts())
 		return -EOPNOTSUPP;
 	namespaces->iterator = bpf_program__attach_iter(
 		tracer->cast_id ? tracer->skel->progs.dump_namespaces

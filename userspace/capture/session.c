@@ -14,6 +14,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "base/clock.h"
+#include "base/each_process.h"
 #include "base/loop.h"
 #include "base/log.h"
 #include "nagletrace.skel.h"
@@ -309,6 +310,18 @@ static int start_naming(struct nt_session *session)
 	return err;
 }
 
+/* The kernel side compares process ids as the host counts them. */
+static bool check_pids(const struct nt_settings *settings, struct nt_error *error)
+{
+	if (!settings->n_pids || nt_process_ids_are_the_hosts())
+		return true;
+	return nt_error_set(
+		error, NT_EXIT_USAGE,
+		"%s: this container has process ids of its own, by which the kernel does "
+		"not know them; start it with --pid=host (Kubernetes: hostPID)",
+		settings->workload ? "--" : "--pid");
+}
+
 bool nt_session_open(struct nt_session *session, const struct nt_settings *settings,
 		     void (*on_stall)(void *context, const struct nt_stall *stall), void *context,
 		     struct nt_error *error)
@@ -325,7 +338,7 @@ bool nt_session_open(struct nt_session *session, const struct nt_settings *setti
 		return nt_error_set(error, NT_EXIT_FAILED,
 				    "--stacks: cannot start the process that names frames: %s",
 				    strerror(-err));
-	if (!nt_targets_open(&session->targets, settings, error) ||
+	if (!check_pids(settings, error) || !nt_targets_open(&session->targets, settings, error) ||
 	    !nt_tracer_open(&session->tracer, settings, error) ||
 	    !nt_overhead_open(&session->overhead, settings->max_overhead_ppm, error) ||
 	    !nt_started(prepare(session), error))

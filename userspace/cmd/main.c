@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/streams.h"
@@ -10,20 +12,48 @@
 #include "daemon/daemon.h"
 #include "fix/fix.h"
 #include "cmd/options.h"
+#include "cmd/options_table.h"
 #include "output/schema.h"
 #include "cmd/show_report.h"
 #include "sample/sample.h"
 #include "top/top.h"
 #include "cmd/trace.h"
+#include "cmd/workload.h"
 #include "version.h"
+
+/*
+ * Makes stdout what --output-file names; beside a workload, whose stdout it is, stderr. Starts the
+ * workload before, so that it has the streams that we were given.
+ */
+static bool direct_output(struct nt_settings *settings, struct nt_error *error)
+{
+	const char *path = settings->output_file;
+	char shown[NT_SHOWN_LEN];
+	int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : STDERR_FILENO;
+
+	if (path && fd < 0) {
+		nt_show(path, strlen(path), shown);
+		return nt_error_set(error, NT_EXIT_USAGE,
+				    "--output-file %s: cannot write it: %s; give a path that you "
+				    "may write",
+				    shown, strerror(errno));
+	}
+	if (settings->workload && !nt_workload_prepare(settings, error))
+		return false;
+	return nt_started(fd >= 0 && dup2(fd, STDOUT_FILENO) < 0 ? -errno : 0, error);
+}
 
 int main(int argc, char **argv)
 {
 	struct nt_settings settings;
 	enum nt_command command;
+	struct nt_error error;
 	char err[512];
 	int cause = nt_options_parse(argc, argv, &command, &settings, err, sizeof(err));
 
+	if (!cause && (settings.workload || settings.output_file) &&
+	    !direct_output(&settings, &error))
+		return nt_error_log(&error);
 	nt_streams_open();
 	if (cause) {
 		nt_log("%s", err);

@@ -44,7 +44,9 @@ static void build_tables(struct option table[NT_MAX_OPTIONS], char shorts[2 * NT
 			continue;
 		table[n++] = (struct option){
 			.name = option->name,
-			.has_arg = option->argument ? required_argument : no_argument,
+			.has_arg = !option->argument           ? no_argument
+				   : nt_may_lack_value(option) ? optional_argument
+							       : required_argument,
 			.val = FROM_LONG + (int)(option - nt_options),
 		};
 		if (option->letter) {
@@ -319,6 +321,40 @@ static int check_fix(struct nt_parse *p)
 	return 0;
 }
 
+/* Checks a command to trace, which stands behind --, against the options before it. */
+static int check_workload(struct nt_parse *p)
+{
+	static const char *const others[] = {"pid", "name", "cgroup", "duration"};
+	const struct nt_settings *o = p->settings;
+
+	if (!o->workload)
+		return o->user ? nt_fail(p,
+					 "--user %s: is for a command to trace; give that behind --",
+					 o->user)
+			       : 0;
+	if (p->command != NT_CMD_TRACE)
+		return nt_fail(p, "--: `%s` traces no command; leave it out",
+			       row_of(p->command)->name);
+	if (!o->workload[0])
+		return nt_fail(p, "--: needs a command to trace behind it, as in `nagletrace -- "
+				  "curl URL`");
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (given(p, others[i]))
+			return nt_fail(p,
+				       "--%s: does not go with a command behind --, which says "
+				       "what is traced and how long; leave one out",
+				       others[i]);
+	if (o->count)
+		return nt_fail(p,
+			       "COUNT %" PRIu64 ": does not go with a command behind --, which "
+			       "ends the trace; leave it out",
+			       o->count);
+	if (o->output == NT_OUTPUT_JSON && !o->output_file)
+		return nt_fail(p, "--output json: the command has stdout, and our messages "
+				  "stderr; give --output-file too");
+	return 0;
+}
+
 static int take_option(struct nt_parse *p, int val, const char *word)
 {
 	const struct nt_option *option = val == '?' || val == ':' ? NULL : option_of(val);
@@ -332,7 +368,7 @@ static int take_option(struct nt_parse *p, int val, const char *word)
 static int finish(struct nt_parse *p, char **words, int n_words)
 {
 	static int (*const checks[])(struct nt_parse *) = {check_command, check_top, check_fix,
-							   check_together};
+							   check_together, check_workload};
 	int err = take_words(p, words, n_words);
 
 	for (size_t i = 0; !err && i < sizeof(checks) / sizeof(checks[0]); i++)
@@ -353,7 +389,6 @@ static int parse_all(struct nt_parse *p, int argc, char **argv)
 	for (;;) {
 		int place = optind ? optind : 1;
 		int val = getopt_long(argc, argv, shorts, table, NULL);
-		bool ended;
 
 		if (val != -1) {
 			const struct nt_command_row *row = n_words ? row_named(words[0]) : NULL;
@@ -365,13 +400,11 @@ static int parse_all(struct nt_parse *p, int argc, char **argv)
 				return err; /* --help and its like answer at once */
 			continue;
 		}
-		/* words may stand between options; only words follow -- */
-		ended = optind > 1 && !strcmp(argv[optind - 1], "--") && place != optind;
-		do {
-			if (optind >= argc || n_words == 4)
-				return finish(p, words, n_words);
-			words[n_words++] = argv[optind++];
-		} while (ended);
+		if (place != optind && !strcmp(argv[optind - 1], "--"))
+			p->settings->workload = argv + optind;
+		if (p->settings->workload || optind >= argc || n_words == 4)
+			return finish(p, words, n_words);
+		words[n_words++] = argv[optind++]; /* words may stand between options */
 	}
 }
 
@@ -430,7 +463,8 @@ static void print_option(FILE *out, const struct nt_option *option)
 
 	snprintf(left, sizeof(left), "  %c%c%c --%s%s%s", option->letter ? '-' : ' ',
 		 option->letter ? option->letter : ' ', option->letter ? ',' : ' ', option->name,
-		 option->argument ? " " : "", option->argument ? option->argument : "");
+		 option->argument && !nt_may_lack_value(option) ? " " : "",
+		 option->argument ? option->argument : "");
 	if (strlen(left) < TEXT_COLUMN)
 		fprintf(out, "%-*s", TEXT_COLUMN, left);
 	else
@@ -468,7 +502,7 @@ static void print_options(FILE *out, unsigned int commands)
 	fprintf(out, "\nDurations take a unit: 250us, 40ms, 5s, 2m.%s\n",
 		commands & REPORTS_AT_END ? " Ctrl-C ends with the closing report." : "");
 	fputs("Exit codes: 0 done, 1 failed at run time, 2 usage, 3 this kernel cannot, 4 not\n"
-	      "permitted.\n",
+	      "permitted, 5 stalls (--fail-on-stall).\n",
 	      out);
 }
 
@@ -492,8 +526,9 @@ void nt_options_help(FILE *out, enum nt_command command)
 	      "\n"
 	      "  nagletrace [OPTIONS]                  report each stall as it happens\n"
 	      "  nagletrace -p PID                     report only that process's stalls\n"
+	      "  nagletrace [OPTIONS] -- COMMAND...    trace a command from start to end\n"
 	      "  nagletrace [OPTIONS] INTERVAL [COUNT] print a report every INTERVAL seconds\n"
-	      "  nagletrace COMMAND --help             show the options of one command\n",
+	      "  nagletrace fix --help                 show the options of one command\n",
 	      out);
 	for (const struct nt_command_row *row = nt_commands; row->name; row++)
 		print_command(out, row);
@@ -502,6 +537,7 @@ void nt_options_help(FILE *out, enum nt_command command)
 	      "Examples:\n"
 	      "  sudo nagletrace -p 4242 -i 5s         print a report every 5 seconds\n"
 	      "  sudo nagletrace -P 6379 -d 30s -o json\n"
+	      "  sudo nagletrace --fail-on-stall -- make check\n"
 	      "  sudo nagletrace -n nginx --stacks     show where the held writes were made\n"
 	      "  sudo nagletrace fix -p 4242 --nodelay --for 30s\n",
 	      out);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/nsfs.h>
+#include <pwd.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
@@ -63,6 +64,8 @@ const struct nt_option nt_options[] = {
 	 .help = "trace all processes in this cgroup v2 and below it",
 	 .more = "The path counts from the root of the hierarchy, as /proc/PID/cgroup shows "
 		 "it."},
+	{.name = "user", .kind = NT_USER, .argument = "NAME", .commands = TRACE,
+	 .help = "run the command behind -- as this user (default: who called sudo)"},
 	{.name = "netns", .kind = NT_NETNS, .argument = "PID|PATH", .commands = TRACERS | SAMPLE,
 	 .help = "trace only sockets of this network namespace, named by a process in it or by "
 		 "its file",
@@ -91,6 +94,11 @@ const struct nt_option nt_options[] = {
 	 .more = "It needs --interval or `INTERVAL`."},
 	{.name = "duration", .letter = 'd', DURATION(duration_ns), .least = 1, .commands = TRACE | TOP | SAMPLE,
 	 .help = "stop after this time"},
+	{.name = "fail-on-stall", .kind = NT_COUNT, .argument = "[=N]", .field = MEMBER(uint64_t, fail_on_stalls),
+	 .commands = TRACE,
+	 .help = "end with exit code 5 if there were N stalls or more (default 1)",
+	 .more = "A build that must not become slower fails so; a command that fails by itself "
+		 "keeps its exit code."},
 	{.name = "all-holds", .letter = 'a', FLAG(all_holds), .commands = TRACE | SAMPLE,
 	 .help = "also report holds that are no stall"},
 	{.name = "stacks", .letter = 'U', FLAG(stacks), .commands = TRACERS,
@@ -121,6 +129,11 @@ const struct nt_option nt_options[] = {
 	{.name = "json", .letter = 'j', CHOICE(output), .choice = NT_OUTPUT_JSON,
 	 .set = NT_ONE_FORMAT, .commands = TRACE | CHECK | REPORT | FIX | SAMPLE,
 	 .help = "same as --output json"},
+	{.name = "output-file", .kind = NT_OUTPUT_FILE, .argument = "FILE", .field = MEMBER(const char *, output_file),
+	 .commands = TRACE,
+	 .help = "write reports and records to this file, not to stdout or, beside a command, to "
+		 "stderr",
+	 .more = "What the file held is lost."},
 	{.name = "wide", .letter = 'w', FLAG(wide), .commands = TRACE | REPORT | FIX | SAMPLE,
 	 .help = "print full addresses and names, beyond 80 columns",
 	 .more = "Tables have more columns then, and each connection that stalled has a block of "
@@ -327,6 +340,10 @@ static int read_count(struct nt_parse *p, const struct nt_option *option, const 
 	uint64_t *count = field_of(p, option);
 	char what[64] = "not a count; give 1 or more";
 
+	if (!value) {
+		*count = 1;
+		return 0;
+	}
 	if (nt_parse_number(value, strlen(value), option->most ? option->most : UINT32_MAX,
 			    count) &&
 	    *count)
@@ -468,6 +485,14 @@ static int read_netns(struct nt_parse *p, const struct nt_option *option, const 
 	return 0;
 }
 
+static int read_user(struct nt_parse *p, const struct nt_option *option, const char *value)
+{
+	if (!getpwnam(value))
+		return nt_refuse(p, value, "no such user; `getent passwd` lists them");
+	p->settings->user = value;
+	return 0;
+}
+
 static int read_user_group(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
 	const struct group *group = getgrnam(value);
@@ -541,6 +566,14 @@ static int read_key_file(struct nt_parse *p, const struct nt_option *option, con
 	return 0;
 }
 
+static int read_output_file(struct nt_parse *p, const struct nt_option *option, const char *value)
+{
+	if (!*value)
+		return nt_refuse(p, value, "empty; give a path");
+	*(const char **)field_of(p, option) = value;
+	return 0;
+}
+
 static int read_socket_path(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
 	struct sockaddr_un addr;
@@ -571,9 +604,11 @@ int nt_option_read(struct nt_parse *p, const struct nt_option *option, const cha
 		[NT_COMM] = read_comm,
 		[NT_CGROUP] = read_cgroup,
 		[NT_NETNS] = read_netns,
+		[NT_USER] = read_user,
 		[NT_USER_GROUP] = read_user_group,
 		[NT_BTF_FILE] = read_btf_file,
 		[NT_KEY_FILE] = read_key_file,
+		[NT_OUTPUT_FILE] = read_output_file,
 		[NT_SOCKET_PATH] = read_socket_path,
 	};
 

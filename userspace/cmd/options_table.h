@@ -28,9 +28,11 @@ enum nt_option_kind {
 	NT_COMM, /* a process's name */
 	NT_CGROUP,
 	NT_NETNS,
+	NT_USER,
 	NT_USER_GROUP,
 	NT_BTF_FILE,
 	NT_KEY_FILE, /* 16 secret bytes */
+	NT_OUTPUT_FILE,
 	NT_SOCKET_PATH,
 };
 
@@ -48,7 +50,8 @@ struct nt_option {
 	const char *name;
 	char letter; /* the short form; 0: it has none */
 	enum nt_option_kind kind;
-	const char *argument; /* as --help shows it; NULL: it takes none */
+	const char *argument; /* as --help shows it, "[=N]" if it may be left out; NULL: it takes
+				 none */
 	size_t field;         /* offset of what it sets in struct nt_settings */
 	int choice;
 	const char *const *words; /* ends with NULL */
@@ -96,6 +99,11 @@ int nt_option_read(struct nt_parse *p, const struct nt_option *option, const cha
 static inline bool nt_may_be_repeated(const struct nt_option *option)
 {
 	return option->kind == NT_PIDS || option->kind == NT_PORTS || option->kind == NT_LEVEL;
+}
+
+static inline bool nt_may_lack_value(const struct nt_option *option)
+{
+	return option->argument && option->argument[0] == '[';
 }
 
 #define NT_SHOWN_MAX 24 /* the most bytes of a value that a message shows */

@@ -15,6 +15,7 @@
 #include "output/writer.h"
 #include "capture/start.h"
 #include "base/text.h"
+#include "cmd/workload.h"
 #include "timeline/events.h"
 
 struct sums {
@@ -279,7 +280,7 @@ static void all_ended(void *context)
 	struct trace *trace = context;
 
 	clear_progress(trace);
-	if (!trace->settings->quiet)
+	if (!trace->settings->quiet && !trace->settings->workload)
 		nt_log("%s ended", trace->settings->n_pids == 1 ? "the process" : "all processes");
 	nt_loop_stop(trace->loop);
 }
@@ -309,6 +310,10 @@ static int watch_signals(void *context)
 {
 	struct trace *trace = context;
 
+	if (trace->settings->workload) {
+		nt_workload_ignore_signals();
+		return 0;
+	}
 	return nt_loop_signals(trace->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, on_signal,
 			       trace);
 }
@@ -345,6 +350,18 @@ static bool prepare(void *context, struct nt_error *error)
 	return nt_started(watch_times(context), error);
 }
 
+/* Were there too many stalls for --fail-on-stall? */
+static enum nt_exit judge(const struct trace *trace)
+{
+	uint64_t stalls = trace->all.stalls.stalls, limit = trace->settings->fail_on_stalls;
+
+	if (!limit || stalls < limit)
+		return NT_EXIT_OK;
+	nt_log("found %" PRIu64 " stall%s: --fail-on-stall=%" PRIu64 " makes that exit code %d",
+	       stalls, nt_plural(stalls), limit, NT_EXIT_STALLS);
+	return NT_EXIT_STALLS;
+}
+
 static enum nt_exit run(struct trace *trace)
 {
 	int err = nt_loop_run(trace->loop);
@@ -359,7 +376,7 @@ static enum nt_exit run(struct trace *trace)
 		print_losses(trace);
 		write_report(trace, true);
 	}
-	return nt_streams_written(trace->out_err) || trace->ended ? NT_EXIT_FAILED : NT_EXIT_OK;
+	return nt_streams_written(trace->out_err) || trace->ended ? NT_EXIT_FAILED : judge(trace);
 }
 
 static void announce(void *context, const char *kept)
@@ -393,6 +410,8 @@ static enum nt_exit start_and_run(struct trace *trace)
 	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
 	if (!nt_session_start(&trace->session, trace->settings, &start, &error))
 		return nt_error_log(&error);
+	if (trace->settings->workload && !nt_workload_start())
+		return NT_EXIT_FAILED; /* the command has said why, and its exit code counts */
 	return run(trace);
 }
 

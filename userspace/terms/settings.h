@@ -33,18 +33,22 @@ struct nt_port_list {
 struct nt_settings {
 	pid_t pids[NT_MAX_PIDS];
 	unsigned int n_pids;
+	char *const *workload;  /* the command to trace, as execvp(3) takes it; NULL: none */
+	const char *user;       /* who runs it; NULL: who called sudo, or else us */
 	char name[NT_NAME_LEN]; /* "": none */
 	const char *cgroup;     /* NULL: none */
 	uint64_t netns;         /* inode of a network namespace; 0: all */
 	struct nt_port_list ports, local_ports, remote_ports;
 	bool only_v4, only_v6;
-	uint64_t min_ns;      /* default 1 ms */
-	uint64_t interval_ns; /* 0: no reports at intervals */
-	uint64_t duration_ns; /* 0: until interrupted */
-	uint64_t count;       /* 0: without limit */
+	uint64_t min_ns;         /* default 1 ms */
+	uint64_t interval_ns;    /* 0: no reports at intervals */
+	uint64_t duration_ns;    /* 0: until interrupted */
+	uint64_t count;          /* 0: without limit */
+	uint64_t fail_on_stalls; /* the exit code is 5 from this number on; 0: never */
 	bool all_holds, stacks, timeline, progress, wide, quiet;
 	int verbose;
 	enum nt_output output;
+	const char *output_file; /* NULL: stdout, or stderr beside a workload */
 	enum nt_hooks hooks;
 	const char *btf;           /* NULL: the kernel's own */
 	uint64_t max_overhead_ppm; /* of the time of all CPUs; 0: no limit */

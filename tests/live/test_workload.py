@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`nagletrace -- COMMAND`: whose stalls it traces, and as whom, with which streams and signals the command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import IN_GUEST, NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Tracer, assert_felt, run, unseen
+from terminal import Terminal
+
+NOBODY = pwd.getpwnam("nobody")
+#: who called sudo; else nobody did
+SUDO = {"SUDO_UID": str(NOBODY.pw_uid)}
+NO_SUDO = {"SUDO_UID": ""}
+#: What docker gives to a container, with the two that the documents add.
+CONTAINER = ("unshare", "--mount", "--uts", "--ipc", "--cgroup", "setpriv", "--bounding-set",
+             "-all," + ",".join(f"+{cap}" for cap in (
+                 "chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap", "net_bind_service",
+                 "net_raw", "sys_chroot", "mknod", "audit_write", "setfcap", "bpf", "perfmon")))
+STALLING = (str(NAGLE_LAB), "write-write-read", "--rounds", "8")
+
+
+def stalls_of(report: str) -> int:
+    """How many a report in text has."""
+    found = re.search(r"^nagletrace: (?:(\d+) stalls? in|no stall)", report, re.MULTILINE)
+    assert found, report
+    return int(found[1] or 0)
+
+
+@pytest.mark.quick
+@pytest.mark.guest
+def test_a_command_is_traced_from_its_first_connection_to_its_end(hooks: str, tmp_path: Path) -> None:
+    """The witness is the clock of the lab, whose output is the command's own."""
+    records = tmp_path / "records.jsonl"
+    records.write_text("what was there before\n")
+    done = run("--hooks", hooks, "--json", "--output-file", str(records), "--", *STALLING)
+    assert done.returncode == 0, done
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["type"] == "result"
+    found = [json.loads(line) for line in records.read_text().splitlines()]
+    closing = found[-1]
+    assert closing["closing"] and closing["stalls"] == sum(record["type"] == "stall" for record in found)
+    assert_felt(result, closing["stalls"], closing.get("unseen", 0) if IN_GUEST else 0)
+    assert {record["sender"]["comm"] for record in found if record["type"] == "stall"} == {"lab-client"}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("command,code,said", [
+    (["sh", "-c", "exit 7"], 7, ""),
+    (["sh", "-c", "kill -TERM $$"], 128 + signal.SIGTERM, ""),
+    (["no-such-command"], 127, "nagletrace: no-such-command: cannot run it: No such file or directory\n"),
+    (["/etc/passwd"], 126, "nagletrace: /etc/passwd: cannot run it: Permission denied\n"),
+], ids=["fails", "killed", "missing", "no-program"])
+def test_the_exit_code_is_the_commands(command: list[str], code: int, said: str) -> None:
+    done = run("--", *command, environment=NO_SUDO)
+    assert done.returncode == code, done
+    assert done.stdout == ""
+    if said:  # nothing was traced, so that there is no report
+        assert done.stderr.endswith(f"nagletrace: ready\n{said}"), done.stderr
+    else:
+        assert stalls_of(done.stderr) == 0
+
+
+@pytest.mark.quick
+def test_the_command_has_our_streams_and_reports_go_to_stderr() -> None:
+    done = subprocess.run([NAGLETRACE, "--", "sh", "-c", "cat; echo complaint >&2"], input="typed\n",
+                          capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout) == (0, "typed\n")
+    assert "\ncomplaint\n" in done.stderr and stalls_of(done.stderr) == 0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("limit,command,code", [
+    ("--fail-on-stall", STALLING, 5),
+    ("--fail-on-stall=1000", STALLING, 0),
+    ("--fail-on-stall", ["true"], 0),
+    ("--fail-on-stall", ["sh", "-c", f"{' '.join(STALLING)}; exit 9"], 9),
+], ids=["stalls", "few", "none", "fails-by-itself"])
+def test_stalls_fail_the_command_that_asks_for_it(limit: str, command: list[str], code: int) -> None:
+    done = run(limit, "--", *command)
+    assert done.returncode == code, done
+    stalls = stalls_of(done.stderr)
+    said = [line for line in done.stderr.splitlines() if "--fail-on-stall" in line]
+    assert said == ([f"nagletrace: found {stalls} stalls: --fail-on-stall=1 makes that exit code 5"] if code in (5, 9)
+                    else [])
+    assert (stalls > 0) == (command != ["true"])
+
+
+@pytest.mark.quick
+def test_as_many_stalls_as_the_limit_fail_the_command_and_one_less_does_not() -> None:
+    for limit in range(6, 10):
+        done = run(f"--fail-on-stall={limit}", "--", *STALLING)
+        assert done.returncode == (5 if stalls_of(done.stderr) >= limit else 0), done
+
+
+@pytest.mark.quick
+def test_stalls_fail_a_trace_of_processes_too() -> None:
+    with Lab("write-write-read", "--rounds", "8") as lab, Tracer("-p", str(lab.client), "--fail-on-stall=2") as tracer:
+        result = lab.play()
+        assert tracer.process.wait(PATIENCE) == 5
+        tracer.lines.finish()
+        assert_felt(result, tracer.closing()["stalls"], unseen(tracer))
+
+
+def identity(*arguments: str, environment: dict[str, str]) -> list[str]:
+    done = run("-q", *arguments, "--", "sh", "-c", "id -u; id -g; id -G; echo $HOME $USER", environment=environment)
+    assert done.returncode == 0, done
+    return done.stdout.splitlines()
+
+
+@pytest.mark.quick
+def test_the_command_runs_as_who_called_sudo_or_whom_user_names() -> None:
+    groups = subprocess.run(["id", "-G", "nobody"], capture_output=True, text=True, check=True).stdout.strip()
+    nobody = [str(NOBODY.pw_uid), str(NOBODY.pw_gid), groups, f"{NOBODY.pw_dir} nobody"]
+    assert identity(environment=SUDO) == nobody
+    assert identity("--user", "nobody", environment=NO_SUDO) == nobody
+    assert identity("--user", "root", environment=SUDO)[0] == "0"
+    assert identity(environment=NO_SUDO)[0] == "0"
+    done = run("--", "true", environment={"SUDO_UID": "4000000"})
+    assert (done.returncode, done.stderr) == (2, "nagletrace: cannot find the user who called sudo; give --user NAME\n")
+    done = run("--user", "root", "--", "true", prefix=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
+    assert done.returncode == 4 and done.stderr.count("\n") == 1 and "only root may run" in done.stderr
+
+
+def status(text: str) -> dict[str, str]:
+    """The fields of /proc/PID/status."""
+    return dict(re.findall(r"^(\w+):\t(.*)$", text, re.MULTILINE))
+
+
+@contextlib.contextmanager
+def killed_at_last(process: subprocess.Popen[str]) -> Iterator[None]:
+    """So that a failure ends the test."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            subprocess.run(["pkill", "-KILL", "-P", str(process.pid)])
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("environment", [SUDO, NO_SUDO], ids=["as-nobody", "as-root"])
+def test_signals_reach_the_command_and_nobody_keeps_privileges(environment: dict[str, str]) -> None:
+    script = ("cat /proc/self/status; trap 'echo term; exit 3' TERM; trap 'echo user' USR1; echo up; "
+              "while :; do sleep 0.05; done")
+    untraced = status(subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout)
+    with subprocess.Popen([NAGLETRACE, "--", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env={**os.environ, **environment}) as process, killed_at_last(process):
+        assert process.stdout and process.stderr
+        of_command = status("".join(iter(process.stdout.readline, "up\n")))
+        tracer = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[1]
+        of_tracer, of_supervisor = (status(Path(f"/proc/{pid}/status").read_text()) for pid in (tracer, process.pid))
+        assert (of_supervisor["CapPrm"], of_supervisor["NoNewPrivs"]) == ("0000000000000000", "1")
+        assert of_tracer["CapPrm"] == "0000000000000000" and of_tracer["Seccomp"] == "2"
+        assert of_supervisor["Uid"] == of_command["Uid"]
+        for field in ("NoNewPrivs", "Seccomp", "SigBlk", "SigIgn", "CapBnd"):
+            assert of_command[field] == untraced[field], field
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "user\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "term\n"
+        assert process.wait(PATIENCE) == 3
+        assert stalls_of(process.stderr.read()) == 0
+
+
+@pytest.mark.quick
+def test_a_terminals_interrupt_reaches_the_command_once_and_ends_neither_trace_nor_report() -> None:
+    script = ("n=0; trap 'n=$((n+1)); echo interrupts: $n' INT; echo up; "
+              "for i in $(seq 20); do sleep 0.1; [ $n = 0 ] || break; done; sleep 1")
+    with Terminal(str(NAGLETRACE), "--", "bash", "-c", script, columns=100) as terminal:
+        terminal.wait_for("up")
+        # the process in between would pass a signal on only when the command has had the first
+        terminal.process.send_signal(signal.SIGSTOP)
+        terminal.press("\x03")
+        terminal.wait_for("interrupts: 1")
+        terminal.process.send_signal(signal.SIGCONT)
+        assert terminal.process.wait(PATIENCE) == 0
+        terminal.reader.join(1)
+        assert "interrupts: 2" not in terminal.output.decode()
+        assert stalls_of(terminal.output.decode().replace("\r", "")) == 0
+
+
+@pytest.mark.quick
+def test_a_command_does_not_run_where_the_trace_cannot() -> None:
+    done = run("--btf", "/dev/null", "--", "echo", "ran")
+    assert done.returncode not in (0, 126, 127) and done.stdout == "", done
+    done = run("--output-file", "/no/such/directory/file", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("nagletrace: --output-file /no/such/directory/file: cannot write it: No such file or "
+                           "directory; give a path that you may write\n")
+
+
+@pytest.mark.quick
+def test_a_container_needs_two_capabilities_and_the_hosts_process_ids() -> None:
+    done = run("--fail-on-stall", "--", *STALLING, prefix=CONTAINER, environment=NO_SUDO)
+    assert done.returncode == 5 and stalls_of(done.stderr) > 0, done
+    done = run("--", "echo", "ran", prefix=("unshare", "--pid", "--fork", "--mount-proc"), environment=NO_SUDO)
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1, done
+    assert "--pid=host" in done.stderr
+    assert "docker run --rm --pid=host --cap-add BPF" in (ROOT / "docs" / "usage.md").read_text()
