@@ -9,6 +9,9 @@ _nagletrace_options='
 --pid -p pids trace top fix sample
 --name -n names trace daemon top fix sample
 --cgroup -c cgroups trace daemon top fix sample
+--container -- any trace daemon top fix sample
+--pod -- any trace daemon top fix sample
+--unit -- any trace daemon top fix sample
 --user -- users trace
 --netns -- namespaces trace daemon top fix sample
 --port -P any trace daemon top fix sample
@@ -30,6 +33,7 @@ _nagletrace_options='
 --json -j none trace check report fix sample
 --output-file -- files trace
 --wide -w none trace report fix sample
+--utc -- none trace
 --hooks -- auto|function|kprobe|tracepoint trace check daemon top fix
 --btf -- files trace check daemon top fix sample
 --max-overhead -- any trace daemon
@@ -37,7 +41,7 @@ _nagletrace_options='
 --quiet -q none trace daemon fix sample
 --verbose -v none trace check daemon fix sample
 --help -h none trace check daemon report top fix sample
---version -- none trace check daemon report top fix sample
+--version -V none trace check daemon report top fix sample
 --json-schema -- none trace check daemon report top fix sample
 --nodelay -- none fix
 --quickack -- none fix

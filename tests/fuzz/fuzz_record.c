@@ -2,7 +2,7 @@
 // links: userspace/output/slow.c
 // links: userspace/capture/origin.c userspace/base/siphash.c
 // links: userspace/capture/behind.c userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
-// links: userspace/terms/container.c userspace/base/each_process.c userspace/capture/processes.c
+// links: userspace/terms/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/find_cgroup.c
 // links: userspace/capture/standby.c userspace/output/json.c userspace/output/text.c userspace/base/text.c userspace/terms/tuple.c userspace/terms/words.c
 // links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c userspace/summary/series.c userspace/summary/window.c
 // links: userspace/attach/counts.c userspace/attach/hooks.c userspace/attach/kernel.c userspace/attach/tracer.c

@@ -184,6 +184,29 @@ def test_the_bcc_habit_counts_seconds() -> None:
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("command", [(), ("sample",)], ids=["trace", "sample"])
+def test_as_many_reports_are_printed_as_were_asked_for(command: tuple[str, ...]) -> None:
+    for count in (1, 3):
+        done = run(*command, "0.2", str(count))
+        assert done.returncode == 0
+        assert len(re.findall(r"^nagletrace: ", done.stdout, re.MULTILINE)) == count, done.stdout
+
+
+@pytest.mark.quick
+def test_a_stall_in_text_can_carry_date_and_zone() -> None:
+    with Lab("write-write-read", "--rounds", "3") as lab, \
+            Tracer("-p", str(lab.client), "--utc", text=True, environment={"TZ": "Asia/Tokyo"}) as tracer:
+        began = time.time()
+        lab.play()
+        tracer.wait()
+        found = [line.split()[0] for _, line in tracer.lines.all if " send " in line]
+    assert found
+    for text in found:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", text)
+        assert began <= day_s(text) <= time.time()
+
+
+@pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
 def test_a_stall_is_told_within_100_ms_of_its_end() -> None:
@@ -233,7 +256,8 @@ def test_version_and_help() -> None:
     assert done.stdout in (ROOT / "docs" / "usage.md").read_text(), "docs/usage.md shows another --help"
     of_fix = run("fix", "--help").stdout
     assert of_fix.startswith("  nagletrace fix ") and "--nodelay" in of_fix and "--group" not in of_fix
-    assert run("-a", "report", "-h").stdout.count("nagletrace ") == 1
+    assert run("help", "fix").stdout == of_fix
+    assert run("-a", "report", "-h").stdout.count("  nagletrace report [-f]") == 1
 
 
 @pytest.mark.quick

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,7 @@ KEY.flush()
 #: A value for each kind of argument that parses.
 VALUES = {"PID[,PID]": str(os.getpid()), "PID|PATH": str(os.getpid()), "NAME": "root", "PATH": "/x",
           "PORT[,PORT]": "80", "PORT": "80", "DURATION": "5s", "N": "5", "text|json": "text", "WHICH": "auto",
-          "FILE": KEY.name, "PERCENT": "1"}
+          "FILE": KEY.name, "PERCENT": "1", "ID|NAME": "web", "UID": str(uuid.uuid4()), "UNIT": "nginx.service"}
 
 #: Another cgroup hierarchy than this host's, in a mount namespace of its own.
 WITH_CGROUPS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -211,8 +212,9 @@ def test_the_synopsis_of_a_reader_has_its_options(name: str) -> None:
 @pytest.mark.quick
 def test_the_commands_of_the_page_are_the_programs() -> None:
     named = set(re.findall(r"^  nagletrace ([a-z]+)", run("--help").stdout, re.MULTILINE))
-    assert named == set(filter(None, COMMANDS))
-    assert set(tags(manual("nagletrace")["COMMANDS"], r"\S")) == {*named, "INTERVAL [COUNT]", "-- COMMAND"}
+    assert named == {"help", *filter(None, COMMANDS)}
+    assert set(tags(manual("nagletrace")["COMMANDS"], r"\S")) == {
+        *filter(None, COMMANDS), "help [COMMAND]", "INTERVAL [COUNT]", "-- COMMAND"}
 
 
 @pytest.mark.quick

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import uuid
+from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from harness import Lab, Record, Tracer, assert_felt, stalled_rounds, unseen
+from harness import Lab, Record, Tracer, assert_felt, run, stalled_rounds, unseen
 from pods import Place, a_pod
 from test_daemon import report, until
 
@@ -42,6 +44,51 @@ def test_a_record_is_the_same_in_a_cgroup_namespace_and_out_of_it() -> None:
         expected = tuple((None, *ids) for _, *ids in expected)
     assert (sender[-3:], receiver[-3:]) == expected
     assert f"lab-client[{lab.client}] in pod {pod.uid[:8]}…  " in text.lines.text()
+
+
+def with_runtime(directory: Path, name: str, container: str) -> dict[str, str]:
+    """An environment in which podman knows this container, as it answers, and docker knows none."""
+    asked = f"container inspect --format {{{{.ID}}}} {name}"
+    for runtime, script in (("docker", "exit 1"), ("podman", f'[ "$*" = "{asked}" ] && echo {container}')):
+        (directory / runtime).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / runtime).chmod(0o755)
+    return {"PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("way", ["id", "name", "pod", "unit"])
+def test_a_container_a_pod_and_a_unit_choose_their_processes(way: str, tmp_path: Path) -> None:
+    unit = f"nagletrace-{secrets.token_hex(4)}.service"
+    with a_pod() as pod, a_pod() as other, Place(f"/nagletrace.slice/{unit}") as service, \
+            Lab("write-write-read") as lab:
+        place = service if way == "unit" else pod.place
+        if not place.version_2:
+            pytest.skip("no cgroup v2 here")
+        place.take(lab.client)
+        other.place.take(lab.server)
+        chosen = {"id": ("--container", pod.container[:12]), "name": ("--container", "web-1"),
+                  "pod": ("--pod", pod.uid), "unit": ("--unit", unit)}[way]
+        with Tracer(*chosen, environment=with_runtime(tmp_path, "web-1", pod.container)) as tracer:
+            result = lab.play()
+            tracer.stop()
+    assert_felt(result, len(tracer.stalls()), unseen(tracer))
+    assert {(stall["side"], stall["sender"]["pid"]) for stall in tracer.stalls()} == {("sender", lab.client)}
+    path = place.path if way in ("id", "name", "unit") else place.path.rpartition("/")[0]
+    assert f"nagletrace: {chosen[1]} is the cgroup {path}\n" in tracer.errors.text()
+
+
+def test_what_is_not_there_or_there_twice_is_one_line() -> None:
+    unit = f"nagletrace-{secrets.token_hex(4)}.service"
+    with Place(f"/nagletrace.slice/{unit}") as one, Place(f"/nagletrace-other.slice/{unit}") as two:
+        if not one.version_2:
+            pytest.skip("no cgroup v2 here")
+        cases = {("--container", secrets.token_hex(32)): ("no such container", "docker ps"),
+                 ("--pod", str(uuid.uuid4())): ("no such pod", "kubectl"),
+                 ("--unit", "no-such.service"): ("no such unit", "systemctl"),
+                 ("--unit", unit): (one.path, two.path, "--cgroup")}
+        for arguments, words in cases.items():
+            done = run(*arguments)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done
+            assert all(word in done.stderr for word in (*arguments, *words)), done
 
 
 def test_a_daemon_counts_each_container_in_series_of_its_own() -> None:

@@ -345,9 +345,21 @@ def test_text_fits_80_columns_and_wide_has_whole_addresses() -> None:
     for done in (narrow, wide):
         assert done.returncode == 0 and re.match(r"nagletrace: stalls cost .* a second, ± ", done.stdout), done
     assert max(map(len, narrow.stdout.splitlines())) <= 80
+    assert "looked too seldom" not in narrow.stdout or int(re.findall(r"(\d+) looks", narrow.stdout)[0]) < 10
     assert re.search(rf"^lab-client\[{lab.client}\] +nagle +", narrow.stdout, re.MULTILINE)
     connection = lab.ready["connections"][0]
     assert f"{connection['client']} → {connection['server']}" in wide.stdout
+
+
+@pytest.mark.quick
+def test_few_looks_are_called_few_and_no_connection_loses_more_than_there_is() -> None:
+    with Lab("write-write-read", "--rounds", "30") as lab:
+        lab.go()
+        done = run("sample", *of_lab(lab), "0.2", "3", "-j")
+    assert "looked too seldom" in run("sample", "0.2", "1").stdout
+    for record in map(json.loads, done.stdout.splitlines()):
+        for connection in record["connections"]:
+            assert connection.get("excess_us_per_s", 0) <= 1_000_000, record
 
 
 @pytest.mark.quick

@@ -82,6 +82,20 @@ static void what_was_never_seen_takes_less_than_its_error(void **state)
 	assert_int_equal(excess.us + excess.error_us, 0);
 }
 
+/* Looks that all fall between 15 and 30 ms count double. */
+static void no_connection_loses_more_than_a_second_a_second(void **state)
+{
+	struct nt_estimate e = {.looks = 3};
+	struct nt_sampled one = held(1, 20), other = held(2, 20);
+
+	for (unsigned int i = 0; i < 3; i++) {
+		assert_int_equal(nt_seen_excess(add(&e, &one), 3).us, i ? 1000000 : 666666);
+		add(&e, &other);
+	}
+	assert_int_equal(nt_estimate_excess(&e).us, 2000000);
+	nt_estimate_clear(&e);
+}
+
 static void an_ack_is_late_when_a_prompt_one_would_have_come(void **state)
 {
 	struct nt_sampled s = held(1, 20);
@@ -319,6 +333,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_young_hold_may_look_late_soon_unless_the_path_is_long),
 	cmocka_unit_test(the_estimate_is_the_time_lost_each_second),
 	cmocka_unit_test(what_was_never_seen_takes_less_than_its_error),
+	cmocka_unit_test(no_connection_loses_more_than_a_second_a_second),
 	cmocka_unit_test(an_ack_is_late_when_a_prompt_one_would_have_come),
 	cmocka_unit_test(only_nagles_holds_are_stalls),
 	cmocka_unit_test(a_look_counts_from_15_ms_on_and_double_up_to_30),

@@ -2,7 +2,7 @@
 // links: userspace/output/slow.c
 // links: userspace/capture/origin.c userspace/base/siphash.c
 // links: userspace/capture/behind.c userspace/capture/stall.c userspace/capture/owners.c userspace/capture/owner_list.c userspace/capture/asked.c
-// links: userspace/terms/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/standby.c userspace/output/json.c userspace/base/text.c userspace/terms/tuple.c userspace/terms/words.c
+// links: userspace/terms/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/find_cgroup.c userspace/capture/standby.c userspace/output/json.c userspace/base/text.c userspace/terms/tuple.c userspace/terms/words.c
 // links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c
 // links: userspace/attach/counts.c userspace/attach/hooks.c
 // links: userspace/attach/kernel.c userspace/attach/tracer.c userspace/base/error.c userspace/base/numbers.c userspace/base/log.c

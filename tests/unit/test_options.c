@@ -209,6 +209,14 @@ static void commands_are_told_from_words_that_are_none(void **state)
 	assert_int_equal(command_of("-h"), NT_CMD_HELP);
 	assert_int_equal(command_of("--version"), NT_CMD_VERSION);
 	assert_int_equal(command_of("--json-schema"), NT_CMD_JSON_SCHEMA);
+	assert_int_equal(command_of("-V"), NT_CMD_VERSION);
+	assert_int_equal(command_of("version"), NT_CMD_VERSION);
+	assert_int_equal(command_of("help"), NT_CMD_HELP);
+	assert_int_equal(good("help").help_of, NT_CMD_TRACE);
+	assert_int_equal(good("help top").help_of, NT_CMD_TOP);
+	assert_int_equal(good("top --help").help_of, NT_CMD_TOP);
+	refused("help chek", "help", "one command", "leave out");
+	refused("version 2", "version", "no word", "leave out");
 	refused("chek", "", "chek", "check");
 	refused("check now", "", "now", "options only");
 	refused("check -p 1", "--pid", "", "leave it out");
@@ -338,6 +346,12 @@ static void other_values_are_refused(void **state)
 	refused("-n 0123456789abcdef", "--name", "0123456789abcdef", "15");
 	assert_string_equal(good("-n 0123456789abcde").name, "0123456789abcde");
 	refused("-c system.slice", "--cgroup", "system.slice", "/");
+	refused("--container web;reboot", "--container", "web;reboot", "docker ps");
+	refused("--container -f", "--container", "-f", "docker ps");
+	refused("--pod web-1", "--pod", "web-1", "kubectl");
+	refused("--unit nginx", "--unit", "nginx", "nginx.service");
+	refused("--unit /a/b.service", "--unit", "/a/b.service", "nginx.service");
+	refused("--unit a.service -c /x", "--cgroup", "--unit", "one of them");
 	refused("--netns x", "--netns", "x", "/run/netns/x");
 	refused("--netns /etc/passwd", "--netns", "/etc/passwd", "not a network namespace");
 	refused("--netns /no/such", "--netns", "/no/such", "no such process or file");
@@ -512,6 +526,9 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 		      {"WHICH", "kprobe"},
 		      {"FILE", "/dev/null"},
 		      {"text|json", "json"},
+		      {"ID|NAME", "web"},
+		      {"UID", "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467"},
+		      {"UNIT", "nginx.service"},
 		      {"PERCENT", "1"}};
 	char line[160], option[40], what[40], err[NT_OPTION_ERROR_LEN];
 	struct nt_settings settings;
@@ -547,30 +564,67 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 	unlink(key);
 }
 
+static void the_examples_of_each_command_parse_as_that_command(void **state)
+{
+	for (const struct nt_command_row *row = nt_commands; row->name; row++) {
+		for (size_t i = 0; i < 2; i++) {
+			const char *line = strstr(row->examples[i], "nagletrace ");
+
+			assert_non_null(line);
+			assert_int_equal(command_of(line + strlen("nagletrace ")), row->command);
+		}
+	}
+}
+
 static void commands_refuse_each_option_that_is_not_their_own(void **state)
 {
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
-	static const char *const of_daemon[] = {
-		"max-overhead", "name",        "cgroup",        "netns",
-		"port",         "localport",   "remoteport",    "ipv4",
-		"ipv6",         "min",         "stacks",        "hooks",
-		"btf",          "quiet",       "verbose",       "help",
-		"version",      "json-schema", "socket",        "group",
-		"window",       "by-cgroup",   "max-series",    "max-connections",
-		"fleet-key",    "standby",     "standby-after", NULL};
+	static const char *const of_daemon[] = {"container",
+						"pod",
+						"unit",
+						"max-overhead",
+						"name",
+						"cgroup",
+						"netns",
+						"port",
+						"localport",
+						"remoteport",
+						"ipv4",
+						"ipv6",
+						"min",
+						"stacks",
+						"hooks",
+						"btf",
+						"quiet",
+						"verbose",
+						"help",
+						"version",
+						"json-schema",
+						"socket",
+						"group",
+						"window",
+						"by-cgroup",
+						"max-series",
+						"max-connections",
+						"fleet-key",
+						"standby",
+						"standby-after",
+						NULL};
 	static const char *const of_report[] = {"output",  "json",        "wide",
 						"follow",  "socket",      "help",
 						"version", "json-schema", NULL};
 	static const char *const of_top[] = {
-		"pid",      "name",   "cgroup", "netns",   "port",        "localport", "ipv4",
-		"ipv6",     "min",    "stacks", "hooks",   "remoteport",  "btf",       "interval",
-		"duration", "socket", "help",   "version", "json-schema", NULL};
+		"container", "pod",   "unit",       "pid",         "name",     "cgroup",
+		"netns",     "port",  "localport",  "ipv4",        "ipv6",     "min",
+		"stacks",    "hooks", "remoteport", "btf",         "interval", "duration",
+		"socket",    "help",  "version",    "json-schema", NULL};
 	static const char *const of_fix[] = {
-		"pid",     "name",     "cgroup", "netns", "port",    "localport",   "remoteport",
-		"ipv4",    "ipv6",     "min",    "hooks", "stacks",  "btf",         "output",
-		"json",    "wide",     "quiet",  "help",  "version", "json-schema", "verbose",
-		"nodelay", "quickack", "for",    "yes",   "all",     NULL};
+		"container", "pod",      "unit",      "pid",        "name",        "cgroup",
+		"netns",     "port",     "localport", "remoteport", "ipv4",        "ipv6",
+		"min",       "hooks",    "stacks",    "btf",        "output",      "json",
+		"wide",      "quiet",    "help",      "version",    "json-schema", "verbose",
+		"nodelay",   "quickack", "for",       "yes",        "all",         NULL};
 
 	refuses_what_is_not_its_own("top", of_top);
 	refuses_what_is_not_its_own("check", of_check);
@@ -635,7 +689,7 @@ static void fix_is_told_what_to_set_and_whose(void **state)
 	assert_int_equal(o.for_ns, 30000000000);
 	good("fix -c / --nodelay -U -w -4 -m 5ms --hooks kprobe -v");
 	refused("fix -p 1", "fix", "choose --nodelay", "--quickack");
-	refused("fix --nodelay", "fix", "choose a process", "--pid");
+	refused("fix --nodelay", "fix", "choose processes", "--pid");
 	refused("fix -p 1 --nodelay --quickack", "--nodelay", "--quickack", "one of them");
 	refused("fix -p 1 --nodelay --for 0s", "--for", "0s", "more than zero");
 	refused("fix -p 1 --nodelay --for 10", "--for", "10", "unit");
@@ -703,6 +757,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals_sign),
 	cmocka_unit_test(daemon_and_report_take_their_own_options),
 	cmocka_unit_test(commands_refuse_each_option_that_is_not_their_own),
+	cmocka_unit_test(the_examples_of_each_command_parse_as_that_command),
 	cmocka_unit_test(top_traces_by_itself_when_told_what_to_trace),
 	cmocka_unit_test(sample_takes_interval_and_count_and_what_a_look_can_choose_by),
 	cmocka_unit_test(fix_is_told_what_to_set_and_whose),

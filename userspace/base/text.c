@@ -277,6 +277,17 @@ int64_t nt_time_of_day_ns(uint64_t mono_ns)
 	return (int64_t)((uint64_t)offset_ns + mono_ns);
 }
 
+void nt_format_utc(int64_t ns, char out[NT_UTC_LEN])
+{
+	time_t seconds = ns / 1000000000;
+	struct tm tm;
+	size_t n;
+
+	gmtime_r(&seconds, &tm);
+	n = strftime(out, NT_UTC_LEN, "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(out + n, NT_UTC_LEN - n, ".%06uZ", (unsigned int)(ns % 1000000000 / 1000));
+}
+
 int nt_flush(FILE *out)
 {
 	errno = 0;

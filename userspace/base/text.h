@@ -52,6 +52,10 @@ void nt_shorten(char *text, size_t columns);
 /* Converts a time of CLOCK_MONOTONIC to the time of day (ns since 1970). */
 int64_t nt_time_of_day_ns(uint64_t mono_ns);
 
+/* Writes a time of day (ns since 1970) as "2026-11-28T02:45:42.123456Z". */
+#define NT_UTC_LEN 28
+void nt_format_utc(int64_t ns, char out[NT_UTC_LEN]);
+
 /* Returns the ending of the noun that n counts: "" or "s". */
 static inline const char *nt_plural(uint64_t n)
 {

@@ -3,20 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <mntent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "attach/tracer.h"
+#include "base/log.h"
 #include "nagletrace.skel.h"
 #include "base/each_process.h"
 #include "base/text.h"
@@ -136,38 +135,40 @@ static bool open_pids(struct nt_targets *targets, struct nt_error *error)
 	return true;
 }
 
+/* Without the mount, which a path may begin with, and without slashes at its end. */
+static void take_path(struct nt_targets *targets, const char *mount)
+{
+	const char *path = targets->settings->cgroup;
+	size_t prefix = strlen(mount), n;
+
+	if (!strncmp(path, mount, prefix) && (path[prefix] == '/' || !path[prefix]))
+		path += prefix;
+	n = snprintf(targets->cgroup, sizeof(targets->cgroup), "%s", path);
+	while (n && n < sizeof(targets->cgroup) && targets->cgroup[n - 1] == '/')
+		targets->cgroup[--n] = '\0';
+}
+
 static bool open_cgroup(struct nt_targets *targets, struct nt_error *error)
 {
-	static const char *const mounts[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"};
-	const char *path = targets->settings->cgroup;
+	const struct nt_settings *settings = targets->settings;
+	const char *mount = nt_cgroup_mount();
 	char full[512], shown[NT_ESCAPED_LEN(SHOWN_BYTES)];
-	struct statfs fs;
 
-	for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
-		size_t prefix = strlen(mounts[i]);
-
-		if (!strncmp(path, mounts[i], prefix) && (path[prefix] == '/' || !path[prefix]))
-			path += prefix;
-		snprintf(full, sizeof(full), "%s%s%s", mounts[i], path[0] == '/' ? "" : "/", path);
-		targets->cgroup_fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (targets->cgroup_fd >= 0 && !fstatfs(targets->cgroup_fd, &fs) &&
-		    fs.f_type == CGROUP2_SUPER_MAGIC)
-			break;
-		if (targets->cgroup_fd >= 0)
-			close(targets->cgroup_fd);
-		targets->cgroup_fd = -1;
-	}
-	if (targets->cgroup_fd < 0) {
-		nt_escape(targets->settings->cgroup, SHOWN_BYTES, shown, sizeof(shown));
-		return nt_error_set(error, NT_EXIT_USAGE,
-				    "--cgroup %s: no such cgroup v2; give a path under "
-				    "/sys/fs/cgroup, as /proc/PID/cgroup shows it",
-				    shown);
-	}
-	snprintf(targets->cgroup, sizeof(targets->cgroup), "%s", path);
-	for (size_t n = strlen(targets->cgroup); n && targets->cgroup[n - 1] == '/';)
-		targets->cgroup[--n] = '\0';
-	return true;
+	if (settings->cgroup_by == NT_CGROUP_PATH)
+		take_path(targets, mount ? mount : "");
+	else if (!nt_find_cgroup(settings, targets->cgroup, error))
+		return false;
+	else if (!settings->quiet)
+		nt_log("%s is the cgroup %s", settings->cgroup, targets->cgroup);
+	snprintf(full, sizeof(full), "%s/%s", mount, targets->cgroup);
+	targets->cgroup_fd = mount ? open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (targets->cgroup_fd >= 0)
+		return true;
+	nt_escape(settings->cgroup, SHOWN_BYTES, shown, sizeof(shown));
+	return nt_error_set(error, NT_EXIT_USAGE,
+			    "--cgroup %s: no such cgroup v2; give a path under /sys/fs/cgroup, as "
+			    "/proc/PID/cgroup shows it",
+			    shown);
 }
 
 bool nt_targets_open(struct nt_targets *targets, const struct nt_settings *settings,

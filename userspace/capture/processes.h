@@ -13,11 +13,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "terms/settings.h"
+#include "capture/find_cgroup.h"
 #include "bpf/nagletrace.h"
 
 struct nt_tracer;
-
-#define NT_CGROUP_LEN 256
 
 /* Of a process, or of a part of the kernel: "kernel (nvme_tcp)". */
 #define NT_USER_LEN (NT_COMM_LEN + sizeof("kernel ()") - 1)

@@ -183,6 +183,24 @@ static int take_interval(struct nt_parse *p, char **words, int n)
 	return err;
 }
 
+/* Takes `help`, `help COMMAND` or `version`, which answer as --help and --version do. Returns
+ * whether it is one of them. */
+static bool take_answer(struct nt_parse *p, char **words, int n, int *err)
+{
+	bool help = !strcmp(words[0], "help");
+	const struct nt_command_row *row = help && n == 2 ? row_named(words[1]) : NULL;
+
+	if (!help && strcmp(words[0], "version") != 0)
+		return false;
+	p->command = help ? NT_CMD_HELP : NT_CMD_VERSION;
+	p->settings->help_of = row ? row->command : NT_CMD_TRACE;
+	*err = 0;
+	if (n > 1 && !row)
+		*err = nt_fail(p, "%s: takes %s; leave out the rest", words[0],
+			       help ? "one command, such as `fix`" : "no word");
+	return true;
+}
+
 /* Takes a command and its words, or INTERVAL [COUNT] alone. */
 static int take_words(struct nt_parse *p, char **words, int n)
 {
@@ -191,6 +209,8 @@ static int take_words(struct nt_parse *p, char **words, int n)
 
 	if (!n || isdigit((unsigned char)words[0][0]))
 		return take_interval(p, words, n);
+	if (take_answer(p, words, n, &err))
+		return err;
 	err = take_command(p, words[0]);
 	if (err || n == 1 || p->command == NT_CMD_SAMPLE)
 		return err ? err : take_interval(p, words + 1, n - 1);
@@ -317,14 +337,18 @@ static int check_fix(struct nt_parse *p)
 		return nt_fail(p, "fix: choose --nodelay (for the sender) or --quickack (for the "
 				  "receiver)");
 	if (!o->n_pids && !o->name[0] && !o->cgroup)
-		return nt_fail(p, "fix: choose a process with --pid, --name or --cgroup");
+		return nt_fail(
+			p,
+			"fix: choose processes with --pid, --name, --cgroup, --container, --pod or "
+			"--unit");
 	return 0;
 }
 
 /* Checks a command to trace, which stands behind --, against the options before it. */
 static int check_workload(struct nt_parse *p)
 {
-	static const char *const others[] = {"pid", "name", "cgroup", "duration"};
+	static const char *const others[] = {"pid", "name", "cgroup",  "container",
+					     "pod", "unit", "duration"};
 	const struct nt_settings *o = p->settings;
 
 	if (!o->workload)
@@ -371,6 +395,8 @@ static int finish(struct nt_parse *p, char **words, int n_words)
 							   check_together, check_workload};
 	int err = take_words(p, words, n_words);
 
+	if (p->command == NT_CMD_HELP || p->command == NT_CMD_VERSION)
+		return err;
 	for (size_t i = 0; !err && i < sizeof(checks) / sizeof(checks[0]); i++)
 		err = checks[i](p);
 	return err;
@@ -519,6 +545,7 @@ void nt_options_help(FILE *out, enum nt_command command)
 	if (of) {
 		print_command(out, of);
 		print_options(out, NT_ON(command));
+		fprintf(out, "\nExamples:\n  %s\n  %s\n", of->examples[0], of->examples[1]);
 		return;
 	}
 	fputs("nagletrace finds the time that TCP connections lose when a sender holds a small\n"
@@ -528,7 +555,7 @@ void nt_options_help(FILE *out, enum nt_command command)
 	      "  nagletrace -p PID                     report only that process's stalls\n"
 	      "  nagletrace [OPTIONS] -- COMMAND...    trace a command from start to end\n"
 	      "  nagletrace [OPTIONS] INTERVAL [COUNT] print a report every INTERVAL seconds\n"
-	      "  nagletrace fix --help                 show the options of one command\n",
+	      "  nagletrace help fix                   show the options of one command\n",
 	      out);
 	for (const struct nt_command_row *row = nt_commands; row->name; row++)
 		print_command(out, row);

@@ -64,6 +64,17 @@ const struct nt_option nt_options[] = {
 	 .help = "trace all processes in this cgroup v2 and below it",
 	 .more = "The path counts from the root of the hierarchy, as /proc/PID/cgroup shows "
 		 "it."},
+	{.name = "container", .kind = NT_CONTAINER, .argument = "ID|NAME",
+	 .set = NT_ONE_CHOICE_OF_PROCESSES, .commands = TRACERS | SAMPLE,
+	 .help = "trace all processes in this container",
+	 .more = "The begin of its ID suffices; docker, podman and nerdctl are asked for a name."},
+	{.name = "pod", .kind = NT_POD, .argument = "UID", .set = NT_ONE_CHOICE_OF_PROCESSES,
+	 .commands = TRACERS | SAMPLE,
+	 .help = "trace all processes in this Kubernetes pod",
+	 .more = "`kubectl get pod -o yaml` shows its uid."},
+	{.name = "unit", .kind = NT_UNIT, .argument = "UNIT", .set = NT_ONE_CHOICE_OF_PROCESSES,
+	 .commands = TRACERS | SAMPLE,
+	 .help = "trace all processes in this unit of systemd, such as nginx.service"},
 	{.name = "user", .kind = NT_USER, .argument = "NAME", .commands = TRACE,
 	 .help = "run the command behind -- as this user (default: who called sudo)"},
 	{.name = "netns", .kind = NT_NETNS, .argument = "PID|PATH", .commands = TRACERS | SAMPLE,
@@ -138,6 +149,9 @@ const struct nt_option nt_options[] = {
 	 .help = "print full addresses and names, beyond 80 columns",
 	 .more = "Tables have more columns then, and each connection that stalled has a block of "
 		 "its own."},
+	{.name = "utc", FLAG(utc), .commands = TRACE,
+	 .help = "print the date, the time and the zone of each stall: 2026-11-28T02:45:42.123456Z",
+	 .more = "Without it, text has the local time of day. JSON has this form at any time."},
 	{.name = "hooks", ENUM(hooks), .words = hooks, .argument = "WHICH", .standard = "auto", .commands = CHECK | TRACERS,
 	 .help = "choose the hooks: auto, function, kprobe or tracepoint",
 	 .more = "`function` is fentry and fexit, `kprobe` the same places by kprobes. `auto` "
@@ -162,7 +176,7 @@ const struct nt_option nt_options[] = {
 	{.name = "help", .letter = 'h', ANSWER(HELP),
 	 .help = "print this help and exit",
 	 .more = "After a command, the options of that command only."},
-	{.name = "version", ANSWER(VERSION),
+	{.name = "version", .letter = 'V', ANSWER(VERSION),
 	 .help = "print the version and exit"},
 	{.name = "json-schema", ANSWER(JSON_SCHEMA),
 	 .help = "print the JSON Schema of the records and exit"},
@@ -217,12 +231,37 @@ _Static_assert(sizeof(nt_options) / sizeof(nt_options[0]) <= NT_MAX_OPTIONS,
 	       "given[] has a place for each");
 
 const struct nt_command_row nt_commands[] = {
-	{"check", NT_CMD_CHECK, "", "show what this kernel offers and lacks"},
-	{"daemon", NT_CMD_DAEMON, "[OPTIONS]", "stay attached and answer on a socket"},
-	{"report", NT_CMD_REPORT, "[-f]", "print what the daemon saw, without root"},
-	{"top", NT_CMD_TOP, "[OPTIONS]", "watch live, by the daemon or as root"},
-	{"fix", NT_CMD_FIX, "-p PID --nodelay", "try the remedy on a running process"},
-	{"sample", NT_CMD_SAMPLE, "[INTERVAL [COUNT]]", "show who is held now, with no hook"},
+	{"check",
+	 NT_CMD_CHECK,
+	 "",
+	 "show what this kernel offers and lacks",
+	 {"sudo nagletrace check", "sudo nagletrace check --hooks tracepoint -o json"}},
+	{"daemon",
+	 NT_CMD_DAEMON,
+	 "[OPTIONS]",
+	 "stay attached and answer on a socket",
+	 {"sudo nagletrace daemon --group adm", "sudo nagletrace daemon --standby --by-cgroup"}},
+	{"report",
+	 NT_CMD_REPORT,
+	 "[-f]",
+	 "print what the daemon saw, without root",
+	 {"nagletrace report", "nagletrace report -f --wide"}},
+	{"top",
+	 NT_CMD_TOP,
+	 "[OPTIONS]",
+	 "watch live, by the daemon or as root",
+	 {"nagletrace top", "sudo nagletrace top -n nginx --stacks"}},
+	{"fix",
+	 NT_CMD_FIX,
+	 "-p PID --nodelay",
+	 "try the remedy on a running process",
+	 {"sudo nagletrace fix -p 4242 --nodelay --for 30s",
+	  "sudo nagletrace fix -n redis-server --quickack --yes"}},
+	{"sample",
+	 NT_CMD_SAMPLE,
+	 "[INTERVAL [COUNT]]",
+	 "show who is held now, with no hook",
+	 {"sudo nagletrace sample 5 1", "sudo nagletrace sample -n nginx --all-holds 5"}},
 	{},
 };
 
@@ -444,6 +483,51 @@ static int read_cgroup(struct nt_parse *p, const struct nt_option *option, const
 	return 0;
 }
 
+static int set_cgroup(struct nt_parse *p, enum nt_cgroup_by by, const char *value)
+{
+	p->settings->cgroup = value;
+	p->settings->cgroup_by = by;
+	return 0;
+}
+
+#define LETTERS_AND_DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+/* As docker checks names. A shell that runs a runtime gets it later: capture/find_cgroup.c. */
+static int read_container(struct nt_parse *p, const struct nt_option *option, const char *value)
+{
+	const size_t most = 128;
+	size_t length = strlen(value);
+
+	if (!strspn(value, LETTERS_AND_DIGITS) || length > most ||
+	    strspn(value, LETTERS_AND_DIGITS "_.-") != length)
+		return nt_refuse(p, value,
+				 "neither an ID nor a name of a container; `docker ps` or `podman "
+				 "ps` lists them");
+	return set_cgroup(p, NT_CGROUP_CONTAINER, value);
+}
+
+static int read_pod(struct nt_parse *p, const struct nt_option *option, const char *value)
+{
+	size_t length = strspn(value, "0123456789abcdef-");
+
+	if (value[length] || (length != 36 && length != 32))
+		return nt_refuse(p, value,
+				 "not the UID of a pod; `kubectl get pod NAME -o yaml` shows it");
+	return set_cgroup(p, NT_CGROUP_POD, value);
+}
+
+static int read_unit(struct nt_parse *p, const struct nt_option *option, const char *value)
+{
+	static const char *const types[] = {".service", ".scope", ".slice"};
+	size_t length = strlen(value);
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && !strchr(value, '/'); i++)
+		if (length > strlen(types[i]) &&
+		    !strcmp(value + length - strlen(types[i]), types[i]))
+			return set_cgroup(p, NT_CGROUP_UNIT, value);
+	return nt_refuse(p, value, "not a unit with processes; give for example nginx.service");
+}
+
 /* The kernel's proc_ns_get_link() asks ptrace_may_access() here. */
 static int netns_refused(struct nt_parse *p, const char *value, int cause)
 {
@@ -603,6 +687,9 @@ int nt_option_read(struct nt_parse *p, const struct nt_option *option, const cha
 		[NT_PORTS] = read_ports,
 		[NT_COMM] = read_comm,
 		[NT_CGROUP] = read_cgroup,
+		[NT_CONTAINER] = read_container,
+		[NT_POD] = read_pod,
+		[NT_UNIT] = read_unit,
 		[NT_NETNS] = read_netns,
 		[NT_USER] = read_user,
 		[NT_USER_GROUP] = read_user_group,

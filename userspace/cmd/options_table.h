@@ -27,6 +27,9 @@ enum nt_option_kind {
 	NT_PORTS,
 	NT_COMM, /* a process's name */
 	NT_CGROUP,
+	NT_CONTAINER,
+	NT_POD,
+	NT_UNIT,
 	NT_NETNS,
 	NT_USER,
 	NT_USER_GROUP,
@@ -78,6 +81,7 @@ struct nt_command_row {
 	enum nt_command command;
 	const char *arguments; /* as --help shows them */
 	const char *help;
+	const char *examples[2];
 };
 extern const struct nt_command_row nt_commands[]; /* the last has no name */
 

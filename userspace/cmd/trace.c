@@ -270,7 +270,8 @@ static void interval_over(void *context, uint32_t what)
 	struct trace *trace = context;
 
 	nt_session_drain(&trace->session);
-	write_report(trace, false);
+	if (nt_reports_interval(trace->settings))
+		write_report(trace, false);
 	if (trace->settings->count && ++trace->reports >= trace->settings->count)
 		nt_loop_stop(trace->loop);
 }
@@ -374,7 +375,10 @@ static enum nt_exit run(struct trace *trace)
 	if (!trace->out_err) {
 		nt_session_finish(&trace->session);
 		print_losses(trace);
-		write_report(trace, true);
+		if (nt_reports_whole(trace->settings, trace->reports))
+			write_report(trace, true);
+		else if (trace->settings->timeline)
+			finish_timeline(trace);
 	}
 	return nt_streams_written(trace->out_err) || trace->ended ? NT_EXIT_FAILED : judge(trace);
 }
@@ -423,6 +427,7 @@ enum nt_exit nt_trace(const struct nt_settings *settings)
 			      .loop = nt_loop_new()};
 	enum nt_exit code = NT_EXIT_FAILED;
 
+	trace.writer.utc = settings->utc;
 	init_sums(&trace.all);
 	init_sums(&trace.recent);
 	if (!trace.loop)

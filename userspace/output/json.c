@@ -51,13 +51,9 @@ void nt_json_foreign(struct json_object *o, const char *key, const char *value, 
 
 void nt_json_time_of_day(struct json_object *o, const char *key, int64_t ns)
 {
-	time_t seconds = ns / 1000000000;
-	char date[32], text[48];
-	struct tm tm;
+	char text[NT_UTC_LEN];
 
-	gmtime_r(&seconds, &tm);
-	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text, sizeof(text), "%s.%06uZ", date, (unsigned int)(ns % 1000000000 / 1000));
+	nt_format_utc(ns, text);
 	nt_json_string(o, key, text);
 }
 

@@ -62,13 +62,23 @@ void nt_text_labelled(FILE *out, const char *label, const char *text, size_t wid
 	fputc('\n', out);
 }
 
-static void format_clock(uint64_t mono_ns, char *out, size_t size)
+/* The columns of a stall's time. */
+static int clock_width(const struct nt_writer *writer)
+{
+	return writer->utc ? NT_UTC_LEN - 1 : 12;
+}
+
+static void format_clock(const struct nt_writer *writer, uint64_t mono_ns, char *out, size_t size)
 {
 	int64_t ns = nt_time_of_day_ns(mono_ns);
 	time_t seconds = ns / 1000000000;
 	char clock[16];
 	struct tm tm;
 
+	if (writer->utc) {
+		nt_format_utc(ns, out);
+		return;
+	}
 	localtime_r(&seconds, &tm);
 	strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
 	snprintf(out, size, "%s.%03u", clock, (unsigned int)(ns % 1000000000 / 1000000));
@@ -76,13 +86,15 @@ static void format_clock(uint64_t mono_ns, char *out, size_t size)
 
 static int write_heading(const struct nt_writer *writer, FILE *out)
 {
+	int width = clock_width(writer);
+
 	if (writer->wide)
-		fprintf(out, "%-12s %-15s %7s %-8s %8s %7s %-9s %-12s %-16s %-8s %s\n", "TIME",
-			"PROCESS", "PID", "SIDE", "LASTED", "BYTES", "HELD", "RELEASED", "PATTERN",
-			"EVIDENCE", "CONNECTION");
+		fprintf(out, "%-*s %-15s %7s %-8s %8s %7s %-9s %-12s %-16s %-8s %s\n", width,
+			"TIME", "PROCESS", "PID", "SIDE", "LASTED", "BYTES", "HELD", "RELEASED",
+			"PATTERN", "EVIDENCE", "CONNECTION");
 	else
-		fprintf(out, "%-12s %-18s %4s %8s %5s %s\n", "TIME", "PROCESS", "SIDE", "LASTED",
-			"BYTES", "CONNECTION");
+		fprintf(out, "%-*s %-18s %4s %8s %5s %s\n", width, "TIME", "PROCESS", "SIDE",
+			"LASTED", "BYTES", "CONNECTION");
 	return nt_flush(out);
 }
 
@@ -122,7 +134,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 
 	if (nt_is_late_ack(stall))
 		return 0;
-	format_clock(r->time_ns, clock, sizeof(clock));
+	format_clock(writer, r->time_ns, clock, sizeof(clock));
 	if (process->tgid)
 		nt_escape(process->comm, sizeof(process->comm), name, sizeof(name));
 	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
@@ -131,8 +143,8 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	nt_format_address(tuple, false, remote, sizeof(remote));
 	if (writer->wide) {
 		nt_shorten(name, 15);
-		fprintf(out, "%-12s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n", clock,
-			name, process->tgid > 0 ? process->tgid : 0,
+		fprintf(out, "%-*s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n",
+			clock_width(writer), clock, name, process->tgid > 0 ? process->tgid : 0,
 			stall->side == NT_SIDE_SENDER ? "sender" : "receiver", lasted, bytes,
 			or_dash(r->sender.present ? nt_hold_reason_word(r->hold.reason) : NULL),
 			or_dash(nt_release_word(r->hold.release)),
@@ -143,7 +155,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	} else {
 		snprintf(connection, sizeof(connection), ":%u → %s", tuple->local_port, remote);
 		nt_shorten(connection, 28);
-		fprintf(out, "%-12s ", clock);
+		fprintf(out, "%-*s ", clock_width(writer), clock);
 		print_process(out, name, process->tgid, 18);
 		fprintf(out, " %4s %8s %5s %s\n", stall->side == NT_SIDE_SENDER ? "send" : "recv",
 			lasted, bytes, connection);

@@ -35,6 +35,7 @@ struct nt_report {
  */
 struct nt_writer {
 	bool wide;              /* text: use all columns, show all connections */
+	bool utc;               /* text: a stall's time has its date and zone */
 	bool writes_each_stall; /* also beside interval reports, which include them too */
 
 	/* Comes first. late_acks: they are written too. timeline_cost: what --timeline costs, in

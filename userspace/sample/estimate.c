@@ -202,13 +202,22 @@ static uint64_t variance_of(const struct nt_seen *seen, uint64_t looks)
 	return late.squares * US / looks * US - mean * mean;
 }
 
+/* A connection cannot lose more than a second a second, though looks that count double may say so.
+ */
+static uint64_t excess_us(const struct nt_seen *seen, uint64_t looks)
+{
+	uint64_t us = nt_seen_late(seen).weight * US / looks;
+
+	return us < US ? us : US;
+}
+
 struct nt_excess nt_seen_excess(const struct nt_seen *seen, uint64_t looks)
 {
 	struct nt_excess excess = {};
 
 	if (!nt_seen_stalls(seen))
 		return excess;
-	excess.us = nt_seen_late(seen).weight * US / looks;
+	excess.us = excess_us(seen, looks);
 	excess.error_us = error_us(variance_of(seen, looks), looks);
 	return excess;
 }
@@ -224,7 +233,7 @@ struct nt_excess nt_estimate_excess(const struct nt_estimate *estimate)
 	for (seen = estimate->seen; seen; seen = seen->hh.next) {
 		if (seen->wanted != NT_WANTED_YES || !nt_seen_stalls(seen))
 			continue;
-		excess.us += nt_seen_late(seen).weight * US / estimate->looks;
+		excess.us += excess_us(seen, estimate->looks);
 		variance += variance_of(seen, estimate->looks);
 	}
 	excess.error_us = error_us(variance, estimate->looks);

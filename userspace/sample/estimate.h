@@ -105,6 +105,9 @@ struct nt_late_looks nt_seen_late(const struct nt_seen *seen);
 /* Does Nagle's algorithm with a delayed ACK stall this connection, as far as it was seen? */
 bool nt_seen_stalls(const struct nt_seen *seen);
 
+/* With fewer looks than this, an estimate without a stall could still mean 300 ms a second. */
+#define NT_FEW_LOOKS 10
+
 /* How much does this connection lose, or all together? looks: of the estimate, at least 1. */
 struct nt_excess nt_seen_excess(const struct nt_seen *seen, uint64_t looks);
 struct nt_excess nt_estimate_excess(const struct nt_estimate *estimate);

@@ -120,9 +120,11 @@ static void print_headline(FILE *out, const struct nt_sample_report *report)
 		fprintf(out, "nagletrace: stalls cost %s a second, ± %s\n", a_second, error);
 	else
 		fprintf(out, "nagletrace: no stall seen; they cost less than %s a second\n", error);
-	fprintf(out, "%*s(%" PRIu64 " %s in %s by %s, %s of CPU each)\n", 12, "", estimate->looks,
-		estimate->looks == 1 ? "look" : "looks", span, nt_source_word(report->source->kind),
-		cost);
+	fprintf(out, "%*s(%" PRIu64 " look%s in %s by %s, %s of CPU each)\n", 12, "",
+		estimate->looks, nt_plural(estimate->looks), span,
+		nt_source_word(report->source->kind), cost);
+	if (estimate->looks < NT_FEW_LOOKS)
+		fprintf(out, "%*slooked too seldom to judge by; give a longer INTERVAL\n", 12, "");
 }
 
 static void print_heading(FILE *out, bool wide)

@@ -168,8 +168,7 @@ static void report_is_due(void *context, uint32_t what)
 {
 	struct sample *sample = context;
 
-	/* of a single one, the closing report says the same */
-	if (sample->settings->count != 1)
+	if (nt_reports_interval(sample->settings))
 		report(sample, false);
 	if (sample->settings->count && ++sample->reports >= sample->settings->count)
 		nt_loop_stop(sample->loop);
@@ -254,7 +253,7 @@ static enum nt_exit run(struct sample *sample)
 		nt_log("cannot wait for events: %s", strerror(-err));
 		return NT_EXIT_FAILED;
 	}
-	if (!sample->err)
+	if (!sample->err && nt_reports_whole(sample->settings, sample->reports))
 		report(sample, true);
 	return sample->err && sample->err != -EPIPE ? NT_EXIT_FAILED : NT_EXIT_OK;
 }

@@ -14,6 +14,14 @@ enum nt_hooks {
 	NT_HOOKS_TRACEPOINT,
 };
 
+/* What settings.cgroup is. */
+enum nt_cgroup_by {
+	NT_CGROUP_PATH = 0,
+	NT_CGROUP_CONTAINER, /* its ID, the begin of it, or its name */
+	NT_CGROUP_POD,       /* its UID */
+	NT_CGROUP_UNIT,      /* of systemd */
+};
+
 enum nt_output {
 	NT_OUTPUT_TEXT = 0,
 	NT_OUTPUT_JSON,
@@ -36,8 +44,9 @@ struct nt_settings {
 	char *const *workload;  /* the command to trace, as execvp(3) takes it; NULL: none */
 	const char *user;       /* who runs it; NULL: who called sudo, or else us */
 	char name[NT_NAME_LEN]; /* "": none */
-	const char *cgroup;     /* NULL: none */
-	uint64_t netns;         /* inode of a network namespace; 0: all */
+	enum nt_cgroup_by cgroup_by;
+	const char *cgroup; /* NULL: none */
+	uint64_t netns;     /* inode of a network namespace; 0: all */
 	struct nt_port_list ports, local_ports, remote_ports;
 	bool only_v4, only_v6;
 	uint64_t min_ns;         /* default 1 ms */
@@ -45,7 +54,7 @@ struct nt_settings {
 	uint64_t duration_ns;    /* 0: until interrupted */
 	uint64_t count;          /* 0: without limit */
 	uint64_t fail_on_stalls; /* the exit code is 5 from this number on; 0: never */
-	bool all_holds, stacks, timeline, progress, wide, quiet;
+	bool all_holds, stacks, timeline, progress, wide, utc, quiet;
 	int verbose;
 	enum nt_output output;
 	const char *output_file; /* NULL: stdout, or stderr beside a workload */
@@ -77,5 +86,20 @@ struct nt_settings {
 	bool yes;        /* fix: we do not ask first */
 	bool all;        /* fix: we also change connections that did not stall */
 };
+
+/*
+ * With COUNT that many reports are written. Of a single one the closing report says the same;
+ * behind several in text there is none, while a reader of JSON takes the totals from it.
+ */
+static inline bool nt_reports_interval(const struct nt_settings *settings)
+{
+	return settings->count != 1;
+}
+
+static inline bool nt_reports_whole(const struct nt_settings *settings, uint64_t reports)
+{
+	return settings->output != NT_OUTPUT_TEXT || settings->count < 2 ||
+	       reports < settings->count;
+}
 
 #endif /* NT_SETTINGS_H */
