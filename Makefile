@@ -363,22 +363,17 @@ format: ## format the C sources as .clang-format says, by clang-format 14
 BPF_COMPILE = $(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -target bpf -mcpu=v3 \
 	-D__TARGET_ARCH_$(ARCH) $(ASM_INCLUDE:%=-I%) -Ibpf
 
-$(BUILD)/nagletrace.bpf.o: bpf/nagletrace.bpf.c | $(BUILD)/userspace
+# the tracer; what `nagletrace sample` loads instead; what `nagletrace fix --keep` attaches
+BPF_OBJECTS := nagletrace sample keep
+BPF_SKELETONS := $(BPF_OBJECTS:%=$(BUILD)/%.skel.h)
+
+$(BPF_OBJECTS:%=$(BUILD)/%.bpf.o): $(BUILD)/%.bpf.o: bpf/%.bpf.c | $(BUILD)/userspace
 	$(call say,BPF,$@)
 	$(Q)$(BPF_COMPILE) -MMD -c $< -o $@
 
-$(BUILD)/nagletrace.skel.h: $(BUILD)/nagletrace.bpf.o
+$(BPF_SKELETONS): $(BUILD)/%.skel.h: $(BUILD)/%.bpf.o
 	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name nagletrace_bpf > $@
-
-# what `nagletrace sample` loads instead
-$(BUILD)/sample.bpf.o: bpf/sample.bpf.c | $(BUILD)/userspace
-	$(call say,BPF,$@)
-	$(Q)$(BPF_COMPILE) -MMD -c $< -o $@
-
-$(BUILD)/sample.skel.h: $(BUILD)/sample.bpf.o
-	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name sample_bpf > $@
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
 # ---- user space ----
 
@@ -389,7 +384,7 @@ $(BUILD)/version.h: VERSION | $(BUILD)/userspace
 	$(Q)echo '#define NT_VERSION "$(VERSION)"' >$@
 
 # what it includes of these, its .d knows
-$(BUILD)/userspace/%.o: userspace/%.c | $(BUILD)/nagletrace.skel.h $(BUILD)/sample.skel.h $(BUILD)/version.h
+$(BUILD)/userspace/%.o: userspace/%.c | $(BPF_SKELETONS) $(BUILD)/version.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -c $< -o $@
@@ -526,12 +521,12 @@ linked = $(patsubst %.c,$(BUILD)/$(1)/%.o,$(2) $(filter %.c,$(call links,$(2))))
 TEST_CFLAGS := $(SANITIZE) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -I. -Ibpf
 
 # each source is compiled once with sanitizers for all of them, and once more for the fuzzers
-$(BUILD)/asan/%.o: %.c | $(BUILD)/nagletrace.skel.h $(BUILD)/sample.skel.h $(BUILD)/version.h
+$(BUILD)/asan/%.o: %.c | $(BPF_SKELETONS) $(BUILD)/version.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) -MMD -c $< -o $@
 
-$(BUILD)/fuzzer/%.o: %.c | $(BUILD)/nagletrace.skel.h $(BUILD)/sample.skel.h $(BUILD)/version.h
+$(BUILD)/fuzzer/%.o: %.c | $(BPF_SKELETONS) $(BUILD)/version.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) $(TEST_CFLAGS) -fsanitize=fuzzer-no-link -MMD -c $< -o $@

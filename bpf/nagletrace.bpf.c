@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
+#include "keep.h"
 #include "list_owners.h"
 #include "tracepoints.h"
 
@@ -400,5 +401,22 @@ SEC("iter/task")
 int dump_namespaces_unrolled(struct bpf_iter__task *ctx)
 {
 	list_namespaces(ctx, false);
+	return 0;
+}
+
+/* Lists the programs of keep.bpf.c that are loaded on this host, by their names. */
+SEC("iter/bpf_prog")
+int dump_kept(struct bpf_iter__bpf_prog *ctx)
+{
+	struct nt_kept_program kept;
+	struct bpf_prog *prog = ctx->prog;
+	struct bpf_prog_aux *aux;
+
+	if (!prog)
+		return 0;
+	aux = BPF_CORE_READ(prog, aux);
+	BPF_CORE_READ_INTO(&kept.name, aux, name);
+	if (!__builtin_memcmp(kept.name, NT_KEEP_PREFIX, sizeof(NT_KEEP_PREFIX) - 1))
+		bpf_seq_write(ctx->meta->seq, &kept, sizeof(kept));
 	return 0;
 }

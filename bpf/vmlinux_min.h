@@ -417,6 +417,19 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct bpf_prog_aux {
+	char name[16]; /* BPF_OBJ_NAME_LEN */
+};
+
+struct bpf_prog {
+	struct bpf_prog_aux *aux;
+};
+
+struct bpf_iter__bpf_prog {
+	struct bpf_iter_meta *meta;
+	struct bpf_prog *prog;
+};
+
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;
 	void *map;

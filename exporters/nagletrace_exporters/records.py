@@ -689,6 +689,8 @@ class Snapshot:
     unseen: MaybeCount
     unnamed_stacks: MaybeCounts
     standby: MaybeStandby
+    #: by option; None: the kernel does not list them
+    kept: MaybeCounts
 
     def __post_init__(self) -> None:
         if any(len(series.buckets) != len(self.bounds_us) for series in self.series):

@@ -123,6 +123,8 @@ def test_what_nobody_saw_is_told_where_it_is_known(tmp_path: Path) -> None:
     samples = scraped(tmp_path, answer)
     assert of(samples, "nagletrace_unseen_delayed_acks_total") == 0
     assert of(samples, "nagletrace_contradicted_stalls_total") == 5
+    answer["kept"] = {"TCP_NODELAY": 2, "TCP_BPF_DELACK_MAX": 0}
+    assert of(scraped(tmp_path, answer), "nagletrace_kept_remedies", option="TCP_NODELAY") == 2
     answer["unseen"] = 17
     assert of(scraped(tmp_path, answer), "nagletrace_unseen_delayed_acks_total") == 17
 
@@ -299,6 +301,7 @@ def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
     answer["tracer"] |= {"bpf_cpu_us": 1, "share_ppm": 1}
     answer["unseen"] = 0
     answer["unnamed_stacks"] = {"gone": 0}
+    answer["kept"] = {"TCP_NODELAY": 0}
     answer["standby"] = standby()
     with FakeDaemon(tmp_path / "s", answer) as daemon:
         registry = registry_of(daemon.path)

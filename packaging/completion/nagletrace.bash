@@ -45,6 +45,10 @@ _nagletrace_options='
 --json-schema -- none trace check daemon report top fix sample
 --nodelay -- none fix
 --quickack -- none fix
+--quickack-limit -- any fix
+--keep -- none fix
+--pin -- none fix
+--undo -- none fix
 --for -- any fix
 --yes -y none fix
 --all -- none fix

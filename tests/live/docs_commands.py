@@ -181,6 +181,18 @@ COMMANDS: dict[str, How] = {
         "--query \"SELECT host, ack_key, min(time) FROM nagletrace.runs WHERE kind = 'start' GROUP BY ALL\"")), STORED),
     WEB1: Run(r'"late_acks":"all"(.*\n)*.*"ack_id":"[0-9a-f]{16}"', writes="web1.jsonl", needs=(KEY,)),
 
+    # ---- remedies that are kept
+    **dict.fromkeys(("sudo nagletrace fix --unit legacy.service --nodelay --keep",
+                     "sudo nagletrace fix --unit legacy.service"),
+                    Tried("tests/live/test_keep.py::test_no_connection_of_the_cgroup_stalls_while_the_command_runs")),
+    "nagletrace check": Tried("tests/live/test_keep.py::"
+                              "test_no_connection_of_the_cgroup_stalls_while_the_command_runs"),
+    **dict.fromkeys(("sudo nagletrace fix --unit legacy.service --nodelay --pin",
+                     "nagletrace fix --pod UID --nodelay --pin",
+                     "sudo nagletrace fix --container web-1 --quickack-limit 8ms --pin",
+                     "sudo nagletrace fix --unit legacy.service --undo"),
+                    Tried("tests/live/test_keep.py::test_a_pinned_remedy_stays_until_it_is_undone")),
+
     # ---- traces
     "sudo nagletrace -- curl http://127.0.0.1:8000/": Tried(
         "tests/live/test_workload.py::test_the_command_has_our_streams_and_reports_go_to_stderr"),

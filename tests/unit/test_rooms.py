@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 USERSPACE = ROOT / "userspace"
 DESIGN = ROOT / "docs" / "design.md"
 #: What the build makes has no room, and the kernel side is below all of them: these two are all that a room sees of it.
-BUILT = {"nagletrace.skel.h", "sample.skel.h", "terminfo.h", "version.h"}
-SHARED = {"bpf/nagletrace.h", "bpf/verdict.h"}
+BUILT = {"keep.skel.h", "nagletrace.skel.h", "sample.skel.h", "terminfo.h", "version.h"}
+SHARED = {"bpf/keep.h", "bpf/nagletrace.h", "bpf/verdict.h"}
 
 
 class Include(NamedTuple):

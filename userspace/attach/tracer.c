@@ -170,6 +170,8 @@ static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces, tracer->cast_id);
 	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces_unrolled,
 				  tracer->typed && !tracer->cast_id);
+	bpf_program__set_autoload(tracer->skel->progs.dump_kept,
+				  tracer->typed && settings->counts_kept);
 	bpf_program__set_autoload(tracer->skel->progs.forget_holds, forgets);
 	bpf_program__set_autoload(tracer->skel->progs.forget_acks, forgets);
 	return 0;

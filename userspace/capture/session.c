@@ -286,6 +286,7 @@ static int prepare(struct nt_session *session)
 		return err;
 	mark_open_sockets(session);
 	session->audit = nt_audit_new(&session->tracer, session->settings);
+	session->kept = nt_kept_open(&session->tracer);
 	if (session->settings->stacks) {
 		session->stacks = nt_stacks_new(&session->tracer, session->names,
 						session->settings->max_connections);
@@ -361,6 +362,7 @@ void nt_session_close(struct nt_session *session)
 	nt_stacks_free(session->stacks);
 	nt_names_close(session->names);
 	nt_audit_free(session->audit);
+	bpf_link__destroy(session->kept);
 	nt_owners_close(&session->owners);
 	nt_tracer_close(&session->tracer);
 	if (session->targets.settings)

@@ -7,6 +7,7 @@
 #define NT_SESSION_H
 
 #include "attach/counts.h"
+#include "capture/kept.h"
 #include "capture/origin.h"
 #include "capture/overhead.h"
 #include "capture/owners.h"
@@ -37,6 +38,7 @@ struct nt_session {
 	struct nt_owners owners;
 	struct nt_origin origin;
 	uint64_t reported;      /* stalls, holds and late ACKs so far */
+	struct bpf_link *kept;  /* lists the remedies that are kept; NULL: nothing does */
 	struct nt_audit *audit; /* NULL: the number of unseen timers is not known */
 	struct nt_overhead overhead;
 	struct nt_standby standby; /* with --standby: whether it is attached now */

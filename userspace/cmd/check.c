@@ -10,6 +10,7 @@
 #include "base/streams.h"
 #include "base/text.h"
 #include "attach/kernel.h"
+#include "fix/keep.h"
 
 static const enum nt_hooks families[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE, NT_HOOKS_TRACEPOINT};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
@@ -51,6 +52,12 @@ static void print_table(struct nt_kernel *kernel)
 	       "taken\nagain, exactly, when tcp_write_xmit returns.\n");
 }
 
+static void print_kept(void *context, const struct nt_kept *kept)
+{
+	printf("kept        ");
+	nt_fix_print_kept(stdout, kept);
+}
+
 static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
 {
 	char reason[160];
@@ -69,6 +76,8 @@ static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
 		printf("%-11s %s%s%s\n", nt_family_name(families[f]), err ? "no: " : "yes, costs ",
 		       reason, families[f] == chosen ? "  <- would be used" : "");
 	}
+	if (nt_fix_each_kept("", print_kept, NULL) == -EPERM)
+		printf("kept        not known: it takes CAP_NET_ADMIN and CAP_SYS_ADMIN\n");
 	printf("\nCosts are instructions more than untraced: docs/performance.md.\n\n");
 	print_table(kernel);
 }
@@ -94,10 +103,23 @@ static struct json_object *hook_object(struct nt_kernel *kernel, const struct nt
 	return o;
 }
 
+static void add_kept(void *list, const struct nt_kept *kept)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "option", json_object_new_string(kept->option));
+	json_object_object_add(o, "cgroup", json_object_new_string(kept->cgroup));
+	json_object_object_add(o, "pinned", json_object_new_boolean(kept->pinned));
+	json_object_object_add(o, "connections", json_object_new_int64(kept->connections));
+	if (kept->limit_us)
+		json_object_object_add(o, "limit_us", json_object_new_int64(kept->limit_us));
+	json_object_array_add(list, o);
+}
+
 static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
-	struct json_object *costs = json_object_new_object();
+	struct json_object *costs = json_object_new_object(), *kept = json_object_new_array();
 
 	json_object_object_add(o, "type", json_object_new_string("check"));
 	json_object_object_add(o, "kernel", json_object_new_string(kernel->uname.release));
@@ -115,6 +137,10 @@ static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
 				json_object_array_add(
 					list, hook_object(kernel, &nt_hooks[i], families[f]));
 	json_object_object_add(o, "table", list);
+	if (nt_fix_each_kept("", add_kept, kept) >= 0)
+		json_object_object_add(o, "kept", kept);
+	else
+		json_object_put(kept);
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
 						       JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);

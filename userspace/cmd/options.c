@@ -273,6 +273,7 @@ static int check_together(struct nt_parse *p)
 		[NT_ONE_FAMILY] = "; leave both out for both",
 		[NT_ONE_LOUDNESS] = "; give one of them",
 		[NT_ONE_REMEDY] = "; give one of them, or nobody can say which helped",
+		[NT_ONE_TIME_TO_KEEP] = "; give one of them",
 	};
 	const char *output = given(p, "output");
 	int err = 0;
@@ -326,6 +327,37 @@ static int check_top(struct nt_parse *p)
 	return 0;
 }
 
+/* What is kept is set on all connections of a cgroup: an option that chooses among them, or belongs
+ * to the experiment, would not be heeded. */
+static int check_keep(struct nt_parse *p)
+{
+	static const char *const heeded[] = {"cgroup",  "container",      "pod",    "unit",
+					     "nodelay", "quickack-limit", "keep",   "pin",
+					     "undo",    "quiet",          "verbose"};
+	const struct nt_settings *o = p->settings;
+	const char *what = o->keep   ? "--keep"
+			   : o->pin  ? "--pin"
+			   : o->undo ? "--undo"
+				     : "the list of what is kept";
+
+	if (!o->cgroup)
+		return nt_fail(p, "%s: give --cgroup, --container, --pod or --unit too", what);
+	if ((o->keep || o->pin) && !o->nodelay && !o->quickack_limit_ns)
+		return nt_fail(p, "%s: give --nodelay or --quickack-limit too", what);
+	if (!o->keep && !o->pin && (o->nodelay || o->quickack_limit_ns))
+		return nt_fail(p, "%s: ends both remedies; leave out which", what);
+	for (const struct nt_option *option = nt_options; option->help; option++) {
+		bool fits = !p->given[option - nt_options];
+
+		for (size_t i = 0; !fits && i < sizeof(heeded) / sizeof(heeded[0]); i++)
+			fits = !strcmp(option->name, heeded[i]);
+		if (!fits)
+			return nt_fail(p, "--%s: does not go with %s; leave it out", option->name,
+				       what);
+	}
+	return 0;
+}
+
 /* An experiment changes one option, and only on processes that the user has named. */
 static int check_fix(struct nt_parse *p)
 {
@@ -333,6 +365,11 @@ static int check_fix(struct nt_parse *p)
 
 	if (p->command != NT_CMD_FIX)
 		return 0;
+	if (o->keep || o->pin || o->undo ||
+	    (o->cgroup && !o->nodelay && !o->quickack && !o->quickack_limit_ns))
+		return check_keep(p);
+	if (o->quickack_limit_ns)
+		return nt_fail(p, "--quickack-limit: is for --keep or --pin; give one of them");
 	if (!o->nodelay && !o->quickack)
 		return nt_fail(p, "fix: choose --nodelay (for the sender) or --quickack (for the "
 				  "receiver)");
@@ -440,6 +477,7 @@ static void derive(const struct nt_parse *p)
 	struct nt_settings *settings = p->settings;
 
 	settings->borrows_sockets = p->command == NT_CMD_FIX;
+	settings->counts_kept = p->command == NT_CMD_DAEMON;
 	settings->streams_stacks =
 		settings->stacks &&
 		(p->command == NT_CMD_DAEMON ||

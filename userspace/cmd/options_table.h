@@ -47,6 +47,7 @@ enum nt_option_set {
 	NT_ONE_FORMAT, /* the same may be given twice: -j -o json */
 	NT_ONE_LOUDNESS,
 	NT_ONE_REMEDY,
+	NT_ONE_TIME_TO_KEEP,
 };
 
 struct nt_option {

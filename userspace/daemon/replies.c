@@ -164,6 +164,22 @@ static void add_top(struct json_object *o, const struct nt_daemon_state *state, 
 	nt_json_number(o, "connections_span_us", (nt_now_ns() - state->recent_began_ns) / 1000);
 }
 
+/* Adds how many remedies `fix --keep` and `--pin` keep on this host, where the kernel lists them.
+ */
+static void add_kept(struct json_object *o, const struct nt_session *session)
+{
+	struct json_object *kept = json_object_new_object();
+	uint64_t counts[NT_KEPT_REMEDIES];
+	int err = nt_kept_count(session->kept, counts);
+
+	for (enum nt_kept_remedy remedy = 0; !err && remedy < NT_KEPT_REMEDIES; remedy++)
+		nt_json_number(kept, nt_kept_option(remedy), counts[remedy]);
+	if (err)
+		json_object_put(kept);
+	else
+		json_object_object_add(o, "kept", kept);
+}
+
 int nt_json_snapshot(FILE *out, const struct nt_daemon_state *state, unsigned int top, bool last)
 {
 	struct json_object *o = new_reply("snapshot");
@@ -178,6 +194,7 @@ int nt_json_snapshot(FILE *out, const struct nt_daemon_state *state, unsigned in
 	nt_json_dropped(o, &state->counts);
 	add_tracer(o, state);
 	nt_json_standby(o, &state->session->standby);
+	add_kept(o, state->session);
 	if (top)
 		add_top(o, state, top);
 	return nt_json_write(out, o);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "fix/fix.h"
+#include "fix/keep.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -537,6 +538,8 @@ enum nt_exit nt_fix(const struct nt_settings *settings)
 	};
 	enum nt_exit code;
 
+	if (nt_fix_keeps(settings))
+		return nt_fix_keep(settings);
 	if (!settings->yes && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))) {
 		nt_log("fix: no terminal to ask for confirmation; give --yes to skip the "
 		       "question");

@@ -73,6 +73,7 @@ struct nt_settings {
 	bool by_cgroup;    /* the cgroup is a label of the series too */
 	bool follow;
 	bool borrows_sockets; /* from the processes that it traces, by pidfd_getfd(2) */
+	bool counts_kept;     /* the daemon reports the remedies that are kept on this host */
 	bool has_fleet_key;   /* fleet_key is set: other hosts hash ACKs with it too */
 	uint8_t fleet_key[16];
 	bool late_acks;      /* each late ACK is reported, for the join with other hosts */
@@ -85,6 +86,9 @@ struct nt_settings {
 	uint64_t for_ns; /* fix: we keep it set for this time, after we have watched for as long */
 	bool yes;        /* fix: we do not ask first */
 	bool all;        /* fix: we also change connections that did not stall */
+	bool keep, pin, undo;       /* fix: on new connections of a cgroup: while we run, until
+				     * undone, or no longer */
+	uint64_t quickack_limit_ns; /* fix: ACKs of these are delayed no longer; 0: as ever */
 };
 
 /*

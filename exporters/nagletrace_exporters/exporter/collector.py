@@ -147,6 +147,9 @@ class NagletraceCollector(Collector):
         if snapshot.unseen is not None:  # absent where it cannot be known
             yield counter("nagletrace_unseen_delayed_acks", "Delayed ACKs that the kernel's timer sent and no hook "
                           "saw, at least.", snapshot.unseen)
+        if snapshot.kept is not None:  # absent where the kernel does not list them
+            yield gauges("nagletrace_kept_remedies", "Remedies that `nagletrace fix --keep` and `--pin` keep on this "
+                         "host, by the option that they set.", "option", snapshot.kept)
         yield from merged(snapshot.limits)
         yield from tracer(snapshot.tracer)
         if snapshot.standby is not None:
@@ -295,6 +298,13 @@ def counters(name: str, text: str, label: str, values: dict[str, int], unit: flo
 
 def gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
+
+
+def gauges(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family
 
 
 def info(name: str, text: str, labels: dict[str, str]) -> Metric:
