@@ -799,13 +799,14 @@ static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
 }
 
 /*
- * A corked tail went out, no program saw a timer, and nothing was in flight for a loss probe to
- * take it along. The probe timer sent the tail if nothing was sent again, and if the tail went when
- * tcp_check_probe_timer() has that timer expire: after the RTO, and half as long again at the
- * latest, if something kept it waiting. The ACK of the tail may have changed the RTO: if by more
- * than a quarter, this accuses nobody. Else the application uncorked the socket, and corked it
- * again. Returns when the timer sent the tail, latest_ns at the latest, or 0. This is a global
- * function for the verifier's sake, as hold_judge().
+ * A tail that was corked, or held by MSG_MORE, went out, no program saw a timer, and nothing was in
+ * flight for a loss probe to take it along. The probe timer sent the tail if nothing was sent
+ * again, and if the tail went when tcp_check_probe_timer() has that timer expire: after the RTO,
+ * and half as long again at the latest, if something kept it waiting. The ACK of the tail may have
+ * changed the RTO: if by more than a quarter, this accuses nobody. Else the application uncorked
+ * the socket, and corked it again, or a segment of the peer released the tail. Returns when the
+ * timer sent the tail, latest_ns at the latest, or 0. This is a global function for the verifier's
+ * sake, as hold_judge().
  */
 __noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total_retrans)
 {

@@ -94,9 +94,10 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 		return nt_after(s->snd_nxt, held->end_seq) ? NT_RELEASE_UNCORK : NT_RELEASE_TIMER;
 	case NT_HOLD_MSG_MORE:
 		/* nothing was written since, so a segment of the peer caused the attempt, maybe one
-		 * with data */
+		 * with data; or the probe timer, which runs while nothing is in flight, and not
+		 * before its time, which the caller checks */
 		if (s->write_seq == held->end_seq)
-			return NT_RELEASE_ACK;
+			return held->seq == s->snd_una ? NT_RELEASE_TIMER : NT_RELEASE_ACK;
 		return nt_filled(held, s) ? NT_RELEASE_FULL_SEGMENT : NT_RELEASE_UNCORK;
 	case NT_HOLD_NAGLE:
 		if (s->nonagle & NT_NAGLE_OFF)
@@ -138,6 +139,8 @@ static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 static inline enum nt_release nt_release_from_attempt(const struct nt_held *held,
 						      const struct nt_tcp_state *s)
 {
+	enum nt_release release;
+
 	if (s->push_one == NT_PUSH_LOSS_PROBE || nt_released_by_probe(held, s))
 		return NT_RELEASE_LOSS_PROBE;
 	if (held->reason == NT_HOLD_NAGLE && nt_released_by_ack(held, s))
@@ -151,7 +154,11 @@ static inline enum nt_release nt_release_from_attempt(const struct nt_held *held
 			return NT_RELEASE_UNCORK;
 		return s->nonagle_arg & NT_NAGLE_OFF ? NT_RELEASE_NODELAY : NT_RELEASE_PUSH;
 	}
-	return nt_release_from_state(held, s);
+	release = nt_release_from_state(held, s);
+	/* the probe timer makes no attempt: it sends by tcp_write_wakeup() */
+	return release == NT_RELEASE_TIMER && held->reason == NT_HOLD_MSG_MORE && !held->timer_seen
+		       ? NT_RELEASE_ACK
+		       : release;
 }
 
 #endif /* NT_RELEASE_H */

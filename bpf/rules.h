@@ -35,8 +35,9 @@ static __always_inline bool large_tail_goes_on(const struct hold *h, const struc
 		 nt_lone(TCP(t, snd_nxt) - TCP(t, snd_una), TCP(t, mss_cache)));
 }
 
-/* What released a corked tail, with no timer seen? Sets *released_ns if the timer did. */
-static __always_inline enum nt_release cork_released(const struct hold *h, const struct tcp *t,
+/* What released a tail that a cork or MSG_MORE held, with no timer seen? Sets *released_ns if the
+ * timer did. */
+static __always_inline enum nt_release tail_released(const struct hold *h, const struct tcp *t,
 						     u64 *released_ns)
 {
 	u64 sent_ns = 0;
@@ -45,7 +46,7 @@ static __always_inline enum nt_release cork_released(const struct hold *h, const
 		sent_ns = cork_timer_sent_ns(socket_number(t->sk), h->begin_ns, *released_ns,
 					     h->total_retrans);
 	if (!sent_ns)
-		return NT_RELEASE_UNCORK;
+		return h->held.reason == NT_HOLD_CORK ? NT_RELEASE_UNCORK : NT_RELEASE_ACK;
 	*released_ns = sent_ns;
 	return NT_RELEASE_TIMER;
 }
@@ -60,6 +61,8 @@ static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 {
 	u64 released_ns = s->clock_ns;
 
+	if (release == NT_RELEASE_TIMER && !h->held.timer_seen)
+		release = tail_released(h, t, &released_ns);
 	if (h->held.reason == NT_HOLD_SNDBUF) {
 		if (!room_was_awaited(h, t, s, trusted)) {
 			hold_delete(t->sk);
@@ -69,8 +72,6 @@ static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 		released_ns = h->ack_ns;
 	} else if (release == NT_RELEASE_ACK) {
 		released_ns = hold_ack_released(h, t, s, trusted);
-	} else if (release == NT_RELEASE_TIMER && !h->held.timer_seen) {
-		release = cork_released(h, t, &released_ns);
 	}
 	hold_release(h, t, release, released_ns);
 }
