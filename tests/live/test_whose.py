@@ -258,7 +258,8 @@ def test_a_receiver_that_ends_at_once_has_its_name_or_counts(way: str) -> None:
             tracer.stop()
     told = [s["receiver"] for s in tracer.stalls() if s["evidence"] == "seen"]
     named = [end for end in told if "pid" in end]
-    assert len(told) >= 20 - unseen(tracer) and {end["pid"] for end in named} <= children, told
+    skipped = tracer.closing()["dropped"]["recursion"]
+    assert len(told) >= 20 - unseen(tracer) - skipped and {end["pid"] for end in named} <= children, told
     assert all(end["comm"] for end in named), named
     assert len(told) - len(named) == tracer.closing()["dropped"]["owners"]
     # a busy machine lets one or two sleep on while their data is there
