@@ -29,5 +29,7 @@ bool nt_process_ids_are_the_hosts(void)
 {
 	struct stat st;
 
-	return !stat("/proc/self/ns/pid", &st) && st.st_ino == FIRST_PID_NAMESPACE;
+	if (stat("/proc/self/ns/pid", &st))
+		return errno == ENOENT; /* the kernel has no such namespaces */
+	return st.st_ino == FIRST_PID_NAMESPACE;
 }

@@ -4,6 +4,8 @@
 #ifndef NT_FIND_CGROUP_H
 #define NT_FIND_CGROUP_H
 
+#include <limits.h>
+
 #include "base/error.h"
 #include "terms/settings.h"
 
@@ -14,10 +16,10 @@ const char *nt_cgroup_mount(void);
 
 /*
  * Writes the path of the one cgroup v2 that settings->cgroup names in the way of
- * settings->cgroup_by. A container may be named by its ID, the begin of it, or the name that
- * docker, podman or nerdctl has for it: these are asked, as commands, for 10 s at most.
+ * settings->cgroup_by. A container may be named by its ID, 12 digits of it or more, or by what
+ * docker, podman or nerdctl knows it by: these are asked, as commands, for 9 s at most.
  */
-bool nt_find_cgroup(const struct nt_settings *settings, char path[NT_CGROUP_LEN],
+bool nt_find_cgroup(const struct nt_settings *settings, char path[PATH_MAX],
 		    struct nt_error *error);
 
 #endif /* NT_FIND_CGROUP_H */

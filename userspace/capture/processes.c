@@ -117,6 +117,9 @@ static bool open_pids(struct nt_targets *targets, struct nt_error *error)
 	for (unsigned int i = 0; i < settings->n_pids; i++) {
 		pid_t pid = settings->pids[i], group = thread_group_of(pid);
 
+		if (!group && settings->workload)
+			return nt_error_set(error, NT_EXIT_FAILED,
+					    "the command was ended before it began");
 		if (!group)
 			return nt_error_set(
 				error, NT_EXIT_USAGE,
@@ -135,33 +138,39 @@ static bool open_pids(struct nt_targets *targets, struct nt_error *error)
 	return true;
 }
 
-/* Without the mount, which a path may begin with, and without slashes at its end. */
-static void take_path(struct nt_targets *targets, const char *mount)
+/* Writes the path of settings->cgroup without the mount, which it may begin with, and without
+ * slashes at its end. */
+static void take_path(const struct nt_settings *settings, const char *mount, char path[PATH_MAX])
 {
-	const char *path = targets->settings->cgroup;
+	const char *given = settings->cgroup;
 	size_t prefix = strlen(mount), n;
 
-	if (!strncmp(path, mount, prefix) && (path[prefix] == '/' || !path[prefix]))
-		path += prefix;
-	n = snprintf(targets->cgroup, sizeof(targets->cgroup), "%s", path);
-	while (n && n < sizeof(targets->cgroup) && targets->cgroup[n - 1] == '/')
-		targets->cgroup[--n] = '\0';
+	if (!strncmp(given, mount, prefix) && (given[prefix] == '/' || !given[prefix]))
+		given += prefix;
+	snprintf(path, PATH_MAX, "%s", given);
+	for (n = strlen(path); n && path[n - 1] == '/';)
+		path[--n] = '\0';
 }
 
 static bool open_cgroup(struct nt_targets *targets, struct nt_error *error)
 {
 	const struct nt_settings *settings = targets->settings;
 	const char *mount = nt_cgroup_mount();
-	char full[512], shown[NT_ESCAPED_LEN(SHOWN_BYTES)];
+	char path[PATH_MAX], full[PATH_MAX + 64], shown[NT_ESCAPED_LEN(NT_CGROUP_LEN)];
 
 	if (settings->cgroup_by == NT_CGROUP_PATH)
-		take_path(targets, mount ? mount : "");
-	else if (!nt_find_cgroup(settings, targets->cgroup, error))
+		take_path(settings, mount ? mount : "", path);
+	else if (!nt_find_cgroup(settings, path, error))
 		return false;
-	else if (!settings->quiet)
-		nt_log("%s is the cgroup %s", settings->cgroup, targets->cgroup);
-	snprintf(full, sizeof(full), "%s/%s", mount, targets->cgroup);
-	targets->cgroup_fd = mount ? open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	nt_escape(path, NT_CGROUP_LEN, shown, sizeof(shown));
+	if (settings->cgroup_by != NT_CGROUP_PATH && !settings->quiet)
+		nt_log("%s is the cgroup %s", settings->cgroup, shown);
+	/* what /proc shows of a process is cut alike: nt_process_read() */
+	snprintf(targets->cgroup, sizeof(targets->cgroup), "%.*s", NT_CGROUP_LEN - 1, path);
+	if (mount) {
+		snprintf(full, sizeof(full), "%s/%s", mount, path);
+		targets->cgroup_fd = open(full, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
 	if (targets->cgroup_fd >= 0)
 		return true;
 	nt_escape(settings->cgroup, SHOWN_BYTES, shown, sizeof(shown));

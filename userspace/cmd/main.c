@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 	char err[512];
 	int cause = nt_options_parse(argc, argv, &command, &settings, err, sizeof(err));
 
-	if (!cause && (settings.workload || settings.output_file) &&
+	if (!cause && command == NT_CMD_TRACE && (settings.workload || settings.output_file) &&
 	    !direct_output(&settings, &error))
 		return nt_error_log(&error);
 	nt_streams_open();

@@ -67,7 +67,8 @@ const struct nt_option nt_options[] = {
 	{.name = "container", .kind = NT_CONTAINER, .argument = "ID|NAME",
 	 .set = NT_ONE_CHOICE_OF_PROCESSES, .commands = TRACERS | SAMPLE,
 	 .help = "trace all processes in this container",
-	 .more = "The begin of its ID suffices; docker, podman and nerdctl are asked for a name."},
+	 .more = "12 digits of its ID are enough. For anything else docker, podman and nerdctl "
+		 "are asked."},
 	{.name = "pod", .kind = NT_POD, .argument = "UID", .set = NT_ONE_CHOICE_OF_PROCESSES,
 	 .commands = TRACERS | SAMPLE,
 	 .help = "trace all processes in this Kubernetes pod",
@@ -108,8 +109,8 @@ const struct nt_option nt_options[] = {
 	{.name = "fail-on-stall", .kind = NT_COUNT, .argument = "[=N]", .field = MEMBER(uint64_t, fail_on_stalls),
 	 .commands = TRACE,
 	 .help = "end with exit code 5 if there were N stalls or more (default 1)",
-	 .more = "A build that must not become slower fails so; a command that fails by itself "
-		 "keeps its exit code."},
+	 .more = "So a build fails when it becomes slower. A command that fails by itself keeps "
+		 "its exit code."},
 	{.name = "all-holds", .letter = 'a', FLAG(all_holds), .commands = TRACE | SAMPLE,
 	 .help = "also report holds that are no stall"},
 	{.name = "stacks", .letter = 'U', FLAG(stacks), .commands = TRACERS,
@@ -151,7 +152,7 @@ const struct nt_option nt_options[] = {
 		 "its own."},
 	{.name = "utc", FLAG(utc), .commands = TRACE,
 	 .help = "print the date, the time and the zone of each stall: 2026-11-28T02:45:42.123456Z",
-	 .more = "Without it, text has the local time of day. JSON has this form at any time."},
+	 .more = "Without it, text has the local time of day. Lines are wider than 80 columns then. JSON always has this form."},
 	{.name = "hooks", ENUM(hooks), .words = hooks, .argument = "WHICH", .standard = "auto", .commands = CHECK | TRACERS,
 	 .help = "choose the hooks: auto, function, kprobe or tracepoint",
 	 .more = "`function` is fentry and fexit, `kprobe` the same places by kprobes. `auto` "

@@ -311,10 +311,8 @@ static int watch_signals(void *context)
 {
 	struct trace *trace = context;
 
-	if (trace->settings->workload) {
-		nt_workload_ignore_signals();
-		return 0;
-	}
+	if (trace->settings->workload)
+		return nt_workload_watch_signals(trace->loop);
 	return nt_loop_signals(trace->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, on_signal,
 			       trace);
 }
@@ -358,8 +356,8 @@ static enum nt_exit judge(const struct trace *trace)
 
 	if (!limit || stalls < limit)
 		return NT_EXIT_OK;
-	nt_log("found %" PRIu64 " stall%s: --fail-on-stall=%" PRIu64 " makes that exit code %d",
-	       stalls, nt_plural(stalls), limit, NT_EXIT_STALLS);
+	nt_log("--fail-on-stall=%" PRIu64 ": found %" PRIu64 " stall%s", limit, stalls,
+	       nt_plural(stalls));
 	return NT_EXIT_STALLS;
 }
 
@@ -372,6 +370,8 @@ static enum nt_exit run(struct trace *trace)
 		return NT_EXIT_FAILED;
 	}
 	trace->give_up_ns = nt_now_ns() + END_NS;
+	if (trace->settings->workload) /* it has ended: from now on signals are ours */
+		nt_streams_heed(NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM));
 	if (!trace->out_err) {
 		nt_session_finish(&trace->session);
 		print_losses(trace);
@@ -415,7 +415,7 @@ static enum nt_exit start_and_run(struct trace *trace)
 	if (!nt_session_start(&trace->session, trace->settings, &start, &error))
 		return nt_error_log(&error);
 	if (trace->settings->workload && !nt_workload_start())
-		return NT_EXIT_FAILED; /* the command has said why, and its exit code counts */
+		return NT_EXIT_FAILED; /* the command has said why, or a signal has ended it */
 	return run(trace);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Traces a command from its start to its end: `nagletrace -- COMMAND`. Three processes share this
- * work: the command, the tracer, and the one that the user started. That one keeps no privilege; it
- * passes signals on to the command, and ends with the command's exit code.
+ * work: the command, the tracer, and the one that the user started. That one keeps no privilege but
+ * to signal; it passes signals on to the command, and ends with the command's exit code.
  */
 #ifndef NT_WORKLOAD_H
 #define NT_WORKLOAD_H
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "base/loop.h"
 #include "terms/settings.h"
 
 /*
@@ -20,11 +21,12 @@
  */
 bool nt_workload_prepare(struct nt_settings *settings, struct nt_error *error);
 
-/* Lets the command run. Returns false if that failed, which the command has reported, or if it was
- * ended before. */
+/* Has the command begin. Returns false if that failed, which the command has reported, or if a
+ * signal has ended it before. */
 bool nt_workload_start(void);
 
-/* Ignores the signals that are the command's: the trace ends with it. */
-void nt_workload_ignore_signals(void);
+/* Has the loop take the signals that are the command's, and do nothing: the trace ends with the
+ * command. Returns 0 or -errno. */
+int nt_workload_watch_signals(struct nt_loop *loop);
 
 #endif /* NT_WORKLOAD_H */

@@ -17,7 +17,7 @@ enum nt_hooks {
 /* What settings.cgroup is. */
 enum nt_cgroup_by {
 	NT_CGROUP_PATH = 0,
-	NT_CGROUP_CONTAINER, /* its ID, the begin of it, or its name */
+	NT_CGROUP_CONTAINER, /* its ID, 12 digits of it, or its name */
 	NT_CGROUP_POD,       /* its UID */
 	NT_CGROUP_UNIT,      /* of systemd */
 };
