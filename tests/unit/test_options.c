@@ -510,8 +510,21 @@ static void daemon_and_report_take_their_own_options(void **state)
 	refused("--follow", "--follow", "goes with `report` only", "leave it out");
 }
 
+/* Of all commands that trace. */
+static const char *const of_tracers[] = {
+	"name",       "cgroup", "container", "pod", "unit",   "netns", "port", "localport",
+	"remoteport", "ipv4",   "ipv6",      "min", "stacks", "hooks", "btf",  NULL};
+
+static bool has(const char *const *list, const char *name)
+{
+	for (; *list; list++)
+		if (!strcmp(*list, name))
+			return true;
+	return false;
+}
+
 /* By the table, so that a new option is looked at too. */
-static void refuses_what_is_not_its_own(const char *command, const char *const *own)
+static void refuses_what_is_not_its_own(const char *command, bool traces, const char *const *own)
 {
 	static const struct {
 		const char *argument, *value;
@@ -538,12 +551,11 @@ static void refuses_what_is_not_its_own(const char *command, const char *const *
 	strcpy(key, key_file("0123456789abcdef", 16, 0600));
 	for (const struct nt_option *row = nt_options; row->help; row++) {
 		const char *value = "";
-		bool is_own = false;
+		bool is_own;
 
-		for (size_t j = 0; row->name && own[j]; j++)
-			is_own |= !strcmp(own[j], row->name);
 		if (!row->name)
 			continue;
+		is_own = has(own, row->name) || (traces && has(of_tracers, row->name));
 		for (size_t j = 0; row->argument && j < sizeof(values) / sizeof(values[0]); j++)
 			if (!strcmp(values[j].argument, row->argument))
 				value = values[j].value;
@@ -581,85 +593,26 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 {
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
-	static const char *const of_daemon[] = {"container",
-						"pod",
-						"unit",
-						"max-overhead",
-						"name",
-						"cgroup",
-						"netns",
-						"port",
-						"localport",
-						"remoteport",
-						"ipv4",
-						"ipv6",
-						"min",
-						"stacks",
-						"hooks",
-						"btf",
-						"quiet",
-						"verbose",
-						"help",
-						"version",
-						"json-schema",
-						"socket",
-						"group",
-						"window",
-						"by-cgroup",
-						"max-series",
-						"max-connections",
-						"fleet-key",
-						"standby",
-						"standby-after",
-						NULL};
+	static const char *const of_daemon[] = {
+		"max-overhead", "quiet",       "verbose",       "help",
+		"version",      "json-schema", "socket",        "group",
+		"window",       "by-cgroup",   "max-series",    "max-connections",
+		"fleet-key",    "standby",     "standby-after", NULL};
 	static const char *const of_report[] = {"output",  "json",        "wide",
 						"follow",  "socket",      "help",
 						"version", "json-schema", NULL};
-	static const char *const of_top[] = {
-		"container", "pod",   "unit",       "pid",         "name",     "cgroup",
-		"netns",     "port",  "localport",  "ipv4",        "ipv6",     "min",
-		"stacks",    "hooks", "remoteport", "btf",         "interval", "duration",
-		"socket",    "help",  "version",    "json-schema", NULL};
-	static const char *const of_fix[] = {"quickack-limit",
-					     "keep",
-					     "pin",
-					     "undo",
-					     "container",
-					     "pod",
-					     "unit",
-					     "pid",
-					     "name",
-					     "cgroup",
-					     "netns",
-					     "port",
-					     "localport",
-					     "remoteport",
-					     "ipv4",
-					     "ipv6",
-					     "min",
-					     "hooks",
-					     "stacks",
-					     "btf",
-					     "output",
-					     "json",
-					     "wide",
-					     "quiet",
-					     "help",
-					     "version",
-					     "json-schema",
-					     "verbose",
-					     "nodelay",
-					     "quickack",
-					     "for",
-					     "yes",
-					     "all",
-					     NULL};
+	static const char *const of_top[] = {"pid",  "interval", "duration",    "socket",
+					     "help", "version",  "json-schema", NULL};
+	static const char *const of_fix[] = {
+		"quickack-limit", "keep",  "pin",  "undo",    "pid",         "output",  "json",
+		"wide",           "quiet", "help", "version", "json-schema", "verbose", "nodelay",
+		"quickack",       "for",   "yes",  "all",     NULL};
 
-	refuses_what_is_not_its_own("top", of_top);
-	refuses_what_is_not_its_own("check", of_check);
-	refuses_what_is_not_its_own("daemon", of_daemon);
-	refuses_what_is_not_its_own("report", of_report);
-	refuses_what_is_not_its_own("fix", of_fix);
+	refuses_what_is_not_its_own("top", true, of_top);
+	refuses_what_is_not_its_own("check", false, of_check);
+	refuses_what_is_not_its_own("daemon", true, of_daemon);
+	refuses_what_is_not_its_own("report", false, of_report);
+	refuses_what_is_not_its_own("fix", true, of_fix);
 	good("check -o json --hooks kprobe --btf /dev/null -v -v");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/privileges/refusals.c
+// links: userspace/privileges/refusals.c userspace/base/log.c
 #include <asm/sockios.h>
 #include <errno.h>
 #include <fcntl.h>

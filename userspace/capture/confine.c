@@ -72,11 +72,9 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 	if (!settings->quiet && nt_processes_hidden())
 		nt_log("/proc hides other users' processes (hidepid): without CAP_SYS_PTRACE "
 		       "many names are missing");
-	err = nt_refuse_system_calls(settings->borrows_sockets ? pidfd_getfd
-				     : opens_kprobes           ? perf_event_open
-							       : NULL,
-				     settings->standby);
-	if (err)
-		nt_log("cannot install the seccomp filter: %s; goes on without it", strerror(-err));
+	nt_refuse_system_calls_or_report(settings->borrows_sockets ? pidfd_getfd
+					 : opens_kprobes           ? perf_event_open
+								   : NULL,
+					 settings->standby);
 	return 0;
 }

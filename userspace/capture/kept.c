@@ -22,9 +22,13 @@ const char *nt_kept_option(enum nt_kept_remedy remedy)
 	return remedies[remedy].option;
 }
 
-const char *nt_kept_program(enum nt_kept_remedy remedy)
+enum nt_kept_remedy nt_kept_remedy_of(const char *program)
 {
-	return remedies[remedy].program;
+	enum nt_kept_remedy remedy = 0;
+
+	while (remedy < NT_KEPT_REMEDIES && strcmp(program, remedies[remedy].program) != 0)
+		remedy++;
+	return remedy;
 }
 
 struct bpf_link *nt_kept_open(const struct nt_tracer *tracer)
@@ -50,9 +54,12 @@ int nt_kept_count(const struct bpf_link *list, uint64_t counts[NT_KEPT_REMEDIES]
 	while ((n = nt_iterator_next(&reader, &entries)) > 0) {
 		const struct nt_kept_program *kept = entries;
 
-		for (ssize_t i = 0; i < n; i++)
-			for (enum nt_kept_remedy r = 0; r < NT_KEPT_REMEDIES; r++)
-				counts[r] += !strcmp(kept[i].name, remedies[r].program);
+		for (ssize_t i = 0; i < n; i++) {
+			enum nt_kept_remedy remedy = nt_kept_remedy_of(kept[i].name);
+
+			if (remedy < NT_KEPT_REMEDIES)
+				counts[remedy]++;
+		}
 	}
 	return n;
 }

@@ -15,9 +15,11 @@ enum nt_kept_remedy {
 	NT_KEPT_REMEDIES,
 };
 
-/* The option as setsockopt(2) names it, and the program as the kernel does. */
+/* The option as setsockopt(2) names it. */
 const char *nt_kept_option(enum nt_kept_remedy remedy);
-const char *nt_kept_program(enum nt_kept_remedy remedy);
+
+/* The remedy whose program the kernel knows by that name; NT_KEPT_REMEDIES: it is none of ours. */
+enum nt_kept_remedy nt_kept_remedy_of(const char *program);
 
 /* Returns what lists them, or NULL where this kernel or these settings do not. */
 struct bpf_link *nt_kept_open(const struct nt_tracer *tracer);

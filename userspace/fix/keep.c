@@ -143,9 +143,7 @@ static bool read_program(__u32 id, enum nt_kept_remedy *remedy, struct nt_keep *
 	info.nr_map_ids = sizeof(maps) / sizeof(maps[0]);
 	if (prog >= 0 && bpf_obj_get_info_by_fd(prog, &info, &size))
 		info.name[0] = '\0';
-	for (*remedy = 0; *remedy < NT_KEPT_REMEDIES; ++*remedy)
-		if (!strcmp(info.name, nt_kept_program(*remedy)))
-			break;
+	*remedy = nt_kept_remedy_of(info.name);
 	if (prog >= 0 && *remedy < NT_KEPT_REMEDIES && info.nr_map_ids)
 		map = bpf_map_get_fd_by_id(maps[0]);
 	memset(kept, 0, sizeof(*kept));
@@ -310,9 +308,9 @@ static int connect_once(struct nt_keep *kept)
 		err = -errno;
 	if (!err && (server = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
 		err = -errno;
-	for (size_t i = 0; i < 3; i++)
-		if ((const int[]){listener, client, server}[i] >= 0)
-			close((const int[]){listener, client, server}[i]);
+	close(server); /* those that were not made are -1, which close() refuses */
+	close(client);
+	close(listener);
 	return err;
 }
 
@@ -401,13 +399,10 @@ static bool stay(const struct keep *keep, const sigset_t *signals, struct nt_err
 	const struct nt_keep *kept = &keep->skel->bss->kept;
 	const struct timespec second = {.tv_sec = 1};
 	char rest[128];
-	int err;
 
 	if (!nt_started(nt_privileges_drop(NULL, 0, NULL, 0, NULL, rest, sizeof(rest)), error))
 		return false;
-	err = nt_refuse_system_calls(NULL, false);
-	if (err)
-		nt_log("cannot install the seccomp filter: %s; goes on without it", strerror(-err));
+	nt_refuse_system_calls_or_report(NULL, false);
 	fputs("nagletrace: ready\n", stderr);
 	while (sigtimedwait(signals, NULL, &second) < 0) {
 		if (!faccessat(keep->targets.cgroup_fd, "cgroup.procs", F_OK, 0))

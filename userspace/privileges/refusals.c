@@ -20,6 +20,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 /*
  * Calls that we refuse whatever their arguments are. We skip a name that this libseccomp does not
  * know.
@@ -193,4 +195,12 @@ int nt_refuse_system_calls(const char *const *but, bool attaches)
 		err = seccomp_load(filter);
 	seccomp_release(filter);
 	return err;
+}
+
+void nt_refuse_system_calls_or_report(const char *const *but, bool attaches)
+{
+	int err = nt_refuse_system_calls(but, attaches);
+
+	if (err)
+		nt_log("cannot install the seccomp filter: %s; goes on without it", strerror(-err));
 }

@@ -19,4 +19,7 @@
  */
 int nt_refuse_system_calls(const char *const *but, bool attaches);
 
+/* Does the same, and where that fails reports it and goes on. */
+void nt_refuse_system_calls_or_report(const char *const *but, bool attaches);
+
 #endif /* NT_REFUSALS_H */

@@ -288,9 +288,7 @@ static int confine(struct sample *sample)
 		return err;
 	if (sample->settings->verbose)
 		nt_log("capabilities kept: %s", kept);
-	err = nt_refuse_system_calls(by_iterator ? but : NULL, false);
-	if (err)
-		nt_log("cannot install the seccomp filter: %s; goes on without it", strerror(-err));
+	nt_refuse_system_calls_or_report(by_iterator ? but : NULL, false);
 	return 0;
 }
 
