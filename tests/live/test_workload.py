@@ -214,6 +214,23 @@ def test_a_signal_before_ready_means_that_the_command_never_runs_and_that_shows(
             assert process.stdout and process.stdout.read() == ""
 
 
+@pytest.mark.quick
+def test_a_command_that_ignores_the_signal_that_ends_the_tracer_before_ready_never_runs_either() -> None:
+    """As a job in the background of a script, whose SIGINT is ignored."""
+    caught = 1 << (signal.SIGINT - 1)
+    with subprocess.Popen(["sh", "-c", "trap '' INT; exec \"$@\"", "sh", NAGLETRACE, "--", "echo", "ran"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(found := children.read_text().split()) < 2:
+            pass
+        tracer = Path(f"/proc/{found[1]}/status")
+        while not int(status(tracer.read_text())["SigCgt"], 16) & caught:
+            pass
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(PATIENCE) == 1
+        assert process.stdout and process.stdout.read() == ""
+
+
 def runs(pid: str) -> bool:
     """Not so a zombie, which its new parent may leave."""
     try:
