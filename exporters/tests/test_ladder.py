@@ -10,7 +10,7 @@ from nagletrace_exporters.records import MAX_NUMBER, Event, Stall, decode
 from nagletrace_exporters.report.ladder.choose import Chooser, Chosen
 from nagletrace_exporters.report.ladder.from_events import ladder_of
 from nagletrace_exporters.report.ladder.from_record import INFERRED, MEASURED, PLACED, Arrow, Ladder, Span, from_stall
-from nagletrace_exporters.report.ladder.svg import LENGTH, RECEIVER_X, SENDER_X, TOP, Labels, Scale, draw
+from nagletrace_exporters.report.ladder.svg import LENGTH, RECEIVER_X, SENDER_X, STEP, TOP, Labels, Scale, draw
 
 
 def chosen(lines: list[r.Record], most: int = 6) -> list[Chosen]:
@@ -191,6 +191,22 @@ def test_the_drawing_is_to_scale() -> None:
         assert {line.x1, line.x2} == {SENDER_X, RECEIVER_X}
         assert TOP <= line.y1 <= line.y2 <= TOP + LENGTH
     assert len(drawing.ticks) in range(3, 8)
+
+
+def test_what_lies_on_one_spot_to_scale_is_drawn_in_order() -> None:
+    """Over loopback: the ACK, the held segment and the reply within 80 us of the 44 ms."""
+    made = ladder(r.with_events(1_000_000, 43_900, 20))
+    scale, drawing = Scale(made), draw(made)
+    (band,) = drawing.bands
+    crowd = [43_877, 43_880, 43_899, 43_900, 43_920, 43_929, 43_950, 43_970]
+    assert band.us == crowd[-1] - crowd[0] and band.y == scale.y(crowd[0])
+    assert [scale.y(after) - scale.y(at) for at, after in zip(crowd, crowd[1:])] == pytest.approx([STEP] * 7, abs=0.1)
+    arrows_of_the_end = drawing.lines[1:]
+    assert len(arrows_of_the_end) == 3
+    assert all(after.y1 - line.y1 >= STEP for line, after in zip(arrows_of_the_end, arrows_of_the_end[1:]))
+    assert not drawing.unlabelled and drawing.height > TOP + LENGTH + 20
+    per_us = (LENGTH - 28) / scale.length
+    assert scale.y(20_000) - scale.y(10_000) == pytest.approx(10_000 * per_us, abs=0.2), "the rest is to scale"
 
 
 @pytest.mark.parametrize("record", [r.seen(rtt_us=1), r.seen(duration_us=0, rtt_us=1), r.seen(duration_us=1 << 50),

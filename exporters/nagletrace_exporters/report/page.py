@@ -294,6 +294,9 @@ def ladder_part(chosen: Chosen) -> LadderPart:
     drawing = draw(ladder)
     heading = f"{milliseconds(stall.duration_us)}, {stall.process.name()} ({stall.side}), {stall.pattern}"
     notes = [*ladder.notes]
+    if drawing.bands:
+        notes.append(f"Shaded: what happened within {' and '.join(milliseconds(band.us) for band in drawing.bands)} "
+                     "is drawn in order, not to scale.")
     if drawing.unlabelled:
         notes.append(f"{plural(drawing.unlabelled, 'label')} found no room; the table has them.")
     return LadderPart(heading, describe(ladder), caption_of(stall), notes,

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Lays the parts of a ladder out on a drawing, in which time runs down, to scale, between two life lines.
+"""Lays the parts of a ladder out on a drawing, in which time runs down between two life lines: to scale, but where so
+much happens in so little time that all would lie on one spot. A ladder over loopback ends so: an ACK, the held segment
+and the reply within 100 us of the 40 ms.
 
 The drawing is as wide as a telephone's screen, so that its text is readable there. templates/ladder.svg writes it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from ...units import round_numbers
+from ...units import milliseconds, round_numbers
 from .from_record import RECEIVER, SENDER, Ladder, Span
 
 WIDTH = 376
@@ -17,6 +20,10 @@ SCALE_X, SENDER_X, RECEIVER_X = 42, 134, 294
 TOP, LENGTH = 58, 320
 BAR = 11
 LINE = 14
+#: Two segments that are on their way within this part of the whole time cannot be told apart to scale: a crowd.
+CROWDED = 1 / 25
+#: The height from one moment of a crowd to the next, and the most that all of them together add to the drawing.
+STEP, MAX_STEPS = 17, 272
 #: A label that would have to stand further from its arrow stands in the table only.
 MAX_SHIFT = 22
 NAME = 20
@@ -52,15 +59,25 @@ class Line:
     head: str
 
 
+@dataclass(frozen=True)
+class Band:
+    """Where a crowd is drawn. `us` is the time that it took."""
+
+    y: float
+    height: float
+    us: int
+
+
 @dataclass
 class Drawing:
     """All parts, in the units of the drawing."""
 
     width: int = WIDTH
-    height: int = TOP + LENGTH + 20
+    height: float = TOP + LENGTH + 20
     scale_x: int = SCALE_X
     sender_x: int = SENDER_X
     receiver_x: int = RECEIVER_X
+    bands: list[Band] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     ticks: list[float] = field(default_factory=list)
@@ -70,27 +87,67 @@ class Drawing:
     unlabelled: int = 0
 
 
+def crowds_of(ladder: Ladder, within: float) -> list[list[int]]:
+    """Returns the moments of each crowd, in order."""
+    crowds: list[list[int]] = []
+    for at in sorted({t for a in ladder.arrows for t in (a.depart, a.arrive)} | {mark.at for mark in ladder.marks}):
+        if crowds and at - crowds[-1][0] <= within:
+            crowds[-1].append(at)
+        else:
+            crowds.append([at])
+    return [crowd for crowd in crowds if len(crowd) > 1 and sum(
+        crowd[0] <= arrow.depart and arrow.arrive <= crowd[-1] for arrow in ladder.arrows) > 1]
+
+
 class Scale:
-    """Maps time to the drawing. Both ends have room for the parts beside them."""
+    """Maps time to the drawing: to scale, and the moments of a crowd in order, evenly apart. Both ends have room for
+    the parts beside them."""
 
     def __init__(self, ladder: Ladder) -> None:
         self.begin, finish = ladder.range()
         self.length = max(1, finish - self.begin)
+        self.crowds = crowds_of(ladder, self.length * CROWDED)
+        step = min(STEP, MAX_STEPS / max(1, sum(map(len, self.crowds))))
+        #: moments, and where they are
+        self.moments, self.places = [self.begin], [TOP + 14.0]
+        for crowd in self.crowds:
+            self._to(crowd[0])
+            for at in crowd[1:]:
+                self._add(at, step)
+        self._to(self.begin + self.length)
+
+    def _to(self, at: int) -> None:
+        if at > self.moments[-1]:
+            self._add(at, (at - self.moments[-1]) / self.length * (LENGTH - 28))
+
+    def _add(self, at: int, height: float) -> None:
+        self.moments.append(at)
+        self.places.append(self.places[-1] + height)
+
+    @property
+    def bottom(self) -> float:
+        """Returns the end of the life lines."""
+        return round(self.places[-1] + 14, 2)
 
     def y(self, at: int) -> float:
-        return round(TOP + 14 + (at - self.begin) / self.length * (LENGTH - 28), 2)
+        next_ = bisect_right(self.moments, at, 1, len(self.moments) - 1)
+        before, after = self.moments[next_ - 1], self.moments[next_]
+        low, high = self.places[next_ - 1], self.places[next_]
+        return round(low + (at - before) / (after - before) * (high - low), 2)
 
     def ticks(self) -> list[int]:
-        """Returns some six round moments, among them the beginning (0)."""
+        """Returns some six round moments, among them the beginning (0), and none within a crowd."""
         step = next(step for step in round_numbers() if self.length / step <= 6)
         first = -(-self.begin // step)
-        return [n * step for n in range(first, (self.begin + self.length) // step + 1)]
+        moments = [n * step for n in range(first, (self.begin + self.length) // step + 1)]
+        return [at for at in moments if not any(crowd[0] < at <= crowd[-1] for crowd in self.crowds)]
 
 
 class Labels:
     """Places texts in one column so that none covers another."""
 
-    def __init__(self) -> None:
+    def __init__(self, bottom: float = TOP + LENGTH) -> None:
+        self.bottom = bottom
         self.taken: list[tuple[float, float]] = []
 
     def place(self, wanted: float, height: float = LINE, shift: float = MAX_SHIFT) -> float | None:
@@ -98,7 +155,7 @@ class Labels:
         for distance in range(0, int(shift) + 1, 2):
             for middle in (wanted - distance, wanted + distance):
                 top, bottom = middle - height / 2, middle + height / 2
-                if top > TOP - 12 and bottom < TOP + LENGTH + 18 and not any(
+                if top > TOP - 12 and bottom < self.bottom + 18 and not any(
                         top < other_bottom and bottom > other_top for other_top, other_bottom in self.taken):
                     self.taken.append((top, bottom))
                     return middle
@@ -106,14 +163,19 @@ class Labels:
 
 
 def draw(ladder: Ladder) -> Drawing:
-    drawing, scale = Drawing(), Scale(ladder)
+    scale = Scale(ladder)
+    drawing = Drawing(height=scale.bottom + 20)
+    for crowd in scale.crowds:
+        y, us = scale.y(crowd[0]), crowd[-1] - crowd[0]
+        drawing.bands.append(Band(y, round(scale.y(crowd[-1]) - y, 2), us))
+        drawing.scale.append(Text(SCALE_X, round((y + scale.y(crowd[-1])) / 2 + 4, 2), "end", milliseconds(us)))
     for tick in scale.ticks():
         drawing.ticks.append(scale.y(tick))
         drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", round_moment(tick)))
     for end, x in ((SENDER, SENDER_X), (RECEIVER, RECEIVER_X)):
         drawing.labels.append(Text(x, 16, "middle", end.capitalize(), "end"))
         drawing.labels.append(Text(x, 32, "middle", short(name_of(ladder, end)), "name"))
-    labels = Labels()
+    labels = Labels(scale.bottom)
     draw_arrows(ladder, drawing, scale, labels)
     draw_spans(ladder, drawing, scale, labels)
     draw_marks(ladder, drawing, scale)
@@ -182,7 +244,8 @@ def place_span(span: Span, drawing: Drawing, scale: Scale, labels: Labels) -> No
 
 def draw_marks(ladder: Ladder, drawing: Drawing, scale: Scale) -> None:
     """Writes what the applications and the timer do, in small texts outside of the bars."""
-    columns = {SENDER: (SENDER_X - BAR - 7, "end", Labels()), RECEIVER: (RECEIVER_X + BAR + 7, "start", Labels())}
+    columns = {SENDER: (SENDER_X - BAR - 7, "end", Labels(scale.bottom)),
+               RECEIVER: (RECEIVER_X + BAR + 7, "start", Labels(scale.bottom))}
     for mark in ladder.marks:
         x, anchor, column = columns[mark.end]
         place = column.place(scale.y(mark.at), 12, 14)
