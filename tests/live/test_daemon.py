@@ -111,15 +111,19 @@ def test_followers_get_each_stall_as_it_happens() -> None:
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert follower.stdout and follower.stderr
         assert follower.stdout.readline().startswith("TIME ")
-        felt = len(stalled_rounds(lab.play()))
+        result = lab.play()
+        felt = len(stalled_rounds(result))
         stalls = [reader.line() for _ in range(felt)]
         lines = [follower.stdout.readline() for _ in range(felt)]
         daemon.stop()
-        assert reader.line() is None
+        while more := reader.line():
+            stalls.append(more)
+        lines += follower.stdout.readlines()
         assert follower.wait(PATIENCE) == 1
         assert "the daemon has ended" in follower.stderr.read()
     assert felt >= 8 and all(s and s["type"] == "stall" and own_end(s)["comm"] == "lab-client" for s in stalls)
-    assert all("lab-client" in line for line in lines)
+    assert_felt(result, len(stalls))
+    assert len(lines) == len(stalls) and all("lab-client" in line for line in lines)
 
 
 @pytest.mark.quick
