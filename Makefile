@@ -50,6 +50,7 @@ BUILD_PACKAGES := gcc libc6-dev clang bpftool libbpf-dev libelf-dev zlib1g-dev l
                   libevent-dev uthash-dev libcap-dev libseccomp-dev libncurses-dev
 IMAGE_PACKAGES := buildah mmdebstrap uidmap
 DEB_PACKAGES   := build-essential debhelper dh-python python3
+RPM_PACKAGES   := rpm
 LAB_PACKAGES   := liburing-dev
 MONITORING_PACKAGES := python3 python3-prometheus-client python3-bcrypt python3-yaml python3-jinja2 python3-uvicorn \
                   prometheus prometheus-alertmanager iproute2
@@ -101,7 +102,7 @@ UNITS   := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/
 STATIC_MACHINES := $(MACHINE) $(if $(CROSS_PACKAGES),aarch64)
 VERSION := $(shell cat VERSION)
 .PHONY: help deps deps-test build demo demo-monitoring bench bench-instructions bench-join install install-command install-exporters uninstall dist \
-	deb gadget images clean format options
+	deb rpm gadget images clean format options
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -176,7 +177,7 @@ $(eval $(call part,exporters,,$(EXPORTER_PACKAGES))) ## the Python programs by t
 $(eval $(call part,live,all-for-tests,$(LIVE_PACKAGES))) ## the tracer on this machine, by the workloads of tests/lab
 $(eval $(call part,packets,quick-for-tests,$(TEST_PACKAGES))) ## packet scripts: peers whose every segment is written down
 $(eval $(call part,monitoring,for-monitoring,$(TEST_PACKAGES) $(GUEST_PACKAGES) systemd)) ## rules, dashboards, units, and all together with a real Prometheus
-$(eval $(call part,packages,quick-for-tests,$(TEST_PACKAGES) $(DEB_PACKAGES) debootstrap lintian)) ## the Debian packages in roots of Debian 12 and 13
+$(eval $(call part,packages,quick-for-tests,$(TEST_PACKAGES) $(DEB_PACKAGES) $(RPM_PACKAGES) $(STATIC_PACKAGES) $(CROSS_PACKAGES) debootstrap lintian)) ## the Debian and RPM packages in roots of Debian 12 and 13
 $(eval $(call part,kernels,for-guests,$(TEST_PACKAGES) $(GUEST_PACKAGES) strace)) ## live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel
 $(eval $(call part,arm64,static-aarch64 lab-aarch64,qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES))) ## the static binary on arm64, in an emulated machine
 $(eval $(call part,instructions,$(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty,$(TEST_PACKAGES) $(GUEST_PACKAGES))) ## instructions that tracing adds, against a budget, in a guest that counts them
@@ -264,8 +265,9 @@ install-pages = for page in $(1); do \
 install: install-command install-exporters ## install to DESTDIR and prefix (default /usr/local)
 
 # report and top are for users too, whose PATH has no sbin on Debian: the command is in bin as well, as a link
+BINARY ?= $(BUILD)/nagletrace
 install-command: build
-	install -D -m 0755 $(BUILD)/nagletrace $(DESTDIR)$(sbindir)/nagletrace
+	install -D -m 0755 $(BINARY) $(DESTDIR)$(sbindir)/nagletrace
 	install -d $(DESTDIR)$(bindir)
 	[ $(DESTDIR)$(sbindir)/nagletrace -ef $(DESTDIR)$(bindir)/nagletrace ] || \
 		ln -srf $(DESTDIR)$(sbindir)/nagletrace $(DESTDIR)$(bindir)/nagletrace
@@ -330,6 +332,10 @@ dist: ## the source archive build/nagletrace-VERSION.tar.gz: the last commit, th
 deb: ## Debian packages of this tree, build/deb/*.deb; REVISION=2: the same version, packaged anew
 	@tests/deps.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
 	@packaging/deb.sh $(BUILD)/deb $(or $(REVISION),1)
+
+rpm: static ## RPM packages of this tree and the static binaries, build/rpm/*.rpm; REVISION=2: the same version, packaged anew
+	@tests/deps.sh $(RPM_PACKAGES)
+	@packaging/rpm.sh $(BUILD)/rpm $(or $(REVISION),1) $(STATIC_MACHINES:%=$(BUILD)/static/nagletrace-$(VERSION)-%)
 
 images: deb ## both images, of the Debian packages, by buildah: build/images/*.tar; BASE=image: on that one, of a registry
 	@tests/deps.sh $(IMAGE_PACKAGES)

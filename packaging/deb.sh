@@ -6,13 +6,8 @@
 set -eu
 
 out=$1 revision=$2
-case $revision in
-'' | *[!0-9]* | 0*)
-	echo "nagletrace: REVISION=$revision: not a number from 1 on; give the count of packagings of this version" >&2
-	exit 2
-	;;
-esac
 cd "$(dirname "$0")/.."
+. packaging/revision.sh
 version=$(cat VERSION)
 tree=$out/nagletrace-${version:?}
 rm -rf "$out"

@@ -4,7 +4,7 @@ whole.
 
 The key is the command as the document has it, on one line and without its comment. It runs as it stands, with these
 replacements: durations are cut short; PID, 4242 and COMM are a program that stalls; PEER is a host with a route of its
-own; `…` after `git clone` is this repository.
+own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Run:
     keys: tuple[tuple[str, str], ...] = ()
     #: PID is this end of the connection
     end: str = "client"
-    #: the test skips it where this file is missing: on a kernel without that setting, in a source archive
+    #: the test skips it where this file is missing: on a kernel without that setting
     where: str = ""
     #: it has a /run of its own, without a daemon
     alone: bool = False
@@ -97,6 +97,9 @@ COMMANDS: dict[str, How] = {
     "sudo make install": Run(r"install .*/sbin/nagletrace"),
     "make deb && sudo apt install ./build/deb/*.deb": Tried(
         "tests/packages/test_packages.py::test_the_daemon_and_the_exporter_serve_with_what_their_units_give"),
+    "make rpm": Target("tests/packages/test_packages.py builds and installs them"),
+    "scp build/rpm/*.x86_64.rpm build/rpm/*.noarch.rpm HOST: && ssh -t HOST sudo dnf install ./nagletrace-*.rpm": Tried(
+        "tests/packages/test_packages.py::test_it_names_the_stalls_of_a_program"),
     "make static": Target("tests/live/test_static.py and tests/arm64 run what it builds"),
     "scp build/static/nagletrace-*-aarch64 HOST:nagletrace && ssh -t HOST sudo ./nagletrace": Tried(
         "tests/arm64/test_arm64.py::test_every_stall_is_found_with_its_process_cause_and_duration"),

@@ -137,7 +137,7 @@ def unpacked(suite: str, tar: Path) -> Iterator[Root]:
 
 
 #: What dpkg, apt and their triggers write down for themselves, and what is the machine's.
-NOT_COMPARED = re.compile(r"(proc|sys|dev|tmp|var/lib/(dpkg|apt)|var/cache/(apt|debconf|man|ldconfig)|var/log)/")
+NOT_COMPARED = re.compile(r"(proc|sys|dev|tmp|var/lib/(dpkg|apt|rpm)|var/cache/(apt|debconf|man|ldconfig)|var/log)/")
 #: The accounts. A user stays when its package goes, lest another gets its number and its files.
 ACCOUNTS = re.compile(r"etc/(passwd|group|shadow|gshadow)-?")
 

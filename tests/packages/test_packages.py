@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The Debian packages: built by `make deb`, installed in roots of Debian 12 and 13, used, upgraded and purged there."""
+"""The packages, used, upgraded and removed: Debian's, built by `make deb`, in roots of Debian 12 and 13; RPM's, built
+by `make rpm`, in a root of Debian 12, by Debian's rpm."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,15 @@ from roots import Root, archive, contents, unpacked
 from stack import Program, free_port, get, wait_until
 
 SUITES = ["bookworm", "trixie"]
+#: Of which suite the root is in which rpm installs.
+RPM_SUITE = "bookworm"
 NAMES = ("nagletrace", "nagletrace-exporters")
 UNITS = ("nagletrace.service", "nagletrace-exporter.service")
-#: In s; a build takes about 40 alone.
+#: In s; a build takes about 40 alone, the first of arm64's static binary more.
 BUILD_S = 300
+
+#: What rpm says: that it keeps options which the host changed, and, of systemd-sysusers, that the user is made.
+TOLD = re.compile(r"warning: /etc/default/nagletrace |Creating (group|user) 'nagletrace' ")
 
 #: In place of systemctl it writes down what packages ask systemd for.
 SYSTEMCTL = '#!/bin/sh\necho "$*" >>/tmp/systemctl.log\n'
@@ -101,24 +107,82 @@ def archives(built: Built) -> dict[str, Path]:
         return dict(zip(SUITES, pool.map(lambda suite: archive(suite, depends), SUITES)))
 
 
+#: Provides to rpm what the root has from dpkg.
+HAS = """
+Name: has
+Version: 1
+Release: 1
+Summary: What the root has
+License: none
+BuildArch: noarch
+Provides: /bin/sh /usr/bin/python3 python3 = 3.11
+Provides: python3dist(bcrypt) python3dist(jinja2) python3dist(prometheus-client) python3dist(pyyaml)
+Provides: python3dist(uvicorn)
+%description
+%files
+"""
+
+
+@pytest.fixture(scope="session")
+def rpms(tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
+    """What the root has, the packages, and the same packaged once more, with other options in /etc/default."""
+    done = run_whole(["make", "-C", str(ROOT), "--no-print-directory", "rpm", "DEPS=have"], 2 * BUILD_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    place = tmp_path_factory.mktemp("rpms")
+    (place / "has.spec").write_text(HAS)
+    (place / "tree").mkdir()
+    for name in set(os.listdir(ROOT)) - {"packaging"}:
+        (place / "tree" / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "packaging", place / "tree" / "packaging")
+    with (place / "tree" / "packaging" / "debian" / "nagletrace.options").open("a") as options:
+        options.write("# another line\n")
+    binary = f"build/static/nagletrace-{version()}-{os.uname().machine}"
+    for command in (["rpmbuild", "-bb", "--define", f"_topdir {place}", "--define", f"_rpmdir {place}", "has.spec"],
+                    ["tree/packaging/rpm.sh", str(place / "newer"), "2", binary]):
+        made = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=BUILD_S)
+        assert made.returncode == 0, made.stdout + made.stderr
+    return [[*(place / "noarch").glob("*.rpm")],
+            *([file for kind in (os.uname().machine, "noarch") for file in there.glob(f"*.{kind}.rpm")]
+              for there in (ROOT / "build" / "rpm", place / "newer"))]
+
+
 @dataclass(frozen=True)
 class Host:
-    """A root, what it had before the packages came, and in place of systemctl what writes down its calls."""
+    """A root, what it had before the packages came, and those. In place of its systemctl lies what writes down its
+    calls."""
 
     root: Root
+    packages: list[Path]
+    newer: list[Path]
     before: dict[str, str]
-    shown: dict[str, Path]
 
-    def change(self, *words: str, packages: list[Path] | None = None) -> str:
-        """By apt, as if systemd ran; what was asked of it."""
+    def change(self, *words: str, packages: Iterable[Path] = ()) -> str:
+        """As if systemd ran; what was asked of it."""
         running = self.root.path("/run/systemd/system")
-        files = [shutil.copy(package, self.root.path("/tmp")) for package in packages or []]
+        files = [f"/tmp/{Path(shutil.copy(package, self.root.path('/tmp'))).name}" for package in packages]
         running.mkdir(parents=True)
         try:
-            self.root.apt(*words, *(f"/tmp/{Path(file).name}" for file in files), shown=self.shown)
+            self.manage(*words, *files)
         finally:
             running.rmdir()
         return self.asked()
+
+    def manage(self, *words: str) -> None:
+        self.root.apt("-o", "Dpkg::Options::=--force-confold", *words)
+
+    def install(self, packages: list[Path]) -> str:
+        return self.change("install", packages=packages)
+
+    def remove(self) -> str:
+        """All but the configuration. Returns what was asked of systemd."""
+        return self.change("remove", *NAMES)
+
+    def purge(self) -> None:
+        assert self.root.path("/etc/default/nagletrace").exists(), "only a purge takes the configuration"
+        self.change("purge", *NAMES)
+
+    def version(self, name: str) -> str:
+        return self.root.say("dpkg-query", "-W", "-f", "${Version}", name)
 
     def asked(self) -> str:
         """The calls of systemctl, a line each, since they were forgotten."""
@@ -129,16 +193,50 @@ class Host:
         self.root.path("/tmp/systemctl.log").unlink(missing_ok=True)
 
 
-@pytest.fixture(scope="module", params=SUITES)
-def host(request: pytest.FixtureRequest, archives: dict[str, Path], built: Built,
-         tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+class RpmHost(Host):
+    """By the machine's rpm."""
+
+    def manage(self, *words: str) -> None:
+        self.rpm(*(str(self.root.path(word)) if word.startswith("/") else word for word in words))
+
+    def rpm(self, *words: str) -> str:
+        done = run_whole(["rpm", "--force-debian", "--root", str(self.root.directory), "--dbpath", "/var/lib/rpm",
+                          *words], BUILD_S)
+        said = [line for line in done.stderr.splitlines() if not TOLD.match(line)]
+        assert done.returncode == 0 and not said, done.stdout + done.stderr
+        return done.stdout
+
+    def install(self, packages: list[Path]) -> str:
+        return self.change("-U", packages=packages)
+
+    def remove(self) -> str:
+        return self.change("-e", *NAMES)
+
+    def purge(self) -> None:
+        for kept in ("rpmsave", "rpmnew"):
+            self.root.path(f"/etc/default/nagletrace.{kept}").unlink()
+
+    def version(self, name: str) -> str:
+        return self.rpm("-q", "--qf", "%{VERSION}-%{RELEASE}", name)
+
+
+@pytest.fixture(scope="module", params=[*SUITES, "rpm"])
+def host(request: pytest.FixtureRequest, archives: dict[str, Path], built: Built) -> Iterator[Host]:
     """With the packages installed. The tests below are in the order of a life: use, upgrade, removal."""
-    systemctl = tmp_path_factory.mktemp("systemctl") / "systemctl"
-    systemctl.write_text(SYSTEMCTL)
-    systemctl.chmod(0o755)
-    with unpacked(request.param, archives[request.param]) as root:
-        host = Host(root, contents(root), {"/usr/bin/systemctl": systemctl})
-        host.change("install", packages=built.packages)
+    rpm = request.param == "rpm"
+    suite = RPM_SUITE if rpm else request.param
+    with unpacked(suite, archives[suite]) as root:
+        systemctl = root.path("/usr/bin/systemctl")
+        systemctl.write_text(SYSTEMCTL)
+        systemctl.chmod(0o755)
+        before = contents(root)
+        if rpm:
+            has, packages, newer = request.getfixturevalue("rpms")
+            host: Host = RpmHost(root, packages, newer, before)
+            host.install(has)
+        else:
+            host = Host(root, built.packages, request.getfixturevalue("newer").packages, before)
+        host.install(host.packages)
         yield host
 
 
@@ -146,7 +244,7 @@ def host(request: pytest.FixtureRequest, archives: dict[str, Path], built: Built
 def recording(host: Host) -> Iterator[tuple[str, list[harness.Record], list[harness.Record]]]:
     """In the root, of the lab's client: its place there, the rounds that stalled, and what was told of them."""
     with pytest.MonkeyPatch.context() as patched, Lab("write-write-read", "--rounds", "12") as lab:
-        patched.setattr(harness, "NAGLETRACE", Path("/usr/sbin/nagletrace"))
+        patched.setattr(harness, "NAGLETRACE", Path("/usr/bin/nagletrace"))
         with Tracer("-p", str(lab.client), "--stacks", prefix=tuple(host.root.command())) as tracer:
             result = lab.play()
             tracer.wait()
@@ -242,6 +340,22 @@ def test_released_versions_are_dated_by_the_changelog(tmp_path: Path) -> None:
     assert "Mon, 01 Feb 2027" in parsed.stdout
 
 
+def test_the_rpms_need_no_library_and_have_the_files_of_the_debian_ones(built: Built, rpms: list[list[Path]]) -> None:
+    def told(*words: str) -> list[str]:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    #: the places are each system's own, and these are Debian's alone
+    of_debian = {"changelog", "changelog.Debian", "copyright", "nagletrace-exporters.rtupdate"}
+    for name, package in zip(NAMES, rpms[1]):
+        needs = told("rpm", "-qp", "--requires", str(package))
+        assert not [line for line in needs if ".so" in line], needs
+        [deb] = built.directory.glob(f"{name}_*.deb")
+        files = [line.split()[5] for line in told("dpkg-deb", "-c", str(deb)) if line.startswith("-")]
+        has = {Path(path).name for path in told("rpm", "-qpl", str(package))}
+        assert {Path(path).name.removesuffix(".gz") for path in files} - has <= of_debian, name
+    assert "python3dist(uvicorn)" in needs
+
+
 # ---- installed ----
 
 
@@ -326,7 +440,7 @@ def test_man_shows_the_pages_and_bash_completes(host: Host) -> None:
     for name in ("nagletrace", "nagletrace-exporter", "nagletrace-report", "nagletrace-flame", "nagletrace-join"):
         assert re.search(rf"^ +{name} +— +\w", host.root.say("man", "-P", "cat", name), re.MULTILINE), name
     assert host.root.say("bash", "-c", COMPLETE, "bash", "che") == "check\n"
-    assert host.root.path("/usr/share/zsh/vendor-completions/_nagletrace").is_file()
+    assert len([*host.root.path("/usr/share/zsh").rglob("_nagletrace")]) == 1
 
 
 def test_the_documents_are_there_and_can_be_used_as_they_are(host: Host) -> None:
@@ -345,14 +459,12 @@ def test_the_documents_are_there_and_can_be_used_as_they_are(host: Host) -> None
 # ---- upgraded, removed ----
 
 
-def test_an_upgrade_keeps_the_configuration_and_restarts_what_runs(host: Host, newer: Built) -> None:
+def test_an_upgrade_keeps_the_configuration_and_restarts_what_runs(host: Host) -> None:
     options = host.root.path("/etc/default/nagletrace")
     options.write_text('NAGLETRACE_OPTIONS="--min 10ms"\n')
     host.forget()
-    asked = host.change("-o", "Dpkg::Options::=--force-confold", "install", packages=newer.packages)
-    for name in NAMES:
-        said = host.root.say("dpkg-query", "-W", "-f", "${Version} ${db:Status-Status}", name)
-        assert said == f"{version()}-2 installed"
+    asked = host.install(host.newer)
+    assert {host.version(name) for name in NAMES} == {f"{version()}-2"}
     assert options.read_text() == 'NAGLETRACE_OPTIONS="--min 10ms"\n'
     for unit in UNITS:
         assert re.search(rf"\btry-restart {unit}", asked), asked
@@ -363,12 +475,11 @@ def test_an_upgrade_keeps_the_configuration_and_restarts_what_runs(host: Host, n
 
 def test_removed_they_stop_and_purged_they_leave_nothing(host: Host) -> None:
     host.forget()
-    asked = host.change("remove", *NAMES)
+    asked = host.remove()
     for unit in UNITS:
-        assert re.search(rf"\bstop {unit}", asked), asked
+        assert re.search(rf"\b(stop|disable --now) {unit}", asked), asked
     assert host.root.run("nagletrace", "--version").returncode == 127
-    assert host.root.path("/etc/default/nagletrace").exists(), "only a purge takes the configuration"
-    host.change("purge", *NAMES)
+    host.purge()
     after = contents(host.root)
     assert set(after) - set(host.before) == set(), "left behind"
     assert set(host.before) - set(after) == set(), "taken along"
