@@ -88,7 +88,6 @@ JOINED = Tried("tests/live/test_join.py::test_the_joined_stalls_make_a_page")
 
 COMMANDS: dict[str, How] = {
     # ---- from a clone on
-    "git clone … nagletrace && cd nagletrace": Run(where=".git"),
     "make": Run("build/nagletrace|up to date"),
     "make help": Run("make demo .*\n(.*\n)*.*make dist "),
     "make demo": Run(r"nagletrace: ready\n(.*\n)*nagletrace: [1-9]\d* stalls in .*\n(.*\n)* +fix +write both parts"),

@@ -132,7 +132,7 @@ class Host:
         pid = self.talks["myapp"][how.end == "server"]
         command = re.sub(r"\b(PID|4242)\b", pid, command)
         command = re.sub(r"\bPEER\b", "198.51.100.7", re.sub(r"\bCOMM\b", "myapp", command))
-        command = command.removesuffix("&").replace("clone …", f"clone -q {ROOT}")
+        command = command.removesuffix("&")
         command = re.sub(r"(?<=-d |-i )\d+s|(?<=--duration )\d+s", "1s", command)
         command = re.sub(r"(?<=sleep )\d+", "1", command)
         if " fix " in command:
