@@ -10,7 +10,16 @@ from nagletrace_exporters.records import MAX_NUMBER, Event, Stall, decode
 from nagletrace_exporters.report.ladder.choose import Chooser, Chosen
 from nagletrace_exporters.report.ladder.from_events import ladder_of
 from nagletrace_exporters.report.ladder.from_record import INFERRED, MEASURED, PLACED, Arrow, Ladder, Span, from_stall
-from nagletrace_exporters.report.ladder.svg import LENGTH, RECEIVER_X, SENDER_X, STEP, TOP, Labels, Scale, draw
+from nagletrace_exporters.report.ladder.svg import (
+    LENGTH,
+    RECEIVER_X,
+    SENDER_X,
+    STEP,
+    TOP,
+    Labels,
+    Scale,
+    draw,
+)
 
 
 def chosen(lines: list[r.Record], most: int = 6) -> list[Chosen]:
@@ -207,6 +216,26 @@ def test_what_lies_on_one_spot_to_scale_is_drawn_in_order() -> None:
     assert not drawing.unlabelled and drawing.height > TOP + LENGTH + 20
     per_us = (LENGTH - 28) / scale.length
     assert scale.y(20_000) - scale.y(10_000) == pytest.approx(10_000 * per_us, abs=0.2), "the rest is to scale"
+
+
+def test_a_crowd_of_many_adds_a_bounded_height_and_leaves_the_scale_its_beginning() -> None:
+    lines = r.with_events(1_000_000, 43_900, 20)
+    first = next(line for line in lines if line.get("event") == "sent")
+    burst = [{**first, "time": r.at(956_116 - n), "seq": 7 + n, "bytes": 1} for n in range(50, 0, -1)]
+    made = ladder(sorted([*burst, *lines], key=lambda line: line["time"]))
+    drawing = draw(made)
+    assert len(made.arrows) > 50 and len(drawing.bands) == 2
+    assert drawing.height <= TOP + LENGTH + 300
+    places = [text.y for text in drawing.scale]
+    assert "0" in [text.text for text in drawing.scale]
+    assert all(abs(one - other) >= 12 for i, one in enumerate(places) for other in places[:i])
+
+
+def test_a_moment_apart_is_in_no_crowd() -> None:
+    lines = r.with_events(1_000_000, 43_900, 20)
+    lines += [{**lines[0], "time": r.at(998_900)}]
+    (band,) = draw(ladder(sorted(lines, key=lambda line: line["time"]))).bands
+    assert band.us == 43_970 - 43_877
 
 
 @pytest.mark.parametrize("record", [r.seen(rtt_us=1), r.seen(duration_us=0, rtt_us=1), r.seen(duration_us=1 << 50),

@@ -98,7 +98,7 @@ def make_page(summary: Summary, chosen: list[Chosen], name: str, remarks: list[s
     if summary.all.stalls:
         page.ladders = [ladder_part(one) for one in chosen]
         page.ladders_text = (f"{len(page.ladders)} of {plural(summary.all.stalls, 'stall')}: of each kind the one that "
-                             "lost most, those with recorded events first. Time runs down, to scale.")
+                             "lost most, those with recorded events first. Time runs down, to scale but where shaded.")
         from_stalls(page, summary, chosen)
     elif report:
         from_report(page, summary, report)
@@ -296,7 +296,7 @@ def ladder_part(chosen: Chosen) -> LadderPart:
     notes = [*ladder.notes]
     if drawing.bands:
         notes.append(f"Shaded: what happened within {' and '.join(milliseconds(band.us) for band in drawing.bands)} "
-                     "is drawn in order, not to scale.")
+                     "is drawn in order, evenly apart.")
     if drawing.unlabelled:
         notes.append(f"{plural(drawing.unlabelled, 'label')} found no room; the table has them.")
     return LadderPart(heading, describe(ladder), caption_of(stall), notes,

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from ...units import milliseconds, round_numbers
 from .from_record import RECEIVER, SENDER, Ladder, Span
 
-WIDTH = 376
+WIDTH = 384
 #: From left to right stand the scale, the sender's marks, its life line, the receiver's life line, and its marks.
-SCALE_X, SENDER_X, RECEIVER_X = 42, 134, 294
+SCALE_X, SENDER_X, RECEIVER_X = 42, 134, 288
 TOP, LENGTH = 58, 320
 BAR = 11
 LINE = 14
-#: Two segments that are on their way within this part of the whole time cannot be told apart to scale: a crowd.
-CROWDED = 1 / 25
+#: Segments that leave and arrive within the first part of the whole time cannot be told apart to scale: they are a
+#: crowd, which ends where nothing happens for the second part.
+CROWDED, APART = 1 / 25, 1 / 100
 #: The height from one moment of a crowd to the next, and the most that all of them together add to the drawing.
 STEP, MAX_STEPS = 17, 272
 #: A label that would have to stand further from its arrow stands in the table only.
@@ -87,11 +88,11 @@ class Drawing:
     unlabelled: int = 0
 
 
-def crowds_of(ladder: Ladder, within: float) -> list[list[int]]:
+def crowds_of(ladder: Ladder, length: int) -> list[list[int]]:
     """Returns the moments of each crowd, in order."""
     crowds: list[list[int]] = []
     for at in sorted({t for a in ladder.arrows for t in (a.depart, a.arrive)} | {mark.at for mark in ladder.marks}):
-        if crowds and at - crowds[-1][0] <= within:
+        if crowds and at - crowds[-1][0] <= length * CROWDED and at - crowds[-1][-1] <= length * APART:
             crowds[-1].append(at)
         else:
             crowds.append([at])
@@ -106,7 +107,7 @@ class Scale:
     def __init__(self, ladder: Ladder) -> None:
         self.begin, finish = ladder.range()
         self.length = max(1, finish - self.begin)
-        self.crowds = crowds_of(ladder, self.length * CROWDED)
+        self.crowds = crowds_of(ladder, self.length)
         step = min(STEP, MAX_STEPS / max(1, sum(map(len, self.crowds))))
         #: moments, and where they are
         self.moments, self.places = [self.begin], [TOP + 14.0]
@@ -136,11 +137,11 @@ class Scale:
         return round(low + (at - before) / (after - before) * (high - low), 2)
 
     def ticks(self) -> list[int]:
-        """Returns some six round moments, among them the beginning (0), and none within a crowd."""
+        """Returns some six round moments, among them the beginning (0). No other is within a crowd."""
         step = next(step for step in round_numbers() if self.length / step <= 6)
         first = -(-self.begin // step)
         moments = [n * step for n in range(first, (self.begin + self.length) // step + 1)]
-        return [at for at in moments if not any(crowd[0] < at <= crowd[-1] for crowd in self.crowds)]
+        return [at for at in moments if not at or not any(crowd[0] < at <= crowd[-1] for crowd in self.crowds)]
 
 
 class Labels:
@@ -165,13 +166,17 @@ class Labels:
 def draw(ladder: Ladder) -> Drawing:
     scale = Scale(ladder)
     drawing = Drawing(height=scale.bottom + 20)
-    for crowd in scale.crowds:
-        y, us = scale.y(crowd[0]), crowd[-1] - crowd[0]
-        drawing.bands.append(Band(y, round(scale.y(crowd[-1]) - y, 2), us))
-        drawing.scale.append(Text(SCALE_X, round((y + scale.y(crowd[-1])) / 2 + 4, 2), "end", milliseconds(us)))
+    column = Labels(scale.bottom)
     for tick in scale.ticks():
         drawing.ticks.append(scale.y(tick))
+        column.place(scale.y(tick), 12, 0)
         drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", round_moment(tick)))
+    for crowd in scale.crowds:
+        y, bottom, us = scale.y(crowd[0]), scale.y(crowd[-1]), crowd[-1] - crowd[0]
+        drawing.bands.append(Band(y, round(bottom - y, 2), us))
+        place = column.place(round((y + bottom) / 2, 2), 12)
+        if place is not None:
+            drawing.scale.append(Text(SCALE_X, place + 4, "end", milliseconds(us)))
     for end, x in ((SENDER, SENDER_X), (RECEIVER, RECEIVER_X)):
         drawing.labels.append(Text(x, 16, "middle", end.capitalize(), "end"))
         drawing.labels.append(Text(x, 32, "middle", short(name_of(ladder, end)), "name"))
