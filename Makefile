@@ -264,8 +264,9 @@ install-pages = for page in $(1); do \
 
 install: install-command install-exporters ## install to DESTDIR and prefix (default /usr/local)
 
+# make rpm installs the static binary instead
+BINARY := $(BUILD)/nagletrace
 # report and top are for users too, whose PATH has no sbin on Debian: the command is in bin as well, as a link
-BINARY ?= $(BUILD)/nagletrace
 install-command: build
 	install -D -m 0755 $(BINARY) $(DESTDIR)$(sbindir)/nagletrace
 	install -d $(DESTDIR)$(bindir)
@@ -333,8 +334,10 @@ deb: ## Debian packages of this tree, build/deb/*.deb; REVISION=2: the same vers
 	@tests/deps.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
 	@packaging/deb.sh $(BUILD)/deb $(or $(REVISION),1)
 
-rpm: static ## RPM packages of this tree and the static binaries, build/rpm/*.rpm; REVISION=2: the same version, packaged anew
+rpm: ## RPM packages of this tree and the static binaries, build/rpm/*.rpm; REVISION=2: the same version, packaged anew
+	@revision=$(or $(REVISION),1) sh packaging/revision.sh
 	@tests/deps.sh $(RPM_PACKAGES)
+	@$(MAKE) --no-print-directory static
 	@packaging/rpm.sh $(BUILD)/rpm $(or $(REVISION),1) $(STATIC_MACHINES:%=$(BUILD)/static/nagletrace-$(VERSION)-%)
 
 images: deb ## both images, of the Debian packages, by buildah: build/images/*.tar; BASE=image: on that one, of a registry

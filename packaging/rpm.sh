@@ -11,12 +11,14 @@ shift 2
 rm -rf "$out"
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
+export SOURCE_DATE_EPOCH
 # rpmbuild runs make itself
 unset MAKEFLAGS MAKELEVEL
 for binary; do
 	rpmbuild -bb --quiet --target "${binary##*-}" --define "_topdir $out/work" --define "_rpmdir $out" \
 		--define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
-		--define "tree $PWD" --define "binary $PWD/$binary" \
+		--define "tree $PWD" --define "binary $(realpath "$binary")" \
 		--define "version $(cat VERSION)" --define "revision $revision" packaging/rpm/nagletrace.spec \
 		>"$out/build.log" 2>&1 || {
 		tail -n 30 "$out/build.log" >&2

@@ -178,7 +178,7 @@ def test_systemd_knows_all_that_stands_in_the_units(name: str, tmp_path: Path) -
         drop_in.parent.mkdir()
         drop_in.write_text(settings(name))
     else:
-        unit.write_text(settings(name).replace("/usr/sbin/nagletrace", "/bin/true"))
+        unit.write_text(settings(name).replace("/usr/bin/nagletrace", "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit], capture_output=True,
                           text=True, check=False, timeout=PATIENCE)
     assert not re.search(rf"{tmp_path}.*(Unknown|Failed|Invalid|not an absolute)", done.stderr), done.stderr

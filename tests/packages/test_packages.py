@@ -23,14 +23,14 @@ from roots import Root, archive, contents, unpacked
 from stack import Program, free_port, get, wait_until
 
 SUITES = ["bookworm", "trixie"]
-#: Of which suite the root is in which rpm installs.
+#: rpm installs in a root of this suite.
 RPM_SUITE = "bookworm"
 NAMES = ("nagletrace", "nagletrace-exporters")
 UNITS = ("nagletrace.service", "nagletrace-exporter.service")
 #: In s; a build takes about 40 alone, the first of arm64's static binary more.
 BUILD_S = 300
 
-#: What rpm says: that it keeps options which the host changed, and, of systemd-sysusers, that the user is made.
+#: rpm prints these: it keeps options that the host changed, and systemd-sysusers makes the user.
 TOLD = re.compile(r"warning: /etc/default/nagletrace |Creating (group|user) 'nagletrace' ")
 
 #: In place of systemctl it writes down what packages ask systemd for.
@@ -92,7 +92,7 @@ def newer(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Built:
     changelog = subprocess.run(["debian/changelog.py", f"{version()}-2", "CHANGELOG.md"], cwd=tree, check=True,
                                capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1800000000"})
     (tree / "debian" / "changelog").write_text(changelog.stdout)
-    with (tree / "debian" / "nagletrace.options").open("a") as options:
+    with (tree / "packaging" / "systemd" / "nagletrace.options").open("a") as options:
         options.write("# another line\n")
     done = subprocess.run(["dpkg-buildpackage", "-b", "-nc", "-us", "-uc"], cwd=tree, capture_output=True, text=True,
                           timeout=BUILD_S, env={**os.environ, "DEB_BUILD_OPTIONS": "noautodbgsym"})
@@ -115,7 +115,7 @@ Release: 1
 Summary: What the root has
 License: none
 BuildArch: noarch
-Provides: /bin/sh /usr/bin/python3 python3 = 3.11
+Provides: /bin/sh /usr/bin/systemd-sysusers /usr/bin/python3 python3 = 3.11
 Provides: python3dist(bcrypt) python3dist(jinja2) python3dist(prometheus-client) python3dist(pyyaml)
 Provides: python3dist(uvicorn)
 %description
@@ -123,9 +123,19 @@ Provides: python3dist(uvicorn)
 """
 
 
+@dataclass(frozen=True)
+class Rpms:
+    """A package of what the root has; those for this machine, and packaged once more, with other options in
+    /etc/default; and all."""
+
+    has: list[Path]
+    packages: list[Path]
+    newer: list[Path]
+    all: list[Path]
+
+
 @pytest.fixture(scope="session")
-def rpms(tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
-    """What the root has, the packages, and the same packaged once more, with other options in /etc/default."""
+def rpms(tmp_path_factory: pytest.TempPathFactory) -> Rpms:
     done = run_whole(["make", "-C", str(ROOT), "--no-print-directory", "rpm", "DEPS=have"], 2 * BUILD_S)
     assert done.returncode == 0, done.stdout + done.stderr
     place = tmp_path_factory.mktemp("rpms")
@@ -134,22 +144,22 @@ def rpms(tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
     for name in set(os.listdir(ROOT)) - {"packaging"}:
         (place / "tree" / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "packaging", place / "tree" / "packaging")
-    with (place / "tree" / "packaging" / "debian" / "nagletrace.options").open("a") as options:
+    with (place / "tree" / "packaging" / "systemd" / "nagletrace.options").open("a") as options:
         options.write("# another line\n")
     binary = f"build/static/nagletrace-{version()}-{os.uname().machine}"
     for command in (["rpmbuild", "-bb", "--define", f"_topdir {place}", "--define", f"_rpmdir {place}", "has.spec"],
                     ["tree/packaging/rpm.sh", str(place / "newer"), "2", binary]):
         made = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=BUILD_S)
         assert made.returncode == 0, made.stdout + made.stderr
-    return [[*(place / "noarch").glob("*.rpm")],
-            *([file for kind in (os.uname().machine, "noarch") for file in there.glob(f"*.{kind}.rpm")]
-              for there in (ROOT / "build" / "rpm", place / "newer"))]
+    of_make = ROOT / "build" / "rpm"
+    here = [[file for kind in (os.uname().machine, "noarch") for file in there.glob(f"*.{kind}.rpm")]
+            for there in (of_make, place / "newer")]
+    return Rpms([*(place / "noarch").glob("*.rpm")], *here, [*of_make.glob("*.rpm")])
 
 
 @dataclass(frozen=True)
 class Host:
-    """A root, what it had before the packages came, and those. In place of its systemctl lies what writes down its
-    calls."""
+    """A root, the packages, and its files before they came. A script that logs its calls replaces systemctl."""
 
     root: Root
     packages: list[Path]
@@ -174,7 +184,7 @@ class Host:
         return self.change("install", packages=packages)
 
     def remove(self) -> str:
-        """All but the configuration. Returns what was asked of systemd."""
+        """Removes all but the configuration, and returns the calls of systemctl."""
         return self.change("remove", *NAMES)
 
     def purge(self) -> None:
@@ -231,9 +241,9 @@ def host(request: pytest.FixtureRequest, archives: dict[str, Path], built: Built
         systemctl.chmod(0o755)
         before = contents(root)
         if rpm:
-            has, packages, newer = request.getfixturevalue("rpms")
-            host: Host = RpmHost(root, packages, newer, before)
-            host.install(has)
+            rpms: Rpms = request.getfixturevalue("rpms")
+            host: Host = RpmHost(root, rpms.packages, rpms.newer, before)
+            host.install(rpms.has)
         else:
             host = Host(root, built.packages, request.getfixturevalue("newer").packages, before)
         host.install(host.packages)
@@ -286,13 +296,13 @@ def test_what_the_build_needs_is_what_make_installs(built: Built) -> None:
     assert needed - {"debhelper-compat"} == set(said) - {"build-essential", "debhelper", "gcc", "libc6-dev"}
 
 
-def make_of(tree: Path, out: Path, revision: str = "1") -> subprocess.CompletedProcess[str]:
+def make_of(tree: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """packaging/deb.sh in a tree, with a dpkg-buildpackage that builds nothing."""
     tools = out.with_name(f"{out.name}-tools")
     tools.mkdir()
     (tools / "dpkg-buildpackage").write_text("#!/bin/sh\ntouch ../nagletrace.deb\n")
     (tools / "dpkg-buildpackage").chmod(0o755)
-    return subprocess.run([tree / "packaging" / "deb.sh", out, revision], cwd=tree, capture_output=True, text=True,
+    return subprocess.run([tree / "packaging" / "deb.sh", out, "1"], cwd=tree, capture_output=True, text=True,
                           env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"})
 
 
@@ -313,9 +323,10 @@ def test_a_source_archive_is_packaged_likewise(built: Built, tmp_path: Path) -> 
         assert (tree / name).read_bytes() == (built.tree / name).read_bytes(), name
 
 
+@pytest.mark.parametrize("script", ["deb.sh", "rpm.sh"])
 @pytest.mark.parametrize("revision", ["0", "01", "1~x", "-1"])
-def test_a_revision_that_is_no_number_is_refused(revision: str, tmp_path: Path) -> None:
-    done = make_of(ROOT, tmp_path / "out", revision)
+def test_a_revision_that_is_no_number_is_refused(script: str, revision: str, tmp_path: Path) -> None:
+    done = subprocess.run([ROOT / "packaging" / script, tmp_path / "out", revision], capture_output=True, text=True)
     assert done.returncode == 2 and not (tmp_path / "out").exists()
     assert done.stderr.count("\n") == 1 and f"REVISION={revision}: " in done.stderr and "give" in done.stderr
 
@@ -340,20 +351,41 @@ def test_released_versions_are_dated_by_the_changelog(tmp_path: Path) -> None:
     assert "Mon, 01 Feb 2027" in parsed.stdout
 
 
-def test_the_rpms_need_no_library_and_have_the_files_of_the_debian_ones(built: Built, rpms: list[list[Path]]) -> None:
+#: Where RPM distributions have what lies there in Debian, and what only Debian's packages have.
+PLACES = (("/usr/sbin/", "/usr/bin/"), ("/lib/systemd/", "/usr/lib/systemd/"), ("/zsh/vendor-completions/",
+                                                                             "/zsh/site-functions/"))
+OF_DEBIAN = re.compile(r"/changelog(\.Debian)?$|/copyright$|/usr/share/python3/runtime\.d/|/lintian/")
+
+
+def test_the_rpms_need_no_library_and_have_the_files_of_the_debian_ones(built: Built, rpms: Rpms) -> None:
     def told(*words: str) -> list[str]:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
 
-    #: the places are each system's own, and these are Debian's alone
-    of_debian = {"changelog", "changelog.Debian", "copyright", "nagletrace-exporters.rtupdate"}
-    for name, package in zip(NAMES, rpms[1]):
+    for name, package in zip(NAMES, rpms.packages):
         needs = told("rpm", "-qp", "--requires", str(package))
         assert not [line for line in needs if ".so" in line], needs
         [deb] = built.directory.glob(f"{name}_*.deb")
-        files = [line.split()[5] for line in told("dpkg-deb", "-c", str(deb)) if line.startswith("-")]
-        has = {Path(path).name for path in told("rpm", "-qpl", str(package))}
-        assert {Path(path).name.removesuffix(".gz") for path in files} - has <= of_debian, name
+        files = {line.split()[5].removeprefix(".").removesuffix(".gz") for line in told("dpkg-deb", "-c", str(deb))
+                 if line.startswith("-")}
+        for of_debian, of_rpm in PLACES:
+            files = {path.replace(of_debian, of_rpm) for path in files}
+        missing = files - set(told("rpm", "-qpl", str(package)))
+        assert not {path for path in missing if not OF_DEBIAN.search(path)}, name
     assert "python3dist(uvicorn)" in needs
+
+
+def test_each_rpm_has_a_binary_of_its_machine_and_nothing_of_the_host_that_built_it(rpms: Rpms) -> None:
+    kinds = set()
+    for package in rpms.all:
+        about = "%{ARCH} %{BUILDHOST}\n[%{FILENAMES} %{FILECLASS}\n]"
+        told = subprocess.run(["rpm", "-qp", "--qf", about, package], capture_output=True, text=True, check=True).stdout
+        arch, host = told.splitlines()[0].split()
+        kinds.add(arch)
+        assert host == "localhost"
+        if arch != "noarch":
+            assert re.search(rf"^/usr/bin/nagletrace ELF 64-bit .*{arch.replace('_', '.')}.*statically linked", told,
+                             re.MULTILINE), told
+    assert {os.uname().machine, "noarch"} <= kinds
 
 
 # ---- installed ----
@@ -468,7 +500,9 @@ def test_an_upgrade_keeps_the_configuration_and_restarts_what_runs(host: Host) -
     assert options.read_text() == 'NAGLETRACE_OPTIONS="--min 10ms"\n'
     for unit in UNITS:
         assert re.search(rf"\btry-restart {unit}", asked), asked
-        assert not re.search(rf"\b(stop|start|restart|enable) {unit}", asked.replace("try-restart", "")), asked
+        others = asked.replace("try-restart", "")
+        assert not re.search(rf"\b(stop|start|restart|enable|disable)\b.*{unit}", others), asked
+    assert asked.index("daemon-reload") < asked.index("try-restart")
     assert host.root.say("nagletrace", "--version") == f"nagletrace {version()}\n"
     assert host.root.say("nagletrace-report", "--version") == f"nagletrace-report {version()}\n"
 
