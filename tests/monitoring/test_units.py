@@ -47,6 +47,9 @@ def test_the_units_trace_with_what_they_are_given(kernel: str, guests: dict[str,
         assert float(told[f"{unit} exposure"]) <= 2.5, "systemd-analyze security"
     assert told["unfiltered"] == "0", "the unit lets the daemon refuse system calls besides"
     assert int(told["nagletrace-exporter Eff"], 16) == int(told["nagletrace-exporter Bnd"], 16) == 0
+    assert int(told["legacy-felt"]) >= 8
+    assert told["legacy-kept"] == ("refused" if kernel == "5.10" else "0"), "the drop-in of docs/what-to-do.md"
+    assert told["legacy-left"] == "0"
     assert int(told["felt"]) >= 8 and float(told["told"]) == int(told["felt"])
     assert told["up"] == "1.0"
     assert int(told["felt-again"]) >= 8 and float(told["told-again"]) == int(told["felt-again"])
