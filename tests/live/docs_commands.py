@@ -97,7 +97,8 @@ COMMANDS: dict[str, How] = {
     "make deb && sudo apt install ./build/deb/*.deb": Tried(
         "tests/packages/test_packages.py::test_the_daemon_and_the_exporter_serve_with_what_their_units_give"),
     "make rpm": Target("tests/packages/test_packages.py builds and installs them"),
-    "scp build/rpm/*.x86_64.rpm build/rpm/*.noarch.rpm HOST: && ssh -t HOST sudo dnf install ./nagletrace-*.rpm": Tried(
+    "scp build/rpm/nagletrace-[0-9]*.x86_64.rpm HOST: && "
+    "ssh -t HOST 'sudo dnf install ./nagletrace-[0-9]*.x86_64.rpm'": Tried(
         "tests/packages/test_packages.py::test_it_names_the_stalls_of_a_program"),
     "make static": Target("tests/live/test_static.py and tests/arm64 run what it builds"),
     "scp build/static/nagletrace-*-aarch64 HOST:nagletrace && ssh -t HOST sudo ./nagletrace": Tried(
@@ -135,6 +136,7 @@ COMMANDS: dict[str, How] = {
     DAEMON: Run(r"nagletrace: ready", ends="stays"),
     EXPORTER: Run(r"listening on", ends="stays", needs=(DAEMON,)),
     "nagletrace report": Run(REPORT, needs=(DAEMON,)),
+    "sudo nagletrace top": Run(keys=(("myapp", "q"),), needs=(DAEMON,)),
     "nagletrace top": Run(keys=(("myapp", "q"),), needs=(DAEMON,)),
     "curl -s http://127.0.0.1:10040/metrics | grep nagletrace_stalls": Run(
         r'nagletrace_stalls_total\{.*comm="myapp"', needs=(EXPORTER,)),

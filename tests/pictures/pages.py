@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The report and `top` in a terminal, and the pages of nagletrace-report and nagletrace-flame, all of real stalls.
-README and docs/reading-a-report.md show them, with the commands that this runs."""
+"""Draws the report and `top` in a terminal, and the pages of nagletrace-report and nagletrace-flame, all of real
+stalls. README and docs/reading-a-report.md show them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import chromium
+from daemon import Daemon
 from harness import NAGLETRACE, ROOT, Lab, Tracer
 from terminal import Screen, Terminal
 
@@ -107,9 +108,10 @@ def top_in_a_terminal(place: Path, into: Path) -> None:
             Lab("sendfile", *endless, "search", "--server-name", "index", "--interval", "150ms") as three:
         for lab in (one, two, three):
             lab.go()
-        with Terminal(str(NAGLETRACE), "top", rows=14, columns=100) as terminal:
+        with Daemon() as daemon, \
+                Terminal(str(NAGLETRACE), "top", "--socket", str(daemon.socket), rows=16, columns=100) as terminal:
             terminal.until(lambda screen: all(name in screen for name in ("checkout[", "mailer[", "search["))
-                           and re.search(r"traced here for \d\ds", screen) is not None)
+                           and re.search(r"most .* in \d\ds", screen) is not None)
             drawn(terminal.screen, place, into)
             terminal.press("q")
 
@@ -123,7 +125,7 @@ def draw(place: Path, into: Path) -> None:
     command("report", "-i", recording, "-o", page, "--ladders", "1")
     command("report", "-i", recording, "-o", ladders)
     command("flame", "-i", recording, "--output", "svg", "-o", flame)
-    part(ladders, r'<svg class="ladder"(?:(?!</svg>).)*pending ACK.*?</svg>', ladder)
+    part(ladders, r'<svg class="ladder"(?:(?!</svg>).)*checkout.*?</svg>', ladder)
     whole(page, into / "report.png", 900)
     whole(ladder, into / "ladder.png", 560)
     height = re.search(r'<svg [^>]*height="(\d+)"', flame.read_text())
