@@ -37,7 +37,9 @@ def test_the_report_names_process_connection_cause_and_fix() -> None:
     if " unseen " in flowing and "inferred from this end" in flowing:  # the last one's timer nobody saw
         assert "interactive mode" not in flowing
     else:
-        assert f"lab-server[{pids[1]}], in interactive mode, delays that ACK until its timer fires" in flowing
+        known = f"lab-server[{pids[1]}], in interactive mode, delays that ACK until its timer fires"
+        hidden = f"lab-server[{pids[1]}] delays that ACK for long"  # by the last one's timer
+        assert known in flowing or (" unseen " in flowing and hidden in flowing), text
         assert "seen at both ends" in flowing
     assert "writev" in flowing and "TCP_NODELAY" in flowing
     assert "0 dropped" in flowing

@@ -283,9 +283,14 @@ def test_closed_streams_and_other_answers_leave_files_and_commands_alone(tmp_pat
 
 
 @pytest.mark.quick
-def test_a_command_does_not_run_where_the_trace_cannot() -> None:
-    done = run("--btf", "/dev/null", "--", "echo", "ran")
+def test_a_command_does_not_run_where_the_trace_cannot(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("an older recording")
+    done = run("--btf", "/dev/null", "--output-file", str(kept), "--", "echo", "ran")
     assert done.returncode not in (0, 126, 127) and done.stdout == "", done
+    assert kept.read_text() == "an older recording"
+    assert run("--output-file", str(kept), "--duration", "1ms").returncode == 0
+    assert kept.read_text().startswith("nagletrace: no stall in "), "of the older one nothing is left"
     done = run("--output-file", "/no/such/directory/file", "--", "echo", "ran")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == ("nagletrace: --output-file /no/such/directory/file: cannot write it: No such file or "

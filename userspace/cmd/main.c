@@ -29,7 +29,7 @@ static bool direct_output(struct nt_settings *settings, struct nt_error *error)
 {
 	const char *path = settings->output_file;
 	char shown[NT_SHOWN_LEN];
-	int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : STDERR_FILENO;
+	int fd = path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : STDERR_FILENO;
 
 	if (path && fd < 0) {
 		nt_show(path, strlen(path), shown);

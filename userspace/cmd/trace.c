@@ -388,6 +388,9 @@ static void announce(void *context, const char *kept)
 	struct trace *trace = context;
 	const struct nt_settings *settings = trace->settings;
 
+	/* Only now is there something instead of an older recording; a pipe (EINVAL) has none. */
+	if (settings->output_file && ftruncate(STDOUT_FILENO, 0) < 0 && errno != EINVAL)
+		note_output(trace, -errno);
 	if (settings->verbose)
 		nt_log("capabilities kept: %s", kept);
 	if (!settings->quiet && settings->timeline)
