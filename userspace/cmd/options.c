@@ -161,7 +161,7 @@ static int take_command(struct nt_parse *p, const char *word)
 	nt_show(word, strlen(word), shown);
 	return nt_fail(p,
 		       "%s: no such command; give check, daemon, report, top, fix, sample, "
-		       "INTERVAL [COUNT] in seconds, or -- and a program",
+		       "INTERVAL [COUNT] or -- and a program",
 		       shown);
 }
 
