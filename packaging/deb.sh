@@ -12,18 +12,14 @@ version=$(cat VERSION)
 tree=$out/nagletrace-${version:?}
 rm -rf "$out"
 mkdir -p "$tree"
-if [ -e .git ] && git rev-parse -q --verify HEAD >/dev/null; then
+if [ "$clone" ]; then
 	git ls-files -z >"$out/files"
 	tar -c --null -T "$out/files" | tar -x -C "$tree"
-	when=$(git log -1 --format=%ct)
 else
 	tar -c --exclude=./build --exclude=./.git --exclude=__pycache__ . | tar -x -C "$tree"
-	when=$(stat -c %Y CHANGELOG.md)
 fi
 rm -f "$out/files"
 cp -r "$tree/packaging/debian" "$tree/debian"
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$when}
-export SOURCE_DATE_EPOCH
 cd "$tree"
 /usr/bin/python3 debian/changelog.py "$version-$revision" CHANGELOG.md >debian/changelog
 # without packages of debugging symbols: what lies there then is what is to be installed

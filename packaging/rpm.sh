@@ -11,8 +11,6 @@ shift 2
 rm -rf "$out"
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
-export SOURCE_DATE_EPOCH
 # rpmbuild runs make itself
 unset MAKEFLAGS MAKELEVEL
 for binary; do

@@ -110,7 +110,6 @@ legacy legacy-felt
 mkdir /run/systemd/system/legacy.service.d
 sed -n '/^```ini$/,/^```$/p' docs/what-to-do.md | sed "/^\`/d; s,/usr,$prefix," \
 	>/run/systemd/system/legacy.service.d/nodelay.conf
-printf 'StandardError=append:/run/units.log\n' >>/run/systemd/system/legacy.service.d/nodelay.conf
 legacy legacy-kept || echo "legacy-kept refused"
 echo "legacy-left $(inside $prefix/sbin/nagletrace check | grep -c 'kept' || true)"
 started

@@ -73,8 +73,8 @@ class Band:
 class Drawing:
     """All parts, in the units of the drawing."""
 
+    height: float
     width: int = WIDTH
-    height: float = TOP + LENGTH + 20
     scale_x: int = SCALE_X
     sender_x: int = SENDER_X
     receiver_x: int = RECEIVER_X
@@ -165,7 +165,7 @@ class Labels:
 
 def draw(ladder: Ladder) -> Drawing:
     scale = Scale(ladder)
-    drawing = Drawing(height=scale.bottom + 20)
+    drawing = Drawing(scale.bottom + 20)
     column = Labels(scale.bottom)
     for tick in scale.ticks():
         drawing.ticks.append(scale.y(tick))
