@@ -14,6 +14,11 @@ from pathlib import Path
 ROOTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory"))
 
 
+def into(directory: Path, *then: str) -> tuple[str, ...]:
+    """What to put before a command that is to run in that cgroup, and `then` before the command."""
+    return ("sh", "-c", f'echo $$ >{directory}/cgroup.procs && exec "$@"', "sh", *then)
+
+
 class Place:
     """A cgroup of its own. path: as /proc/PID/cgroup shows it; no process is in it in the end."""
 
@@ -32,8 +37,7 @@ class Place:
         (self.directory / "cgroup.procs").write_text(str(pid))
 
     def enter(self, *then: str) -> tuple[str, ...]:
-        """What to put before a command that is to run in it, and `then` before the command."""
-        return ("sh", "-c", f'echo $$ >{self.directory}/cgroup.procs && exec "$@"', "sh", *then)
+        return into(self.directory, *then)
 
     def __enter__(self) -> Place:
         for directory in self._made:

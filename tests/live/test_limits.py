@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import platform
@@ -16,8 +17,10 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from harness import NAGLETRACE, PATIENCE, Lab, stalled_rounds
-from test_names import Hostile, a_lab, many_symbols, unpacks_to
+from harness import NAGLETRACE, PATIENCE, Lab, assert_felt, stalled_rounds
+from pods import into
+from test_loss import kills_in, memory_cgroup
+from test_names import USER, Hostile, a_lab, many_symbols, unpacks_to
 
 UNIT = NAGLETRACE.parent.parent / "packaging" / "systemd" / "nagletrace.service"
 #: What the manifest gives a daemon without --stacks.
@@ -74,23 +77,35 @@ def test_the_daemon_lives_within_what_its_unit_gives_it() -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_stacks.c makes its frames up on x86-64")
 @pytest.mark.parametrize("kind", [pytest.param("symbols", marks=pytest.mark.quick), "debugdata"])
-def test_with_stacks_it_does_too_while_a_worker_takes_all_that_it_may(kind: str) -> None:
+def test_with_stacks_it_does_too_while_two_users_workers_take_all_that_they_may(kind: str) -> None:
+    """The kernel holds it to the unit's MemoryMax, kills nobody, and no stall of a third user is missing."""
     elf = many_symbols(8_000_000) if kind == "symbols" else unpacks_to(600 << 20)
     most = tasks = descriptors = 0
-    with tempfile.TemporaryDirectory() as place, a_lab() as lab, \
-            Daemon("--stacks", "--netns", str(lab.client)) as daemon, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as place, a_lab() as lab, memory_cgroup(kills=True) as (group, _, most_bytes), \
+            Daemon("--stacks", "--netns", str(lab.client), prefix=into(group)) as daemon, \
+            contextlib.ExitStack() as stack:
+        most_bytes.write_text(str(limit("MemoryMax")))
         Path(place).chmod(0o755)
-        stack.enter_context(Hostile(lab, elf.write(Path(place) / "file")))
+        file = elf.write(Path(place) / "file")
+        for user in (USER, USER - 1):
+            stack.enter_context(Hostile(lab, file, user=user))
+        result = stack.enter_context(concurrent.futures.ThreadPoolExecutor()).submit(lab.play)
         pid = daemon.process.pid
         maps, end = map_bytes(pid), time.monotonic() + PATIENCE
-        while not any(daemon.ask("snapshot")["unnamed_stacks"].values()):
-            assert time.monotonic() < end
+        lost = {"busy": 0}
+        while not result.done() or tasks < 4 or sum(lost.values()) - lost["busy"] < 2:
+            assert time.monotonic() < end, lost
+            lost = daemon.ask("snapshot")["unnamed_stacks"]
             with contextlib.suppress(OSError, AssertionError):  # a worker has ended meanwhile
                 pids = children(pid)
                 most = max(most, sum(status(each, "VmRSS") for each in pids) * 1024)
                 tasks = max(tasks, sum(status(each, "Threads") for each in pids))
                 descriptors = max(descriptors, sum(len(list(Path(f"/proc/{each}/fd").iterdir())) for each in pids))
+        told = sum(s["stalls"] for s in daemon.ask("snapshot")["series"] if s["comm"] == "lab-client")
+        killed = kills_in(group)
     print(f"VmRSS {most / 1e6:.1f} MB, maps {maps / 1e6:.1f} MB, {tasks} tasks, {descriptors} descriptors")
-    assert tasks >= 3, "no worker was seen"
+    assert killed == 0, "the kernel killed a process for want of memory"
+    assert_felt(result.result(), told)
     assert most + maps <= limit("MemoryMax")
-    assert tasks + 1 <= limit("TasksMax") // 2 and descriptors <= limit("LimitNOFILE") // 2
+    assert tasks == 4, "the daemon, the keeper, and two workers"
+    assert tasks <= limit("TasksMax") // 2 and descriptors <= limit("LimitNOFILE") // 2

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from harness import RING_RECORDS, Lab, Tracer, slow_rounds, stalled_rounds, trace
+from pods import into
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from spaces import Namespace, load  # noqa: E402
@@ -69,15 +71,18 @@ def test_fifty_thousand_connections_that_all_stall() -> None:
 
 
 @contextlib.contextmanager
-def memory_cgroup() -> Iterator[tuple[Path, Path, Path]]:
-    """A memory cgroup's directory, and the files that hold its use and its limit; version 1 or 2."""
+def memory_cgroup(kills: bool = False) -> Iterator[tuple[Path, Path, Path]]:
+    """A memory cgroup's directory, and the files that hold its use and its limit; version 1 or 2.
+
+    At the limit of one of version 1 its processes wait for more, unless it kills.
+    """
     first, second = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
     version_1 = (first / "memory.limit_in_bytes").exists()
     if not version_1 and "memory" not in (second / "cgroup.subtree_control").read_text():
         pytest.skip("no memory controller in cgroup v1 or v2")
     group = (first if version_1 else second) / f"nagletrace-test-{os.getpid()}"
     group.mkdir()
-    if version_1:  # at the limit its processes wait for more, instead of being killed
+    if version_1 and not kills:
         (group / "memory.oom_control").write_text("1")
     try:
         yield group, group / ("memory.usage_in_bytes" if version_1 else "memory.current"), \
@@ -90,12 +95,17 @@ def memory_cgroup() -> Iterator[tuple[Path, Path, Path]]:
             time.sleep(0.1)
 
 
+def kills_in(group: Path) -> int:
+    """How many processes of that memory cgroup the kernel has killed for want of memory."""
+    told = next(path for name in ("memory.oom_control", "memory.events") if (path := group / name).exists())
+    return int(re.search(r"^oom_kill (\d+)", told.read_text(), re.MULTILINE)[1])  # type: ignore[index]
+
+
 def test_maps_that_cannot_grow_lose_holds_and_count_them() -> None:
     """Twenty thousand connections whose readers do not read, and memory for the state of a few thousand."""
     blocked = 20_000
     with memory_cgroup() as (group, used, limit), Namespace() as space:
-        join = ("sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh")
-        with Tracer("--netns", str(space.holder.pid), prefix=join) as tracer:
+        with Tracer("--netns", str(space.holder.pid), prefix=into(group)) as tracer:
             limit.write_text(str(int(used.read_text()) + (1 << 20)))
             assert load(space, "blocked", 1, blocked)["operations"] == blocked
             with Lab("write-write-read") as lab:  # it still does its work

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import signal
+import statistics
 import struct
 import subprocess
 import tempfile
@@ -26,8 +27,8 @@ from pathlib import Path
 import pytest
 from daemon import Daemon
 from ends import own_end
-from harness import (NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Record, Tracer, assert_felt, of_lab, seconds_to_end,
-                     stalled_rounds, unseen)
+from harness import (NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Record, Tracer, assert_felt, day_s, lacking, of_lab,
+                     seconds_to_end, stalled_rounds)
 from terminal import Terminal
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_stacks.c makes its frames up on x86-64")
@@ -115,11 +116,11 @@ def unpacks_to(size: int) -> Elf:
 
 
 class Hostile:
-    """Of user 65534, in the lab's network namespace."""
+    """Of an unprivileged user, in the lab's network namespace."""
 
-    def __init__(self, lab: Lab, file: Path, how: str = "plain") -> None:
+    def __init__(self, lab: Lab, file: Path, how: str = "plain", user: int = USER) -> None:
         self.process = subprocess.Popen(
-            ["nsenter", f"--net=/proc/{lab.client}/ns/net", "setpriv", f"--reuid={USER}", f"--regid={USER}",
+            ["nsenter", f"--net=/proc/{lab.client}/ns/net", "setpriv", f"--reuid={user}", f"--regid={user}",
              "--clear-groups", HOSTILE, file, hex(FIRST), hex(LAST), how],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         Lines(self.process.stdout).wait_for("ready")
@@ -234,7 +235,7 @@ def a_lab(*arguments: str) -> Iterator[Lab]:
 def assert_all_is_told(lab: Lab, result: Record, tracer: Tracer) -> None:
     """Each stall of the well-behaved process, which lives until its last stack has names, and all stacks with these."""
     stalls = [s for s in of_lab(lab, tracer.stalls()) if s["side"] == "sender"]
-    assert_felt(result, len(stalls), unseen(tracer))
+    assert_felt(result, len(stalls), lacking(tracer))
     # where the kernel had no place for a stack, the stall is told without one, and that is counted
     with_stack = [stall for stall in stalls if "stack" in stall["sender"]]
     assert len(stalls) - len(with_stack) <= tracer.closing()["dropped"]["stack"]
@@ -345,15 +346,24 @@ def slow_file(place: Path) -> Path:
     return many_symbols(8_000_000).write(place / "file")
 
 
-def test_a_worker_that_is_killed_costs_the_names_of_its_stack(slow_file: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_worker_that_does_not_answer_costs_the_names_of_its_stack(how: signal.Signals, slow_file: Path) -> None:
+    """Killed, or stopped: then the keeper kills it after 2 s."""
     with a_lab() as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
         keeper = keeper_of(tracer.process.pid)
         with Hostile(lab, slow_file):
-            os.kill(a_worker_of(keeper), signal.SIGKILL)
+            worker = a_worker_of(keeper)
+            os.kill(worker, how)
+            began = time.monotonic()
             result = lab.play()
+            while worker in children(keeper):
+                assert time.monotonic() < began + PATIENCE
+                time.sleep(0.02)
+            took = time.monotonic() - began
         tracer.stop()
     assert_all_is_told(lab, result, tracer)
-    assert tracer.closing()["unnamed_stacks"]["worker_died"] >= 1
+    assert tracer.closing()["unnamed_stacks"]["deadline" if how == signal.SIGSTOP else "worker_died"] >= 1
+    assert how != signal.SIGSTOP or 1.5 < took < 3, took
     assert tracer.errors.text().count("some stacks have no names") == 1
 
 
@@ -368,7 +378,7 @@ def test_a_keeper_that_is_killed_costs_all_names_and_no_stall(slow_file: Path) -
             result = lab.play()
         tracer.stop()
     stalls = [s for s in of_lab(lab, tracer.stalls()) if s["side"] == "sender"]
-    assert_felt(result, len(stalls), unseen(tracer))
+    assert_felt(result, len(stalls), lacking(tracer))
     assert all("ip" in frame and "symbol" not in frame for stall in stalls for frame in stall["sender"]["stack"])
     assert tracer.closing()["unnamed_stacks"]["worker_died"] >= 1
     assert tracer.errors.text().count("the process that names frames has ended") == 1
@@ -403,6 +413,21 @@ def test_who_makes_naming_slow_is_not_named_for_a_while(slow_file: Path) -> None
     assert min(len(hostile.stalls(tracer)) for hostile in (one, another)) >= 50
 
 
+def test_many_who_make_naming_slow_have_one_share_together(slow_file: Path) -> None:
+    """4 users, of whom each alone may use 2 s at once: together 5 s, and a tenth of a CPU from then on."""
+    slow_file.parent.chmod(0o755)
+    with a_lab() as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
+        keeper = keeper_of(tracer.process.pid)
+        with contextlib.ExitStack() as users:
+            for number in range(4):
+                users.enter_context(Hostile(lab, slow_file, user=USER - number))
+            time.sleep(15)
+            used = cpu_of_workers(keeper)
+        tracer.stop()
+    print(f"{used:.1f} s")
+    assert 3 < used <= 5 + 2 + 15 * 0.1 + 0.5, used
+
+
 def test_who_asks_for_many_names_at_once_leaves_room_for_anothers(slow_file: Path) -> None:
     """While one user's share of time lasts, his stacks come faster than they are named: 100 a second, one a second."""
     with a_lab("--rounds", "60") as lab, Tracer("--netns", str(lab.client), "--stacks") as tracer:
@@ -426,10 +451,13 @@ def test_a_keeper_that_is_stopped_holds_up_nothing(place: Path) -> None:
         result = lab.play()
         took = seconds_to_end(tracer.process)
         tracer.wait()
+        offset = time.time() - time.monotonic()
+        late = [at + offset - day_s(stall["time"]) for at, stall in tracer.arrivals("stall")]
     assert took <= 1
+    assert statistics.median(late) < 1.1, late
     assert_nobody_is_left([keeper])
     stalls = [s for s in of_lab(lab, tracer.stalls()) if s["side"] == "sender"]
-    assert_felt(result, len(stalls), unseen(tracer))
+    assert_felt(result, len(stalls), lacking(tracer))
 
 
 @pytest.mark.quick
@@ -441,6 +469,7 @@ def test_what_reads_hostile_files_has_no_privilege_and_no_files_of_the_tracer(sl
             time.sleep(0.05)  # privileges are gone; now the last filter
             of_worker, of_keeper = status(worker), status(keeper)
             limits = Path(f"/proc/{worker}/limits").read_text()
+            own_kb = int(of_keeper["VmSize"].split()[0])
             links = [os.readlink(f"/proc/{worker}/fd/{fd}") for fd in os.listdir(f"/proc/{worker}/fd")]
             mapped = {line.split(maxsplit=5)[-1] for line in
                       Path(f"/proc/{hostile.process.pid}/maps").read_text().splitlines()}
@@ -454,6 +483,8 @@ def test_what_reads_hostile_files_has_no_privilege_and_no_files_of_the_tracer(sl
     assert int(of_keeper["CapPrm"], 16) == 1 << 2 | 1 << 19 | 1 << 40
     for limit in (r"Max cpu time +1 ", r"Max core file size +0 ", r"Max file size +0 "):
         assert re.search(limit, limits), limits
+    [most] = re.findall(r"Max address space +(\d+) ", limits)
+    assert abs(int(most) - 1024 * own_kb - WORKER) < MIB, "of its own, beside that of the keeper"
     assert all(link in {"/dev/null", *mapped} or link.startswith("socket:") for link in links), links
     assert len([link for link in links if link.startswith("socket:")]) == 1, links
     assert {link.split(":")[0] for link in kept} <= {"/dev/null", "socket", "anon_inode"}, kept
