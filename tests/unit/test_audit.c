@@ -18,11 +18,12 @@ struct fake {
 };
 
 static struct {
-	struct fake list[64];
+	struct fake list[10000];
 	size_t count;
 	bool complete, refused, overflowed;
 	unsigned int scans, reads, disturbed; /* so many readings are */
 	uint64_t forgotten;
+	unsigned int slow_ms; /* a reading takes this long */
 } kernel;
 
 int nt_namespaces_open(struct nt_namespaces *ns, const struct nt_tracer *tracer)
@@ -31,7 +32,7 @@ int nt_namespaces_open(struct nt_namespaces *ns, const struct nt_tracer *tracer)
 	ns->tracer = tracer;
 	if (kernel.refused)
 		return -1;
-	ns->list = calloc(64, sizeof(*ns->list));
+	ns->list = calloc(10000, sizeof(*ns->list));
 	return 0;
 }
 
@@ -54,7 +55,11 @@ int nt_namespaces_scan(struct nt_namespaces *ns)
 bool nt_namespaces_read(struct nt_namespaces *ns, uint64_t id, struct nt_timers *timers)
 {
 	kernel.reads++;
-	for (size_t i = 0; i < kernel.count; i++) {
+	for (uint64_t until = nt_now_ns() + kernel.slow_ms * 1000000ULL; nt_now_ns() < until;)
+		;
+	/* most have the place of their number */
+	for (size_t i = id <= kernel.count && kernel.list[id - 1].id == id ? id - 1 : 0;
+	     i < kernel.count; i++) {
 		if (kernel.list[i].id != id)
 			continue;
 		*timers = kernel.list[i].timers;
@@ -282,6 +287,53 @@ static void only_the_namespace_asked_for_is_compared(void **state)
 }
 
 /* ---- what is not known ---- */
+
+static void a_reading_of_many_takes_no_longer_than_it_may(void **state)
+{
+	struct nt_audit *audit;
+	unsigned int reads;
+	uint64_t n;
+
+	for (uint64_t i = 1; i <= 50; i++)
+		space(i, i, 0, 0);
+	audit = begin(NULL);
+	kernel.slow_ms = 10;
+	reads = kernel.reads;
+	nt_audit_read(audit, true);
+	assert_in_range(kernel.reads - reads, 10, 21); /* in 200 ms, unless others took the CPU */
+	kernel.slow_ms = 0;
+	expire(&kernel.list[49], 3, 1);
+	nt_audit_read(audit, true);
+	assert_true(nt_audit_unseen(audit, &n));
+	assert_int_equal(n, 2);
+	nt_audit_free(audit);
+}
+
+static void of_more_namespaces_than_there_is_room_for_the_last_are_not_known(void **state)
+{
+	struct nt_audit *audit;
+	struct fake *last;
+	uint64_t n;
+
+	for (uint64_t i = 1; i <= 8192; i++)
+		space(i, i, 0, 0);
+	audit = begin(NULL);
+	assert_int_equal(unseen(audit), 0);
+	last = space(8193, 8193, 7, 5);
+	nt_audit_read(audit, true);
+	assert_false(nt_audit_unseen(audit, &n));
+	assert_true(excuses(audit, 8193, 0));
+	assert_false(excuses(audit, 8192, 0)); /* the others are known as ever */
+	/* one is gone; in its place comes one that has counted already */
+	kernel.list[0] = *last;
+	kernel.count--;
+	for (unsigned int reads = kernel.reads; kernel.reads < reads + 2 * 8192;)
+		nt_audit_read(audit, true); /* as often as it takes until each is read */
+	assert_int_equal(unseen(audit), 0);
+	expire(&kernel.list[0], 2, 1);
+	assert_int_equal(unseen(audit), 1);
+	nt_audit_free(audit);
+}
 
 static void by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare(void **state)
 {
@@ -554,6 +606,8 @@ static const struct CMUnitTest tests[] = {
 	TEST(a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace),
 	TEST(only_the_namespace_asked_for_is_compared),
 	TEST(by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare),
+	TEST(a_reading_of_many_takes_no_longer_than_it_may),
+	TEST(of_more_namespaces_than_there_is_room_for_the_last_are_not_known),
 	TEST(what_cannot_be_known_is_not_said),
 	TEST(when_the_hooks_are_gone_nothing_more_is_unseen),
 	TEST(what_expires_in_standby_is_not_unseen_and_what_was_stays),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/attach/iterator.c userspace/capture/namespaces.c userspace/base/each_process.c
+// links: userspace/capture/namespaces.c userspace/base/each_process.c
 #include "unit.h"
+#include "attach/tracer.h"
 #include "capture/namespaces.h"
+#include "nagletrace.skel.h"
 
 static void expect(const char *text, bool found, uint64_t value)
 {
@@ -37,7 +39,63 @@ static void what_is_no_such_counter_is_not_taken_for_it(void **state)
 	expect("TcpExt: a b\nTcpExt: 1 2\nDelayedACKs 3\n", false, 0);
 }
 
+/* ---- threads as these tests want them, in the place of userspace/attach/iterator.c ---- */
+
+static struct {
+	uint32_t threads, namespaces,
+		next; /* thread after thread, of one namespace after another */
+} kernel;
+
+int nt_iterator_begin(struct nt_iterator *iterator, const struct bpf_link *link, size_t entry)
+{
+	kernel.next = 0;
+	return 0;
+}
+
+ssize_t nt_iterator_next(struct nt_iterator *iterator, const void **entries)
+{
+	static struct nt_netns piece[100];
+	ssize_t n = 0;
+
+	for (; n < 100 && kernel.next < kernel.threads; n++, kernel.next++)
+		piece[n] = (struct nt_netns){.id = 1 + kernel.next % kernel.namespaces,
+					     .tid = 1 + kernel.next};
+	*entries = piece;
+	return n;
+}
+
+void nt_iterator_end(struct nt_iterator *iterator)
+{
+}
+
+static void scan(struct nt_namespaces *ns, uint32_t threads, uint32_t namespaces)
+{
+	kernel.threads = threads;
+	kernel.namespaces = namespaces;
+	assert_int_equal(nt_namespaces_scan(ns), 0);
+}
+
+static void a_scan_keeps_some_threads_of_each_and_no_more_than_it_has_room_for(void **state)
+{
+	struct nagletrace_bpf__bss bss = {};
+	struct nagletrace_bpf skel = {.bss = &bss};
+	struct nt_tracer tracer = {.skel = &skel};
+	struct nt_namespaces ns = {.tracer = &tracer};
+
+	scan(&ns, 500000, 3);
+	assert_int_equal(ns.count, 3 * 8);
+	scan(&ns, 500000, 250000);
+	assert_true(ns.full && !ns.complete);
+	assert_int_equal(ns.room, NT_NAMESPACES_LISTED);
+	assert_in_range(ns.count, NT_NAMESPACES_LISTED / 2, NT_NAMESPACES_LISTED);
+	scan(&ns, 10, 5);
+	assert_false(ns.full);
+	assert_int_equal(ns.count, 10);
+	free(ns.list);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_scan_keeps_some_threads_of_each_and_no_more_than_it_has_room_for),
 	cmocka_unit_test(the_counter_is_found_by_its_name),
 	cmocka_unit_test(what_is_no_such_counter_is_not_taken_for_it),
 };

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
-#include "base/clock.h"
 #include "attach/tracer.h"
+#include "base/clock.h"
+#include "base/hash.h"
 #include "capture/namespaces.h"
 
 /* A reading stays valid for the longer of this time and this multiple of what it took. */
@@ -25,7 +25,7 @@
 /* The readings whose unseen timers a namespace keeps; they may still excuse a stall. */
 #define FINDS 32
 
-/* The most namespaces without a process that we keep, while the kernel's list is incomplete. */
+/* The most namespaces that we keep, whoever makes them: 7 MB. */
 #define MOST_NAMESPACES 8192
 
 /* Unseen timers that expired between two readings. */
@@ -57,7 +57,8 @@ struct nt_audit {
 	uint64_t gone;    /* unseen timers of namespaces that are gone */
 	uint64_t scan_ns; /* when the last scan began; 0: never */
 	uint64_t valid_until_ns;
-	bool complete; /* the last scan had all namespaces of the host */
+	bool complete; /* the last scan had all namespaces of the host, and we keep them all */
+	bool left_out; /* we do not keep them all */
 	bool known;    /* at least one namespace was compared */
 	bool stopped;
 };
@@ -65,6 +66,17 @@ struct nt_audit {
 static void drop(struct nt_audit *audit, struct space *space)
 {
 	HASH_DEL(audit->spaces, space);
+	free(space);
+}
+
+/* Puts the namespace behind the others. Without memory for that it forgets it. */
+static void keep(struct nt_audit *audit, struct space *space)
+{
+	HASH_ADD(hh, audit->spaces, id, sizeof(space->id), space);
+	if (space->hh.tbl)
+		return;
+	audit->left_out = true;
+	audit->gone += space->unseen;
 	free(space);
 }
 
@@ -137,21 +149,25 @@ static bool read_space(struct nt_audit *audit, struct space *space)
 }
 
 /*
- * Adds a namespace. If the scan before was complete and did not list it, it is new: its counter
- * began at 0.
+ * Adds a namespace, if there is room. If the scan before was complete and did not list it, it is
+ * new: its counter began at 0.
  */
-static struct space *add_space(struct nt_audit *audit, uint64_t id, uint32_t inum)
+static void add_space(struct nt_audit *audit, uint64_t id, uint32_t inum)
 {
-	struct space *space = calloc(1, sizeof(*space));
+	struct space *space = NULL;
 
-	if (!space)
-		return NULL;
+	if (HASH_COUNT(audit->spaces) < MOST_NAMESPACES)
+		space = calloc(1, sizeof(*space));
+	if (!space) {
+		audit->left_out = true;
+		return;
+	}
 	space->id = id;
 	space->inum = inum;
 	space->based = audit->complete;
 	space->read_ns = audit->scan_ns;
-	HASH_ADD(hh, audit->spaces, id, sizeof(space->id), space);
-	return space;
+	space->there = true;
+	keep(audit, space);
 }
 
 static void mark_those_listed(struct nt_audit *audit)
@@ -166,10 +182,10 @@ static void mark_those_listed(struct nt_audit *audit)
 		    (audit->only && listed->inum != audit->only))
 			continue;
 		HASH_FIND(hh, audit->spaces, &listed->id, sizeof(listed->id), space);
-		if (!space)
-			space = add_space(audit, listed->id, listed->inum);
 		if (space)
 			space->there = true;
+		else
+			add_space(audit, listed->id, listed->inum);
 	}
 }
 
@@ -179,7 +195,7 @@ static void mark_those_listed(struct nt_audit *audit)
  */
 static void forget_those_gone(struct nt_audit *audit)
 {
-	bool all = audit->namespaces.complete || HASH_COUNT(audit->spaces) > MOST_NAMESPACES;
+	bool all = audit->namespaces.complete || HASH_COUNT(audit->spaces) >= MOST_NAMESPACES;
 	struct space *space, *next;
 
 	HASH_ITER(hh, audit->spaces, space, next)
@@ -200,10 +216,10 @@ static void read_spaces(struct nt_audit *audit)
 	for (unsigned int n = HASH_COUNT(audit->spaces); n && nt_now_ns() < until_ns; n--) {
 		struct space *space = audit->spaces;
 
-		HASH_DEL(audit->spaces, space);
-		HASH_ADD(hh, audit->spaces, id, sizeof(space->id), space);
 		if (space->there)
 			read_space(audit, space);
+		HASH_DEL(audit->spaces, space);
+		keep(audit, space);
 	}
 	for (struct space *s = audit->spaces; s; s = s->hh.next)
 		s->late |= !s->based;
@@ -219,11 +235,12 @@ void nt_audit_read(struct nt_audit *audit, bool now)
 		s->there = false;
 	if (nt_namespaces_scan(&audit->namespaces))
 		return;
+	audit->left_out = false;
 	mark_those_listed(audit);
 	forget_those_gone(audit);
-	audit->complete = audit->namespaces.complete;
 	audit->scan_ns = began;
 	read_spaces(audit);
+	audit->complete = audit->namespaces.complete && !audit->left_out;
 	cost = nt_now_ns() - began;
 	audit->valid_until_ns = began + cost +
 				(KEEP_TIMES_COST * cost > KEEP_AT_LEAST_NS ? KEEP_TIMES_COST * cost
@@ -293,7 +310,8 @@ void nt_audit_stop(struct nt_audit *audit)
 
 bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen)
 {
-	if (!audit || !audit->known || nt_namespaces_overflowed(&audit->namespaces))
+	if (!audit || !audit->known || audit->left_out ||
+	    nt_namespaces_overflowed(&audit->namespaces))
 		return false;
 	*unseen = audit->gone;
 	for (const struct space *s = audit->spaces; s; s = s->hh.next)

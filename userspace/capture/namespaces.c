@@ -52,12 +52,13 @@ static void leave_few(struct nt_namespaces *ns)
 {
 	size_t kept = 0, of_this = 0;
 
-	qsort(ns->list, ns->count, sizeof(*ns->list), compare);
+	if (ns->count)
+		qsort(ns->list, ns->count, sizeof(*ns->list), compare);
 	for (size_t i = 0; i < ns->count; i++) {
 		bool same = kept && ns->list[kept - 1].id == ns->list[i].id;
 
 		of_this = same ? of_this + 1 : 0;
-		if (of_this <= TRIED)
+		if (of_this < TRIED)
 			ns->list[kept++] = ns->list[i];
 	}
 	ns->count = kept;
@@ -81,16 +82,18 @@ static int grow(struct nt_namespaces *ns)
  */
 static int add(struct nt_namespaces *ns, const struct nt_netns *netns)
 {
-	int err;
+	int err = 0;
 
-	if (ns->count == ns->room) {
+	if (ns->count == ns->room && !ns->full) {
 		leave_few(ns);
-		err = 2 * ns->count >= ns->room ? grow(ns) : 0;
-		if (err)
-			return err;
+		if (ns->room == NT_NAMESPACES_LISTED)
+			ns->full = 2 * ns->count >= ns->room;
+		else if (2 * ns->count >= ns->room)
+			err = grow(ns);
 	}
-	ns->list[ns->count++] = *netns;
-	return 0;
+	if (!err && !ns->full)
+		ns->list[ns->count++] = *netns;
+	return err;
 }
 
 static int read_all(struct nt_namespaces *ns)
@@ -115,12 +118,13 @@ int nt_namespaces_scan(struct nt_namespaces *ns)
 
 	ns->tracer->skel->bss->namespaces_complete = false;
 	ns->count = 0;
+	ns->full = false;
 	err = nt_iterator_begin(&ns->reader, ns->iterator, sizeof(*ns->list));
 	if (!err)
 		err = read_all(ns);
 	if (err)
 		ns->count = 0;
-	ns->complete = !err && ns->tracer->skel->bss->namespaces_complete;
+	ns->complete = !err && !ns->full && ns->tracer->skel->bss->namespaces_complete;
 	return err;
 }
 

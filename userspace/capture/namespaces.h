@@ -15,6 +15,9 @@
 
 struct nt_tracer;
 
+/* The most threads that a scan lists, a few for each namespace: 2 MB. It leaves out the others. */
+#define NT_NAMESPACES_LISTED 131072
+
 struct nt_namespaces {
 	const struct nt_tracer *tracer;
 	struct bpf_link *iterator;
@@ -22,6 +25,7 @@ struct nt_namespaces {
 	struct nt_netns *list; /* from the last scan, sorted by id, then thread */
 	size_t count, room;
 	bool complete; /* the list has all namespaces of the kernel */
+	bool full;     /* the scan found more than the list may have */
 	char text[32768];
 };
 
