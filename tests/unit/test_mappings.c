@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -154,6 +157,104 @@ static void a_device_is_not_opened(void **state)
 	munmap(page, 4096);
 }
 
+/* Starts a process that has what we have mapped, and another root directory. */
+static pid_t start_in(const char *root)
+{
+	int ends[2];
+	pid_t child;
+	char byte;
+
+	assert_int_equal(pipe(ends), 0);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (chroot(root) || write(ends[1], "", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	close(ends[1]);
+	assert_int_equal(read(ends[0], &byte, 1), 1);
+	close(ends[0]);
+	return child;
+}
+
+/* Without these two, /proc/PID/map_files is closed, and a file is looked for by its name. */
+static void use_map_files(cap_flag_value_t value)
+{
+	static const cap_value_t both[] = {CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
+	cap_t caps = cap_get_proc();
+
+	assert_int_equal(cap_set_flag(caps, CAP_EFFECTIVE, 2, both, value), 0);
+	assert_int_equal(cap_set_proc(caps), 0);
+	cap_free(caps);
+}
+
+static bool is_found(pid_t process, const void *page)
+{
+	const uint64_t address = (uint64_t)page + 16;
+	int err;
+
+	use_map_files(CAP_CLEAR);
+	err = nt_mappings_open(process, &address, 1, &found);
+	use_map_files(CAP_SET);
+	assert_int_equal(err, 0);
+	assert_int_equal(found.count, 1);
+	err = found.list[0].fd;
+	nt_mappings_free(&found);
+	return err >= 0;
+}
+
+/*
+ * The link stands under the file's name in the root directory of the process, and leads to the very
+ * file from ours. From its own it leads to itself.
+ */
+static void no_link_leads_out_of_the_root_of_a_process(void **state)
+{
+	char place[] = "/tmp/nt-mappings-XXXXXX", path[64], root[64], at[160], bytes[4096] = "";
+	pid_t process;
+	void *page;
+	int fd;
+
+	if (geteuid()) {
+		print_message("skipped: only root may change its root directory\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(place));
+	snprintf(path, sizeof(path), "%s/file", place);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+	close(fd);
+	snprintf(root, sizeof(root), "%s/root", place);
+	assert_int_equal(mkdir(root, 0700), 0);
+	snprintf(at, sizeof(at), "%s/tmp", root);
+	assert_int_equal(mkdir(at, 0700), 0);
+	snprintf(at, sizeof(at), "%s%s", root, place);
+	assert_int_equal(mkdir(at, 0700), 0);
+	snprintf(at, sizeof(at), "%s%s", root, path);
+	page = map(path);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	process = start_in(root);
+
+	assert_int_equal(link(path, at), 0);
+	assert_true(is_found(process, page)); /* the name itself is found there */
+	assert_int_equal(unlink(at), 0);
+	assert_int_equal(symlink(path, at), 0);
+	assert_false(is_found(process, page));
+
+	kill(process, SIGKILL);
+	waitpid(process, NULL, 0);
+	munmap(page, 4096);
+	assert_int_equal(unlink(at), 0);
+	*strrchr(at, '/') = '\0';
+	assert_int_equal(rmdir(at), 0);
+	*strrchr(at, '/') = '\0';
+	assert_int_equal(rmdir(at), 0);
+	assert_int_equal(rmdir(root), 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(place), 0);
+}
+
 static void of_a_process_that_has_ended_there_is_nothing(void **state)
 {
 	uint64_t address = 4096;
@@ -174,6 +275,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(more_than_there_is_room_for_are_left_out_and_told),
 	cmocka_unit_test(what_is_mapped_is_opened_for_reading_and_is_that_file),
 	cmocka_unit_test(a_device_is_not_opened),
+	cmocka_unit_test(no_link_leads_out_of_the_root_of_a_process),
 	cmocka_unit_test(of_a_process_that_has_ended_there_is_nothing),
 };
 
