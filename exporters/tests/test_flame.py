@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -305,6 +306,36 @@ def test_a_hostile_perf_map_is_not_opened(tmp_path: Path, kind: str) -> None:
     assert time.monotonic() - began < 20 and "1 processes' frames stay unnamed" in done.stderr
 
 
+def tries() -> str:
+    """What a child that was taken over would try, and what it is."""
+    attempts: dict[str, Callable[[], object]] = {
+        "write": lambda: os.open(f"/tmp/nagletrace-{os.getpid()}", os.O_WRONLY | os.O_CREAT),  # noqa: S108
+        "run": lambda: os.execv("/bin/true", ["true"]),  # noqa: S606
+        "signal": lambda: os.kill(os.getppid(), 0),
+        "socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
+        "be root": lambda: os.setresuid(0, 0, 0),
+        "read": lambda: os.open("/etc/shadow" if os.getuid() == 65534 else "/etc/passwd", os.O_RDONLY)}
+    done = []
+    for what, attempt in attempts.items():
+        with contextlib.suppress(OSError):
+            attempt()
+            done.append(what)
+    status = Path("/proc/self/status").read_text()
+    told = [re.findall(rf"^{name}:\s+(\w+)", status, re.MULTILINE)[0] for name in ("CapEff", "CapPrm", "Seccomp")]
+    limits = [str(resource.getrlimit(what)[1]) for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU)]
+    return " ".join([str(os.getuid()), *told, *limits, *done])
+
+
+def test_the_child_can_read_and_do_nothing_else() -> None:
+    class Tries(FakeCache):
+        def resolve(self, *_: object) -> tuple[bytes | None, int, bytes | None]:
+            return tries().encode(), 0, None
+
+    name = BccNamer(lambda: Tries)(Process("java", os.getpid()), Frame(0x1000), time.time_ns() // 1000)
+    user, kept = (65534, "0000000000080004") if os.geteuid() == 0 else (os.getuid(), "0" * 16)
+    assert name == f"{user} {kept} {kept} 2 {1 << 30} 60 read"
+
+
 def hangs() -> object:
     return time.sleep(1000)
 
@@ -332,3 +363,16 @@ def test_a_child_that_is_lost_costs_names_only(monkeypatch: pytest.MonkeyPatch, 
         assert namer(me, Frame(0x2000), now) is None and namer(me, Frame(0x1000), now) == "Client.main\\x1b"
         assert namer.refused == {bad} and "1 processes' frames" in " ".join(namer.remarks())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 400 << 10
+
+
+def test_after_four_lost_children_the_naming_ends() -> None:
+    now = time.time_ns() // 1000 + 10_000_000
+    with contextlib.ExitStack() as stack:
+        bad = [stack.enter_context(sleeper()) for _ in range(4)]
+        namer = BccNamer(lambda: lambda pid: crashes() if pid in bad else FakeCache(pid))
+        me = Process("java", os.getpid())
+        for pid in bad:
+            assert namer(me, Frame(0x1000), now) == "Client.main\\x1b"
+            assert namer(Process("java", pid), Frame(0x1000), now) is None
+        assert namer(me, Frame(0x1001), now) is None
+        assert namer.refused == {*bad, os.getpid()}

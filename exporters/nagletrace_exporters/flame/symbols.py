@@ -2,8 +2,8 @@
 """Names frames that the tracer could not name, by bcc's SymbolCache: perf maps of JIT compilers, containers' files.
 
 It works only on the host of the recording while the processes live: another host's process 4242 gives false names.
-The processes choose the files that bcc reads. So a child process reads them, with limits and a deadline, and may die.
-Importing bcc costs 72 MB, so only the child does it.
+The processes choose the files that bcc reads. So a child process reads them, with limits, a deadline and privileges for
+reading alone, and may die. Importing bcc costs 72 MB, so only the child does it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from ..cli import CommandError
 from ..records import MAX_TEXT, Frame, Process, printable
+from .confine import confine
 
 #: The child's address space: bcc needs 400 MB of it, a Java process's perf map and libraries some 100 MB.
 CHILD_BYTES = 1 << 30
@@ -65,8 +66,7 @@ class Child:
             raise SymbolsError("--symbols bcc: bcc's Python bindings do not load in time and memory; leave the option "
                                "out") from error
         if said:
-            raise SymbolsError(f"--symbols bcc: {printable(said.decode(errors='replace'))}; install bcc's Python "
-                               "bindings (Debian: python3-bpfcc), or leave the option out")
+            raise SymbolsError(f"--symbols bcc: {printable(said.decode(errors='replace'))}, or leave the option out")
 
     def name(self, pid: int, ip: int) -> bytes:
         """Returns a name, or nothing if there is none. Raises NoAnswer."""
@@ -102,10 +102,14 @@ def answer(pipe: Connection, parents: Connection, load: Callable[[], MakeCache])
     for what, most in ((resource.RLIMIT_AS, CHILD_BYTES), (resource.RLIMIT_CPU, CHILD_CPU_S), (resource.RLIMIT_CORE, 0),
                        (resource.RLIMIT_FSIZE, 0)):
         resource.setrlimit(what, (most, most))
+    remedy = "install bcc's Python bindings (Debian: python3-bpfcc)"
     try:
         make_cache = load()
+        remedy = "let this process give up its privileges"
+        confine()
     except (ImportError, OSError) as error:
-        pipe.send_bytes(" ".join(str(error).split()).encode(errors="replace")[:MAX_TEXT])
+        said = " ".join(str(error).split()).encode(errors="replace")[:MAX_TEXT]
+        pipe.send_bytes(said + f"; {remedy}".encode())
         return
     pipe.send_bytes(b"")
     caches: dict[int, Any] = {}
