@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 from fake_daemon import FakeDaemon, series, snapshot
 from prometheus_client.parser import text_string_to_metric_families
-from run_exporter import HERE, Exporter, most_memory, played
+from receivers import FakeReceiver, StreamingDaemon, attributes_of, stall
+from run_exporter import HERE, PATIENCE, Exporter, most_memory, played
 
+from nagletrace_exporters.exporter.otlp import carrier
+from nagletrace_exporters.exporter.otlp.config import OtlpConfigFile, endpoint
 from nagletrace_exporters.flame.main import main as flame
 from nagletrace_exporters.report.main import main as report
 
@@ -108,6 +111,35 @@ def test_report_and_flame_show_it_or_end_with_one_line(tmp_path: Path, watched: 
             assert not any(raw in (tmp_path / "out").read_bytes() for raw in RAW)
 
 
+@pytest.mark.parametrize("answer", [pytest.param(answer, marks=pytest.mark.slow if number % 12 else (), id=answer.name)
+                                    for number, answer in enumerate(ANSWERS) if not answer.slow])
+def test_the_follower_of_otlp_lives_and_follows_the_next_daemon(
+        tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """In this process, since there are many."""
+    monkeypatch.setattr(carrier, "FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(carrier, "MOST_DAEMON_PAUSE_S", 0.1)
+    with FakeReceiver() as receiver:
+        target = endpoint(receiver.url)
+        carries = carrier.Carrier(tmp_path / "s", target, OtlpConfigFile(None, target.tls), 100, 1 << 20)
+        with HostileServer(tmp_path / "s", answer) as server:
+            carries.start()
+            end = time.monotonic() + 0.3
+            while len(server.connections) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+        with StreamingDaemon(tmp_path / "s") as daemon:
+            assert daemon.followed.acquire(timeout=PATIENCE)
+            daemon.tell(stall(1))
+            numbers: list[str] = []
+            while "1" not in numbers:
+                request = receiver.requests.get(timeout=PATIENCE)
+                numbers = [str(attributes_of(record).get("nagletrace.number")) for record in request.records()]
+            began = time.monotonic()
+            carries.stop()
+            assert time.monotonic() - began < carrier.FLUSH_S
+    assert all(record.getMessage().isprintable() and len(record.getMessage()) < 600 for record in caplog.records)
+    assert len(caplog.records) <= 6, "a trouble is logged once"
+
+
 @functools.cache
 def least_memory(name: str) -> int:
     """What the program takes anyway, in bytes."""
@@ -126,9 +158,10 @@ def test_what_has_no_end_costs_report_and_flame_bounded_memory(tmp_path: Path, n
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["report", "flame", "exporter"])
 @pytest.mark.parametrize("again", [b"x" * 65536, b"\n" * 65536, b'{"type":"stall"}\n' * 4096],
                          ids=["a line", "empty lines", "lines that are no stalls"])
-def test_a_stream_without_end_costs_bounded_memory(tmp_path: Path, again: bytes) -> None:
+def test_a_stream_without_end_costs_bounded_memory(tmp_path: Path, name: str, again: bytes) -> None:
     """What is asked for first is answered well; then comes a line, or lines, without end."""
 
     class Streams(FakeDaemon):
@@ -141,5 +174,11 @@ def test_a_stream_without_end_costs_bounded_memory(tmp_path: Path, again: bytes)
                     connection.sendall(again)
 
     with Streams(tmp_path / "s", snapshot(series("java", [40.0]))):
-        done, most = played("flame", "--socket", str(tmp_path / "s"), "--duration", "2s")
-    assert most <= least_memory("flame") + MOST_BYTES, done.stderr
+        if name == "exporter":
+            with Exporter("--daemon.socket", str(tmp_path / "s"), "--web.listen-address", "127.0.0.1:0",
+                          "--otlp.endpoint", "http://127.0.0.1:1") as exporter:
+                time.sleep(2)
+                most = most_memory(exporter.process)
+        else:
+            _, most = played(name, "--socket", str(tmp_path / "s"), "--duration", "2s")
+    assert most <= least_memory(name) + MOST_BYTES
