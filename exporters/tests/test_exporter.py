@@ -195,6 +195,7 @@ def test_tls_follows_its_files_without_a_restart(daemon: FakeDaemon, tmp_path: P
     ("tls_server_config:\n  cert_file: x\n  key_file: y\n  client_auth_type: RequireAndVerifyClientCert",
      ("client_ca_file", "missing")),
     ("basic_auth_users:\n  a: plain", ("basic_auth_users", "a", "bcrypt")),
+    (f"basic_auth_users:\n  a: $2b$15${'x' * 53}", ("basic_auth_users", "a", "14")),
     ("- x", ("mapping",)),
     (": : :", ("YAML",)),
 ])

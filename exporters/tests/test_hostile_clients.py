@@ -9,6 +9,7 @@ import gc
 import json
 import re
 import resource
+import select
 import signal
 import socket
 import ssl
@@ -36,6 +37,7 @@ from nagletrace_exporters.exporter.web import server
 from nagletrace_exporters.exporter.web.clients import (
     ANSWER_S,
     CROWD,
+    LOG_S,
     MAX_CLIENTS,
     NO_LINGER,
     REQUEST_S,
@@ -298,11 +300,13 @@ def test_2000_clients_of_all_kinds_cost_it_96_mib_and_every_scrape_succeeds(daem
 
 
 @pytest.mark.slow
-def test_a_client_without_a_whole_request_is_sent_away_after_15_s(daemon: FakeDaemon) -> None:
+def test_without_a_whole_request_a_client_has_15_s_and_for_the_answer_30_s(daemon: FakeDaemon) -> None:
     """Also when nobody needs its slot, and however often a byte of it comes."""
     with started(daemon) as exporter, socket.create_connection(("127.0.0.1", exporter.ports[0])) as silent, \
-            socket.create_connection(("127.0.0.1", exporter.ports[0])) as dripping:
+            socket.create_connection(("127.0.0.1", exporter.ports[0])) as dripping, \
+            socket.create_connection(("127.0.0.1", exporter.ports[0])) as unread:
         began = time.monotonic()
+        unread.sendall(PIPELINED)
         dripping.settimeout(1)
         while time.monotonic() < began + 20:
             try:
@@ -318,6 +322,12 @@ def test_a_client_without_a_whole_request_is_sent_away_after_15_s(daemon: FakeDa
         with contextlib.suppress(ConnectionResetError):
             assert silent.recv(1) == b""
         assert b'nagletrace_exporter_refused_clients_total{reason="slow_request"} 2.0\n' in exporter.get().body
+        end = select.poll()
+        end.register(unread, select.POLLHUP)
+        while not end.poll(1000):
+            assert time.monotonic() < began + PATIENCE + ANSWER_S
+        assert 29 < time.monotonic() - began < 35
+        assert b'nagletrace_exporter_refused_clients_total{reason="slow_reader"} 1.0\n' in exporter.get().body
     assert sum("slow_request" in line for line in exporter.log) == 1
 
 
@@ -483,7 +493,27 @@ def test_who_made_no_progress_for_longest_gives_way_and_nobody_who_waits_for_us(
     assert [i for i, one in enumerate(connected) if one.ended] == [2, 3]
     clients.leave(connected[4])
     clients.enter(Waiting())
-    assert refusals.counts["evicted"] == 2 and clients.crowded
+    assert refusals.counts["evicted"] == 2 and MAX_CLIENTS == 256
+
+
+def test_in_a_crowd_an_answer_serves_for_some_seconds() -> None:
+    clients: Any = Clients(Refusals())
+    crowded = []
+    for _ in range(65):
+        clients.enter(Waiting())
+        crowded.append(clients.crowded)
+    assert crowded == [False] * 64 + [True]
+    registry, counted = CollectorRegistry(), Counted()
+    registry.register(counted)
+
+    async def ask() -> None:
+        scrapes = Scrapes(registry)
+        answer = await scrapes.answer(False, server.CROWD_AGE_S)
+        for age, again in ((3.5, answer), (4.5, None)):
+            scrapes._made[False] = time.monotonic() - age, answer
+            assert (await scrapes.answer(False, server.CROWD_AGE_S) is answer) == (again is answer)
+
+    asyncio.run(ask())
 
 
 def test_who_takes_too_long_is_refused() -> None:
@@ -600,6 +630,42 @@ def test_after_a_scrape_that_could_not_be_made_the_next_one_is_tried() -> None:
     asyncio.run(ask())
 
 
+def test_refusals_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    refusals = Refusals()
+    lines = []
+    for second in (0, 1, 59, 61, 62, 120, 122):
+        now = 1000.0 + second
+        refusals.add("evicted", "192.0.2.1")
+        lines.append(len(caplog.records))
+    assert lines == [1, 1, 1, 2, 2, 2, 3]
+    assert "3 × another client" in caplog.records[1].getMessage()
+
+
+def test_passwords_are_checked_one_at_a_time_and_few_wait() -> None:
+    at_once, most = 0, 0
+    lock = threading.Lock()
+
+    def check(*_: str) -> bool:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.05)
+        with lock:
+            at_once -= 1
+        return False
+
+    async def ask() -> list[bool | None]:
+        passwords = server.Passwords()
+        config: Any = SimpleNamespace(users={"prom": b""}, knows=lambda *_: False, check=check)
+        header = authorization("prom", "wrong")["Authorization"]
+        return await asyncio.gather(*(passwords.right(config, header) for _ in range(8)))
+
+    assert asyncio.run(ask()) == [False] * 5 + [None] * 3 and most == 1
+
+
 class Counted(Collector):
     """Counts how often it was asked."""
 
@@ -675,11 +741,12 @@ TOLD = {
     r"head has at most (\d+) KiB": (server.HEAD_BYTES >> 10,),
     r"whole request arrives within (\d+) s": (REQUEST_S,),
     r"has the answer within (\d+) s": (ANSWER_S,),
+    r"logs them every (\d+) s at most": (LOG_S,),
     r"At most (\d+) clients are connected": (MAX_CLIENTS,),
     r"one password at a time and lets at most (\d+) wait": (server.MAX_PASSWORDS,),
-    r"while more than (\d+) clients are connected": (CROWD,),
+    r"While more than (\d+) clients are connected": (CROWD,),
     r"metrics may be (\d+) s old": (server.CROWD_AGE_S,),
-    r"The exporter refuses a cost above (\d+)": (MOST_COST,),
+    r"a cost above (\d+) is refused": (MOST_COST,),
 }
 
 

@@ -25,7 +25,7 @@ from pages import HERE, check_html, check_svg, command, text_of
 
 from nagletrace_exporters.cli import OutputError, duration, run_command, write_whole
 from nagletrace_exporters.client import DaemonError, _chunks, ask
-from nagletrace_exporters.lines import chunks_of, split_lines
+from nagletrace_exporters.lines import TooLarge, chunks_of, parse_object, split_lines
 from nagletrace_exporters.recording import Reading
 from nagletrace_exporters.records import BadRecord, Event, Report, Snapshot, Stall, Start, decode
 
@@ -126,6 +126,17 @@ def test_a_file_of_any_name_is_read_and_named(tmp_path: Path, name: bytes, outpu
     assert done.returncode == 2 and done.stderr[:-1].isprintable(), done.stderr
     done = command(command_, "-i", r.write(tmp_path / "x", [r.start()]), "-o", tmp_path / "none" / os.fsdecode(name))
     assert done.returncode == 1 and done.stderr[:-1].isprintable(), done.stderr
+
+
+def test_a_line_has_so_many_bytes_and_values() -> None:
+    pad = b'{"x":"%s"}\n'
+    empty = len(pad) - 2
+    assert parse_object(pad % (b"x" * ((16 << 20) - empty - 1)))
+    with pytest.raises(TooLarge):
+        parse_object(pad % (b"x" * ((16 << 20) - empty)))
+    assert parse_object(b'{"x":[' + b"1," * 499_997 + b"1]}\n")
+    with pytest.raises(TooLarge):
+        parse_object(b'{"x":[' + b"1," * 500_000 + b"1]}\n")
 
 
 def test_a_line_without_end_takes_bounded_memory() -> None:

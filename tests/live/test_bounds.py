@@ -17,6 +17,7 @@ import pytest
 from daemon import Daemon
 from ends import far_end, own_end
 from harness import NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, slow_rounds, stalled_rounds, unseen
+from pods import Place
 
 #: Its text is passed on: that user may not be let into the directory of this tree.
 HOSTILE = Path(__file__).parent / "hostile_user.py"
@@ -35,11 +36,11 @@ def as_user(uid: int) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def hostile(connections: int, duplicates: int, forks: int,
-            names: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Runs hostile.py once all is there; with the port on which it stalls."""
+def hostile(connections: int, duplicates: int, forks: int, names: int = 0,
+            prefix: tuple[str, ...] = ()) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Runs hostile_user.py once all is there; with the port on which it stalls."""
     process = subprocess.Popen(
-        [*as_user(MALLORY), sys.executable, "-c", HOSTILE.read_text(),
+        [*prefix, *as_user(MALLORY), sys.executable, "-c", HOSTILE.read_text(),
          *map(str, (connections, duplicates, forks, names))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin and process.stdout
@@ -108,12 +109,15 @@ def test_many_descriptors_of_one_user_take_little_memory_and_hold_up_nothing(con
     assert took < AT_ONCE
 
 
-@pytest.mark.parametrize(("connections", "duplicates", "forks"), [(1, 19_700, 150), (9_500, 0, 150)],
-                         ids=["duplicates", "forks"])
-def test_three_million_descriptors_leave_the_daemon_within_its_bounds(connections: int, duplicates: int, forks: int
-                                                                      ) -> None:
+@pytest.mark.parametrize(("connections", "duplicates", "forks", "chosen"),
+                         [(1, 19_700, 150, False), (9_500, 0, 150, False), (9_500, 0, 150, True)],
+                         ids=["duplicates", "forks", "forks in the --cgroup"])
+def test_three_million_descriptors_leave_the_daemon_within_its_bounds(connections: int, duplicates: int, forks: int,
+                                                                      chosen: bool) -> None:
     """As many as the kernel lets one user have; it takes the kernel longer to make them than us to look at them."""
-    with Daemon() as daemon, hostile(connections, duplicates, forks):
+    with Place(f"/nagletrace-test-{os.getpid()}") as place, \
+            Daemon(*(("--cgroup", str(place.directory)) if chosen else ())) as daemon, \
+            hostile(connections, duplicates, forks, prefix=place.enter()):
         pid = daemon.process.pid
         slowest = watch(daemon, 15)
         memory = memory_kb(pid, "VmHWM")

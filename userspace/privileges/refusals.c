@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * We list the calls to refuse, not those to allow: the libraries decide which calls they make to
- * print, to allocate and to read /proc, and change them from version to version. SECURITY.md says
- * more.
+ * print, to allocate and to read /proc, and change them from version to version.
+ * docs/privileges.md says more.
  */
 #include "privileges/refusals.h"
 
