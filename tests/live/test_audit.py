@@ -57,6 +57,7 @@ def inferred(stalls: list[Record]) -> list[Record]:
     return [s for s in stalls if s["evidence"] == "inferred"]
 
 
+@pytest.mark.quick
 def test_what_is_hidden_is_counted_and_its_stalls_are_told_as_inferred(blind: None) -> None:
     run = witness("write-write-read", *OWN[1:], only="client")  # in a namespace with the server
     counted = run.result["server"]["counters"]["TcpExtDelayedACKs"]
@@ -112,6 +113,7 @@ def test_a_filter_leaves_no_stall_out_whose_timer_was_hidden(blind: None, filter
     assert 5 <= len(hidden) <= unseen(tracer) and {own_end(s).get("pid") for s in hidden} == {lab.client}
 
 
+@pytest.mark.quick
 def test_a_namespace_in_which_nobody_lived_at_the_start_loses_none(blind: None) -> None:
     with contextlib.ExitStack() as kept:
         with Namespace() as space:
@@ -126,6 +128,7 @@ def test_a_namespace_in_which_nobody_lived_at_the_start_loses_none(blind: None) 
     assert 5 <= len(inferred(told)) <= unseen(tracer)
 
 
+@pytest.mark.quick
 def test_what_the_other_end_contradicts_is_shown_among_all_holds_and_in_no_sum(blind: None) -> None:
     """A relay's late ACK, at a machine that sees it: nothing was held for it."""
     with Namespace() as space, Tracer("--netns", str(space.holder.pid), "--all-holds") as tracer:
@@ -166,6 +169,7 @@ def test_what_is_all_seen_needs_no_line() -> None:
     assert "looked at" in tracer.lines.text() and "unseen" not in tracer.lines.text()
 
 
+@pytest.mark.quick
 def test_the_daemon_tells_it_and_it_never_goes_down(blind: None) -> None:
     with playing() as (lab, space), Daemon("--netns", str(space.holder.pid)) as daemon:
         before = space.counter("TcpExtDelayedACKs")

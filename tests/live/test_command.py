@@ -17,7 +17,7 @@ import harness
 import jsonschema
 import pytest
 from ends import own_end
-from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, day_s, of_lab,
+from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, day_s, lacking, of_lab,
                      run, stalled_rounds, unseen)
 
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
@@ -423,7 +423,7 @@ def test_a_missing_hook_costs_its_part_and_is_said(hooks: str, gaps: None) -> No
         else:
             assert f"{hook}_gone" in said and f"{hook}_gone is missing" in tracer.errors.text()
         stalls = tracer.stalls()
-        assert_felt(result, len(stalls), unseen(tracer))
+        assert_felt(result, len(stalls), lacking(tracer))
         assert {own_end(s)["pid"] for s in stalls} == {lab.client}, hook
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from daemon import Daemon, Reader
 from ends import own_end
-from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, dropped, of_lab, run,
-                     seen_at_both, stalled_rounds, unseen)
+from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, dropped, lacking, of_lab, run,
+                     seen_at_both, stalled_rounds)
 from terminal import Terminal
 
 VETH = ("--over", "veth")
@@ -57,7 +57,7 @@ def test_a_snapshot_has_what_the_application_felt_and_what_a_trace_beside_it_say
         result = lab.play()
         tracer.stop()
         beside = of_lab(lab, tracer.stalls())
-        assert_felt(result, len(beside), unseen(tracer))
+        assert_felt(result, len(beside), lacking(tracer))
         felt = len(beside)  # what ended where no BPF program runs, at both ends, no daemon sees either
         snapshot = until(daemon, felt)
         told = [stall for stall in (reader.line() for _ in range(felt)) if stall]

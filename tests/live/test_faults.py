@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Tracer, assert_durations_match, dropped, stalled_rounds, unseen
+from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Tracer, assert_durations_match, dropped, lacking,
+                     stalled_rounds)
 
 only_in_guests = pytest.mark.skipif(not IN_GUEST, reason="it would do that to this machine; guests do it to themselves")
 
@@ -99,7 +100,7 @@ def test_stopped_for_a_minute_it_goes_on_where_it_was() -> None:
             other.wait()
         tracer.process.send_signal(signal.SIGCONT)
         tracer.wait()
-    assert_durations_match(stalled_rounds(result), tracer.stalls(), unseen(tracer))
+    assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))
     assert tracer.closing()["totals"]["writes"] == 60 and not dropped(tracer.closing())
     assert other.stalls()
 
@@ -131,7 +132,7 @@ def test_a_cpu_goes_and_comes_back() -> None:
         result = lab.result()
         tracer.wait()
     assert len(tracer.stalls()) >= 30
-    assert_durations_match(stalled_rounds(result), tracer.stalls(), unseen(tracer))
+    assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))
     assert tracer.closing()["totals"]["writes"] == 80
 
 
@@ -148,7 +149,7 @@ def test_steps_of_the_clock_change_no_duration() -> None:
             time.clock_settime(time.CLOCK_REALTIME, time.time() + step)
         result = lab.result()
         tracer.wait()
-    assert_durations_match(stalled_rounds(result), tracer.stalls(), unseen(tracer))
+    assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))
     hours = {stall["time"][:13] for stall in tracer.stalls()}
     assert len(hours) >= 3, hours
 
@@ -187,4 +188,4 @@ def test_the_machine_goes_to_sleep_and_wakes() -> None:
     assert max(r["latency_us"] for r in result["rounds"]) > 500_000, "nobody slept"
     told = [stall["duration_us"] for stall in tracer.stalls()]
     assert len(told) >= 30 and max(told) < 400_000
-    assert_durations_match(stalled_rounds(result), tracer.stalls(), unseen(tracer))
+    assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))

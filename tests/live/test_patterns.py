@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE, ROOT, STALLED_US, Lab, Tracer, trace, unseen
+from harness import PATIENCE, ROOT, STALLED_US, Lab, Tracer, lacking, trace, unseen
 
 sys.path.insert(0, str(ROOT / "tests"))
 from spaces import Namespace  # noqa: E402
@@ -144,7 +144,7 @@ def test_a_stall_of_the_first_segments_is_told_so() -> None:
                     felt += (time.monotonic() - began) * 1e6 >= STALLED_US
         tracer.stop()
     told = [stall["pattern"] for stall in tracer.stalls()]
-    assert felt and max(1, felt - unseen(tracer)) <= len(told) <= felt, (felt, tracer.closing())
+    assert felt and max(1, felt - lacking(tracer)) <= len(told) <= felt, (felt, tracer.closing())
     assert set(told) == {"handshake_flight"}, tracer.stalls()
     fixes = {connection["fix"] for connection in tracer.closing()["connections"]}
     assert len(fixes) == 1 and fixes.pop().startswith("set TCP_NODELAY right after connect() or accept()")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from harness import Lab, Record, Tracer, assert_felt, run, stalled_rounds, unseen
+from harness import Lab, Record, Tracer, assert_felt, lacking, run, stalled_rounds
 from pods import Place, a_pod
 from test_daemon import report, until
 
@@ -36,7 +36,7 @@ def test_a_record_is_the_same_in_a_cgroup_namespace_and_out_of_it() -> None:
             result = lab.play()
             for tracer in (outside, inside, text):
                 tracer.wait()  # the process has ended
-    assert_felt(result, len(outside.stalls()), unseen(outside))
+    assert_felt(result, len(outside.stalls()), lacking(outside))
     assert ends_of(inside) == ends_of(outside) and len(ends_of(outside)) == 1
     [(sender, receiver)] = ends_of(outside)
     expected = (pod.place.path, pod.container, pod.uid), (container.path, docker, None)
@@ -70,7 +70,7 @@ def test_a_container_a_pod_and_a_unit_choose_their_processes(way: str, tmp_path:
         with Tracer(*chosen, environment=with_runtime(tmp_path, "cafe", pod.container)) as tracer:
             result = lab.play()
             tracer.stop()
-    assert_felt(result, len(tracer.stalls()), unseen(tracer))
+    assert_felt(result, len(tracer.stalls()), lacking(tracer))
     assert {(stall["side"], stall["sender"]["pid"]) for stall in tracer.stalls()} == {("sender", lab.client)}
     path = place.path if way in ("id", "name", "unit") else place.path.rpartition("/")[0]
     assert f"nagletrace: {chosen[1]} is the cgroup {path}\n" in tracer.errors.text()

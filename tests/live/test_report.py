@@ -12,7 +12,7 @@ from pathlib import Path
 import harness
 import pytest
 import relay
-from harness import PATIENCE, ROOT, STALLED_US, Lab, Tracer, assert_felt, trace, unseen
+from harness import PATIENCE, ROOT, STALLED_US, Lab, Tracer, assert_felt, lacking, trace
 
 
 def text_of(lab: Lab, *arguments: str) -> tuple[dict, str, str]:
@@ -141,13 +141,13 @@ def test_a_stall_behind_a_relay_is_pointed_at() -> None:
     [behind] = tracer.closing()["behind"]
     assert (str(behind["receiver"]["pid"]), str(behind["sender"]["pid"])) == (pids[1], pids[0])
     assert (behind["side"], behind["connections"], behind["pattern"]) == ("receiver", 3, "write_write_read")
-    assert felt - unseen(tracer) <= behind["stalls"] <= felt, (felt, behind)
+    assert felt - lacking(tracer) <= behind["stalls"] <= felt, (felt, behind)
     name = Path("/proc/self/comm").read_text().strip()
     flowing = " ".join(told.lines.text().split())
     assert re.search(rf"no stall in .* behind it {name}\[{pids[1]}\] waited for {name}\[{pids[0]}\] at {upstream}: "
                      rf"\d stalls, .* 3 such connections: \d stalls, .*\(-p {pids[1]} shows", flowing), flowing
     # nothing is behind the backend, whose own stalls these are
-    assert felt - unseen(of_backend) <= len(of_backend.stalls()) <= felt and of_backend.closing()["behind"] == []
+    assert felt - lacking(of_backend) <= len(of_backend.stalls()) <= felt and of_backend.closing()["behind"] == []
 
 
 @pytest.mark.quick
@@ -182,7 +182,7 @@ def test_stacks_name_the_call_that_made_the_held_write() -> None:
     with Lab("write-write-read", "--rounds", "6", "--linger", "2s") as lab:
         result, tracer = trace_while_it_lives(lab)
     stalls = tracer.stalls()
-    assert_felt(result, len(stalls), unseen(tracer))
+    assert_felt(result, len(stalls), lacking(tracer))
     for stall in stalls:
         modules = [f.get("module", "") for f in stall["sender"]["stack"]]
         symbols = [f.get("symbol", "") for f in stall["sender"]["stack"]]

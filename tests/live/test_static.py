@@ -19,8 +19,8 @@ import harness
 import pytest
 from daemon import Daemon
 from ends import own_end
-from harness import (PATIENCE, ROOT, Lab, Lines, assert_durations_match, of_lab, run, seen_at_both, stalled_rounds,
-                     trace, unseen)
+from harness import (PATIENCE, ROOT, Lab, Lines, assert_durations_match, lacking, of_lab, run, seen_at_both,
+                     stalled_rounds, trace)
 from terminal import Terminal
 
 VERSION = (ROOT / "VERSION").read_text().strip()
@@ -81,7 +81,7 @@ def test_it_says_neither_where_it_was_built_nor_loads_what_answers_for_names() -
 def test_it_finds_the_stalls_in_an_empty_root(empty_root: Path) -> None:
     with Lab(*PLAY) as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
-    assert_durations_match(stalled_rounds(result), tracer.stalls(), unseen(tracer))
+    assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))
     assert len(tracer.stalls()) >= 6
     for stall in seen_at_both(tracer, tracer.stalls()):
         assert (stall["sender"]["pid"], stall["sender"]["comm"], stall["receiver"]["comm"]) == (

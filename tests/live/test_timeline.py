@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import IN_GUEST, NAGLETRACE, PATIENCE, ROOT, Lab, Record, Tracer, assert_felt, run, seen_at_both, unseen
+from harness import (IN_GUEST, NAGLETRACE, PATIENCE, ROOT, Lab, Record, Tracer, assert_felt, lacking, run, seen_at_both,
+                     unseen)
 from witnesses import captures_of, end_captures
 
 sys.path.insert(0, str(ROOT / "tests" / "witness"))
@@ -62,7 +63,7 @@ def test_a_stall_is_told_from_both_ends_in_the_order_in_which_it_happened() -> N
         result, tracer = play(lab)
         client, server = (lab.ready["connections"][0][end] for end in ("client", "server"))
     stalls, events = tracer.stalls(), events_of(tracer)
-    assert_felt(result, len(stalls), unseen(tracer))
+    assert_felt(result, len(stalls), lacking(tracer))
     assert {e["connection"] for e in events} == {1}
     assert {e.get("pid") for e in events if e["local"] == server} == {lab.server}, "the other end is told of too"
     assert [e["time"] for e in events] == sorted(e["time"] for e in events)

@@ -14,7 +14,7 @@ import time
 import pytest
 import relay
 from ends import far_end, own_end
-from harness import (IN_GUEST, PATIENCE, ROOT, STALLED_US, Lab, Tracer, assert_durations_match, seen_at_both,
+from harness import (IN_GUEST, PATIENCE, ROOT, STALLED_US, Lab, Tracer, assert_durations_match, lacking, seen_at_both,
                      stalled_rounds, trace, unseen)
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -33,7 +33,7 @@ def test_every_stalled_round_is_reported_with_its_duration(scenario: str, over: 
     rounds = stalled_rounds(result)
     assert len(rounds) >= 6, "the lab did not stall; there is nothing to find"
     stalls = tracer.stalls()
-    assert_durations_match(rounds, stalls, unseen(tracer))
+    assert_durations_match(rounds, stalls, lacking(tracer))
     for stall in stalls:
         assert stall["cause"] == "nagle_delayed_ack"
         assert stall["side"] == "sender" and own_end(stall)["pid"] == lab.client
@@ -119,7 +119,7 @@ def test_where_each_side_stalls_the_other_both_are_reported(over: tuple[str, ...
         timers = sum(result[end]["counters"]["TcpExtDelayedACKs"] for end in ("client", "server"))
         if over == ("--own-netns",):
             timers //= 2  # both are in one namespace
-        assert min(felt, timers) - unseen(tracer) <= told <= timers
+        assert min(felt, timers) - lacking(tracer) <= told <= timers
     assert len(by_side["sender"]) >= 5 and len(by_side["receiver"]) >= 5
     for stall in seen_at_both(tracer, by_side["sender"]):
         assert stall["sender"]["hold"]["bytes"] == 100 and far_end(stall)["pid"] == lab.server
@@ -136,7 +136,7 @@ def test_a_stall_is_as_short_as_the_routes_rto_min_makes_it_and_that_is_said() -
     rounds = [r for r in result["rounds"] if r["latency_us"] > 6_000]
     assert len(rounds) >= 9, "hardly a round stalled; nothing is shown"
     assert statistics.median(r["latency_us"] for r in rounds) < 30_000, "the timer is as long as ever"
-    assert_durations_match(rounds, tracer.stalls(), unseen(tracer))  # the sender's end alone does not know the route
+    assert_durations_match(rounds, tracer.stalls(), lacking(tracer))  # the sender's end alone does not know the route
     acks = [s["receiver"]["pending_ack"] for s in seen_at_both(tracer, tracer.stalls())]
     assert {(ack["release"], ack["reason"]) for ack in acks} == {
         ("timer", "delack_max")}
@@ -256,7 +256,7 @@ def test_an_ack_that_a_late_read_sent_ends_a_stall_like_a_timer_s() -> None:
     stalls = tracer.stalls()
     by_read = [s for s in stalls if s["receiver"].get("pending_ack", {}).get("release") == "read"]
     assert held >= rounds / 4, "the reader was not late; there is nothing to find"
-    assert by_read and held - unseen(tracer) <= len(stalls) <= held + by_timer, (held, by_timer, stalls)
+    assert by_read and held - lacking(tracer) <= len(stalls) <= held + by_timer, (held, by_timer, stalls)
     for stall in by_read:
         assert stall["evidence"] == "seen" and stall["cause"] == "nagle_delayed_ack"
         assert stall["duration_us"] >= 1e6 * late_s - 5000
@@ -339,7 +339,7 @@ def test_a_relay_whose_backend_stalls_is_not_accused_when_its_client_closes() ->
     felt = 1 if IN_GUEST else sum(us >= STALLED_US for us in took)
     of_port = {port: [s for s in tracer.stalls() if f":{port}" in s["sender"]["address"] + s["receiver"]["address"]]
                for port in (front, back)}
-    assert felt and felt - unseen(tracer) <= len(of_port[back]) > 0
+    assert felt and felt - lacking(tracer) <= len(of_port[back]) > 0
     assert of_port[front] == [] and tracer.closing()["totals"]["contradicted"] > 0
 
 

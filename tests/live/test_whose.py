@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from ends import far_end, own_end
-from harness import (IN_GUEST, STALLED_US, Lab, Tracer, assert_durations_match, assert_felt, of_lab, stalled_rounds,
-                     trace, unseen)
+from harness import (IN_GUEST, STALLED_US, Lab, Tracer, assert_durations_match, assert_felt, lacking, of_lab,
+                     stalled_rounds, trace)
 
 pytestmark = pytest.mark.guest
 
@@ -27,7 +27,7 @@ def test_a_receiver_alone_gets_its_own_side_of_each_stall() -> None:
     with Lab("write-write-read", "--rounds", "8") as lab:
         result, tracer = trace(lab, "-p", str(lab.server))
     stalls = tracer.stalls()
-    assert_durations_match(stalled_rounds(result), stalls, unseen(tracer))
+    assert_durations_match(stalled_rounds(result), stalls, lacking(tracer))
     for stall in stalls:
         assert stall["side"] == "receiver" and own_end(stall)["pid"] == lab.server
         assert stall["receiver"]["pending_ack"]["release"] == "timer"
@@ -60,7 +60,7 @@ def test_without_a_process_the_whole_host_is_seen_across_namespaces() -> None:
             tracer.stop()
     for client, result in results.items():
         mine = [s for s in tracer.stalls() if own_end(s).get("pid") == client]
-        assert_durations_match(stalled_rounds(result), mine, unseen(tracer))
+        assert_durations_match(stalled_rounds(result), mine, lacking(tracer))
         assert all(s["side"] == "sender" for s in mine), "one stall is one record, the sender's"
     spaces = {lab.ready[end]["netns"] for lab in (first, second) for end in ("client", "server")}
     assert len(spaces) == 4
@@ -93,7 +93,7 @@ def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
     if way == "writev of each part":
         return  # --sendmsg writes both parts at once; that nothing is reported is what the next line shows
     assert rounds
-    assert_durations_match(rounds, tracer.stalls(), unseen(tracer))
+    assert_durations_match(rounds, tracer.stalls(), lacking(tracer))
     for stall in tracer.stalls():
         assert stall["side"] == "sender" and own_end(stall)["pid"] in pids
         assert stall["family"] == 4
@@ -107,7 +107,7 @@ def test_several_connections_are_told_apart() -> None:
     for i, connection in enumerate(lab.ready["connections"]):
         rounds = [r for r in stalled_rounds(result) if r["connection"] == i]
         assert_durations_match(rounds, [s for s in tracer.stalls() if own_end(s)["address"] == connection["client"]],
-                               unseen(tracer))
+                               lacking(tracer))
     assert len(tracer.closing()["connections"]) == 4
 
 
@@ -138,7 +138,7 @@ def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
         server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
         result, tracer = trace(lab, "-L", server)
     stalls = of_lab(lab, tracer.stalls())
-    assert_durations_match(stalled_rounds(result), stalls, unseen(tracer))
+    assert_durations_match(stalled_rounds(result), stalls, lacking(tracer))
     assert all(s["side"] == "receiver" for s in stalls)
 
 
@@ -165,8 +165,8 @@ def test_a_name_chooses_its_processes_at_either_end() -> None:
         for tracer in (sender, receiver, nobody):
             tracer.stop()
     rounds = stalled_rounds(result)
-    assert_durations_match(rounds, of_lab(lab, sender.stalls()), unseen(sender))
-    assert_durations_match(rounds, of_lab(lab, receiver.stalls()), unseen(receiver))
+    assert_durations_match(rounds, of_lab(lab, sender.stalls()), lacking(sender))
+    assert_durations_match(rounds, of_lab(lab, receiver.stalls()), lacking(receiver))
     assert {s["side"] for s in of_lab(lab, sender.stalls())} == {"sender"}
     assert {s["side"] for s in of_lab(lab, receiver.stalls())} == {"receiver"}
     assert nobody.stalls() == []
@@ -259,7 +259,7 @@ def test_a_receiver_that_ends_at_once_has_its_name_or_counts(way: str) -> None:
     told = [s["receiver"] for s in tracer.stalls() if s["evidence"] == "seen"]
     named = [end for end in told if "pid" in end]
     skipped = tracer.closing()["dropped"]["recursion"]
-    assert len(told) >= 20 - unseen(tracer) - skipped and {end["pid"] for end in named} <= children, told
+    assert len(told) >= 20 - lacking(tracer) - skipped and {end["pid"] for end in named} <= children, told
     assert all(end["comm"] for end in named), named
     assert len(told) - len(named) == tracer.closing()["dropped"]["owners"]
     # a busy machine lets one or two sleep on while their data is there
@@ -351,7 +351,7 @@ def test_a_cgroup_chooses_the_processes_in_it() -> None:
                     tracer.stop()
             stalls = tracer.stalls()
             if traced == group:
-                assert_durations_match(stalled_rounds(result), stalls, unseen(tracer))
+                assert_durations_match(stalled_rounds(result), stalls, lacking(tracer))
                 assert {(s["side"], s["sender"]["cgroup"]) for s in stalls} == {("sender", "/nagletrace-test")}
             else:
                 assert stalled_rounds(result) and stalls == []

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Tracer, assert_felt, run, unseen
+from harness import IN_GUEST, NAGLETRACE, NAGLE_LAB, PATIENCE, ROOT, Lab, Tracer, assert_felt, lacking, run
 from terminal import Terminal
 
 NOBODY = pwd.getpwnam("nobody")
@@ -109,7 +109,7 @@ def test_stalls_fail_a_trace_of_processes_too() -> None:
         result = lab.play()
         assert tracer.process.wait(PATIENCE) == 5
         tracer.lines.finish()
-        assert_felt(result, tracer.closing()["stalls"], unseen(tracer))
+        assert_felt(result, tracer.closing()["stalls"], lacking(tracer))
 
 
 def identity(*arguments: str, environment: dict[str, str]) -> list[str]:
