@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import resource
 import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ import recordings as r
 from browser import needs_chromium, run_script
 from pages import HERE, HOSTILE, check_svg, command, make
 
-from nagletrace_exporters.flame import svg, symbols
+from nagletrace_exporters.flame import confine, svg, symbols
 from nagletrace_exporters.flame.stacks import AT_PEER, NO_STACK, OTHERS, RUN_TIME_CODE, Stacks
 from nagletrace_exporters.flame.svg import lay_out
 from nagletrace_exporters.flame.symbols import MAX_MAP_BYTES, BccNamer, started_us
@@ -311,7 +313,10 @@ def tries() -> str:
     attempts: dict[str, Callable[[], object]] = {
         "write": lambda: os.open(f"/tmp/nagletrace-{os.getpid()}", os.O_WRONLY | os.O_CREAT),  # noqa: S108
         "run": lambda: os.execv("/bin/true", ["true"]),  # noqa: S606
-        "signal": lambda: os.kill(os.getppid(), 0),
+        "signal": lambda: os.kill(-os.getpid(), 0),
+        "type": lambda: fcntl.ioctl(0, termios.TIOCSTI, b"x"),
+        "open a terminal": lambda: os.open("/dev/tty", os.O_RDONLY),
+        "limit": lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE),
         "socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
         "be root": lambda: os.setresuid(0, 0, 0),
         "read": lambda: os.open("/etc/shadow" if os.getuid() == 65534 else "/etc/passwd", os.O_RDONLY)}
@@ -332,7 +337,9 @@ def test_the_child_can_read_and_do_nothing_else() -> None:
             return tries().encode(), 0, None
 
     name = BccNamer(lambda: Tries)(Process("java", os.getpid()), Frame(0x1000), time.time_ns() // 1000)
-    user, kept = (65534, "0000000000080004") if os.geteuid() == 0 else (os.getuid(), "0" * 16)
+    [permitted] = re.findall(r"^CapPrm:\s+(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    kept = f"{int(permitted, 16) & (1 << 2 | 1 << 19):016x}"
+    user = 65534 if os.geteuid() == 0 and int(permitted, 16) & 1 << 19 else os.geteuid()
     assert name == f"{user} {kept} {kept} 2 {1 << 30} 60 read"
 
 
@@ -363,6 +370,12 @@ def test_a_child_that_is_lost_costs_names_only(monkeypatch: pytest.MonkeyPatch, 
         assert namer(me, Frame(0x2000), now) is None and namer(me, Frame(0x1000), now) == "Client.main\\x1b"
         assert namer.refused == {bad} and "1 processes' frames" in " ".join(namer.remarks())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 400 << 10
+
+
+def test_the_child_is_refused_what_the_tracer_is() -> None:
+    text = (HERE.parent / "userspace" / "privileges" / "refusals.c").read_text()
+    names = re.findall(r'"(\w+)"', text.partition("always[] = {")[2].partition("};")[0])
+    assert len(names) > 90 and not set(names) - set(confine.REFUSED.split())
 
 
 def test_after_four_lost_children_the_naming_ends() -> None:

@@ -93,24 +93,25 @@ class Child:
 
 def answer(pipe: Connection, parents: Connection, load: Callable[[], MakeCache]) -> None:
     """Runs in the child: it sends a name for each request until the parent is gone. Any error ends it."""
+    os.setsid()  # it has no terminal in which it could type
     parents.close()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):  # bcc and the C++ library write to stderr
         os.dup2(nothing, number)
     os.closerange(3, pipe.fileno())
     os.closerange(pipe.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-    for what, most in ((resource.RLIMIT_AS, CHILD_BYTES), (resource.RLIMIT_CPU, CHILD_CPU_S), (resource.RLIMIT_CORE, 0),
-                       (resource.RLIMIT_FSIZE, 0)):
-        resource.setrlimit(what, (most, most))
     remedy = "install bcc's Python bindings (Debian: python3-bpfcc)"
     try:
         make_cache = load()
-        remedy = "let this process give up its privileges"
+        remedy = "install libseccomp (Debian: libseccomp2), and allow seccomp() and a change of user"
         confine()
     except (ImportError, OSError) as error:
         said = " ".join(str(error).split()).encode(errors="replace")[:MAX_TEXT]
         pipe.send_bytes(said + f"; {remedy}".encode())
         return
+    for what, most in ((resource.RLIMIT_AS, CHILD_BYTES), (resource.RLIMIT_CPU, CHILD_CPU_S), (resource.RLIMIT_CORE, 0),
+                       (resource.RLIMIT_FSIZE, 0)):
+        resource.setrlimit(what, (most, most))
     pipe.send_bytes(b"")
     caches: dict[int, Any] = {}
     with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
