@@ -42,6 +42,7 @@ static void what_is_no_such_counter_is_not_taken_for_it(void **state)
 /* ---- threads as these tests want them, in the place of userspace/attach/iterator.c ---- */
 
 static struct {
+	struct nagletrace_bpf__bss bss;
 	uint32_t threads, namespaces,
 		next; /* thread after thread, of one namespace after another */
 } kernel;
@@ -61,6 +62,7 @@ ssize_t nt_iterator_next(struct nt_iterator *iterator, const void **entries)
 		piece[n] = (struct nt_netns){.id = 1 + kernel.next % kernel.namespaces,
 					     .tid = 1 + kernel.next};
 	*entries = piece;
+	kernel.bss.namespaces_complete = !n;
 	return n;
 }
 
@@ -77,19 +79,19 @@ static void scan(struct nt_namespaces *ns, uint32_t threads, uint32_t namespaces
 
 static void a_scan_keeps_some_threads_of_each_and_no_more_than_it_has_room_for(void **state)
 {
-	struct nagletrace_bpf__bss bss = {};
-	struct nagletrace_bpf skel = {.bss = &bss};
+	struct nagletrace_bpf skel = {.bss = &kernel.bss};
 	struct nt_tracer tracer = {.skel = &skel};
 	struct nt_namespaces ns = {.tracer = &tracer};
 
 	scan(&ns, 500000, 3);
 	assert_int_equal(ns.count, 3 * 8);
+	assert_true(ns.complete);
 	scan(&ns, 500000, 250000);
 	assert_true(ns.full && !ns.complete);
 	assert_int_equal(ns.room, NT_NAMESPACES_LISTED);
 	assert_in_range(ns.count, NT_NAMESPACES_LISTED / 2, NT_NAMESPACES_LISTED);
 	scan(&ns, 10, 5);
-	assert_false(ns.full);
+	assert_true(ns.complete && !ns.full);
 	assert_int_equal(ns.count, 10);
 	free(ns.list);
 }

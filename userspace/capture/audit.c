@@ -25,8 +25,8 @@
 /* The readings whose unseen timers a namespace keeps; they may still excuse a stall. */
 #define FINDS 32
 
-/* The most namespaces that we keep, whoever makes them: 7 MB. */
-#define MOST_NAMESPACES 8192
+/* The most namespaces that we keep, whoever makes them: 4 MB. The map timers_seen has as many. */
+#define MOST_NAMESPACES 4096
 
 /* Unseen timers that expired between two readings. */
 struct find {
@@ -165,12 +165,14 @@ static void add_space(struct nt_audit *audit, uint64_t id, uint32_t inum)
 	space->id = id;
 	space->inum = inum;
 	space->based = audit->complete;
+	space->late = !space->based && audit->scan_ns;
 	space->read_ns = audit->scan_ns;
 	space->there = true;
 	keep(audit, space);
 }
 
-static void mark_those_listed(struct nt_audit *audit)
+/* Marks the namespaces that the scan listed, or adds those that we do not keep yet. */
+static void take_those_listed(struct nt_audit *audit, bool add)
 {
 	const struct nt_namespaces *ns = &audit->namespaces;
 
@@ -184,7 +186,7 @@ static void mark_those_listed(struct nt_audit *audit)
 		HASH_FIND(hh, audit->spaces, &listed->id, sizeof(listed->id), space);
 		if (space)
 			space->there = true;
-		else
+		else if (add)
 			add_space(audit, listed->id, listed->inum);
 	}
 }
@@ -235,9 +237,10 @@ void nt_audit_read(struct nt_audit *audit, bool now)
 		s->there = false;
 	if (nt_namespaces_scan(&audit->namespaces))
 		return;
-	audit->left_out = false;
-	mark_those_listed(audit);
+	audit->left_out = audit->namespaces.full;
+	take_those_listed(audit, false);
 	forget_those_gone(audit);
+	take_those_listed(audit, true);
 	audit->scan_ns = began;
 	read_spaces(audit);
 	audit->complete = audit->namespaces.complete && !audit->left_out;
@@ -362,6 +365,8 @@ bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns,
 
 	if (!audit || nt_namespaces_overflowed(&audit->namespaces))
 		return true;
+	if (audit->left_out && !find_space(audit, netns))
+		return true; /* each such stall would cost a scan */
 	space = space_after(audit, netns, end_ns);
 	if (!space || !space->file || space->read_ns <= end_ns)
 		return true;

@@ -6,7 +6,7 @@
  *
  * The result is never too high: we read the kernel's counter before ours, so a timer that expires
  * meanwhile counts as seen. It may be too low: a namespace that ends takes its last timers with it.
- * With more namespaces than it has room for (8192) the number is not known.
+ * With more namespaces than it has room for (4096) the number is not known.
  */
 #ifndef NT_AUDIT_H
 #define NT_AUDIT_H

@@ -15,7 +15,10 @@
 
 struct nt_tracer;
 
-/* The most threads that a scan lists, a few for each namespace: 2 MB. It leaves out the others. */
+/*
+ * The most threads that a scan lists, a few for each namespace: 2 MB. Once more than half of them
+ * are needed, it leaves out the others.
+ */
 #define NT_NAMESPACES_LISTED 131072
 
 struct nt_namespaces {
