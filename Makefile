@@ -245,9 +245,9 @@ accuracy: ## write docs/accuracy.md: missed, false, durations, by kernel and hoo
 	accuracy
 units: $(UNITS) $(FUZZERS)
 quick-for-tests: units $(BUILD)/nagletrace $(BUILD)/options $(BUILD)/nagle-lab $(BUILD)/bench/load $(BUILD)/hostile-stacks \
-	$(BUILD)/nagletrace-gaps
+	$(BUILD)/nagletrace-gaps $(BUILD)/nagletrace-blind
 for-monitoring: quick-for-tests $(BUILD)/soak
-for-guests: quick-for-tests $(BUILD)/many-stacks $(BUILD)/nagletrace-blind
+for-guests: quick-for-tests $(BUILD)/many-stacks
 all-for-tests: for-monitoring for-guests static-$(MACHINE) $(BUILD)/bench/empty
 
 # $(call install-units,NAME): by its name, with the places of the programs

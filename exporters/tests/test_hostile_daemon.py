@@ -8,6 +8,7 @@ import functools
 import re
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,7 @@ def test_the_follower_of_otlp_lives_and_follows_the_next_daemon(
             end = time.monotonic() + 0.3
             while len(server.connections) < 2 and time.monotonic() < end:
                 time.sleep(0.01)
+            assert server.connections
         with StreamingDaemon(tmp_path / "s") as daemon:
             assert daemon.followed.acquire(timeout=PATIENCE)
             daemon.tell(stall(1))
@@ -165,10 +167,13 @@ def test_a_stream_without_end_costs_bounded_memory(tmp_path: Path, name: str, ag
     """What is asked for first is answered well; then comes a line, or lines, without end."""
 
     class Streams(FakeDaemon):
+        asked = threading.Event()
+
         def _reply(self, connection: socket.socket, line: bytes) -> None:
             if b'"stream"' not in line:
                 super()._reply(connection, line)
                 return
+            self.asked.set()
             with contextlib.suppress(OSError):
                 for _ in range((300 << 20) // len(again)):
                     connection.sendall(again)
@@ -177,8 +182,9 @@ def test_a_stream_without_end_costs_bounded_memory(tmp_path: Path, name: str, ag
         if name == "exporter":
             with Exporter("--daemon.socket", str(tmp_path / "s"), "--web.listen-address", "127.0.0.1:0",
                           "--otlp.endpoint", "http://127.0.0.1:1") as exporter:
+                assert Streams.asked.wait(PATIENCE)
                 time.sleep(2)
                 most = most_memory(exporter.process)
         else:
             _, most = played(name, "--socket", str(tmp_path / "s"), "--duration", "2s")
-    assert most <= least_memory(name) + MOST_BYTES
+    assert Streams.asked.is_set() and most <= least_memory(name) + MOST_BYTES

@@ -357,11 +357,13 @@ def unseen(tracer: Tracer) -> int:
 
 
 def lacking(tracer: Tracer) -> int:
-    """Returns how many stalls may be missing: unseen timers that left no record from the sender's end alone either."""
+    """Returns how many stalls may be missing: as many as timers went unseen, but for those whose stall is reported as
+    inferred from the sender's end."""
     return max(0, unseen(tracer) - len(at_the_sender_alone(tracer.stalls())))
 
 
 def at_the_sender_alone(stalls: list[Record]) -> list[Record]:
+    """Returns the stalls that the sender's end alone showed."""
     return [s for s in stalls
             if s["evidence"] == "inferred" and s["side"] == "sender" and "netns" not in s["receiver"]]
 

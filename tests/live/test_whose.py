@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from ends import far_end, own_end
 from harness import (IN_GUEST, STALLED_US, Lab, Tracer, assert_durations_match, assert_felt, lacking, of_lab,
-                     stalled_rounds, trace)
+                     stalled_rounds, trace, unseen)
 
 pytestmark = pytest.mark.guest
 
@@ -259,7 +259,7 @@ def test_a_receiver_that_ends_at_once_has_its_name_or_counts(way: str) -> None:
     told = [s["receiver"] for s in tracer.stalls() if s["evidence"] == "seen"]
     named = [end for end in told if "pid" in end]
     skipped = tracer.closing()["dropped"]["recursion"]
-    assert len(told) >= 20 - lacking(tracer) - skipped and {end["pid"] for end in named} <= children, told
+    assert len(told) >= 20 - unseen(tracer) - skipped and {end["pid"] for end in named} <= children, told
     assert all(end["comm"] for end in named), named
     assert len(told) - len(named) == tracer.closing()["dropped"]["owners"]
     # a busy machine lets one or two sleep on while their data is there

@@ -61,8 +61,8 @@ TOLD = {
         python("MAX_LINE", "lines.py") // MIB, python("MAX_VALUES", "lines.py")),
     # names of frames
     r"all owners (\w+), which take what they may": (define("NT_KEEPER_WORKERS"),),
-    r"an owner may use (\d+) s of CPU at once, then a (\w+) of one CPU, and all owners together a (\w+)": (
-        define("AT_ONCE_OWNER") // SECOND, define("SHARE_OWNER"), define("SHARE_ALL")),
+    r"an owner may use (\d+) s of CPU at once and all owners (\d+) s, then a (\w+) and a (\w+) of one CPU": (
+        define("AT_ONCE_OWNER") // SECOND, define("AT_ONCE_ALL") // SECOND, define("SHARE_OWNER"), define("SHARE_ALL")),
     r"written at most (\d+) s late": (define("WAIT_NS", "stall_queue.c") // SECOND,),
     # a hostile daemon
     r"take an answer of at most (\d+) MiB": (define("NT_ANSWER_MAX") // MIB,),
@@ -75,7 +75,7 @@ TOLD = {
         define("RECORDS_BYTES") // MIB, number(r"RECORDS_BYTES / \(sizeof\(struct nt_record\) \+ 8\), (\d+)", MODEL)),
     r"each share has (\d+) records a second": (number(r"i < (\d+); i\+\+\)\s+assert_false\(share_is_used_up", MODEL),),
     r"for the audit at once \| (\d+) ms": (define("READ_NS", "audit.c") // 10**6,),
-    r"whose counts are compared \| (\d+) \|": (define("MOST_NAMESPACES"),),
+    r"whose counts are compared \| (\d+) \|": (room_of("timers_seen", "totals.h"),),
     # the socket
     r"(\d+) connections, (\d+) of them for a user, (\d+) for all users but root": (
         define("NT_MAX_READERS"), define("NT_USER_READERS"), define("NT_ALL_USERS_READERS")),
