@@ -328,17 +328,24 @@ def stalled_rounds(result: Record) -> list[Record]:
     return [r for r in slow_rounds(result) if r["latency_us"] < most]
 
 
+def felt_stalls(result: Record) -> int:
+    """Returns how many stalls the application felt.
+
+    In a guest that stands still it may read, and so acknowledge, as late as a timer would, and the kernel counts fewer
+    timers: then these are as many.
+    """
+    timers = max(result[end]["counters"]["TcpExtDelayedACKs"] for end in ("client", "server"))
+    felt = len(stalled_rounds(result))
+    return min(felt, timers) if IN_GUEST and timers else felt
+
+
 def assert_felt(result: Record, told: int, missing: int = 0) -> None:
     """Asserts that as many stalls are told as the application felt, at least one.
 
     missing: so many may lack. A round during which a segment was sent again may be a stall or not: where the machine
-    stood still for longer than a retransmission takes, the delayed ACK came besides. In a guest that stands still the
-    application may read, and so acknowledge, as late as a timer would, and the kernel counts fewer timers.
+    stood still for longer than a retransmission takes, the delayed ACK came besides.
     """
-    felt, slow = len(stalled_rounds(result)), len(slow_rounds(result))
-    timers = max(result[end]["counters"]["TcpExtDelayedACKs"] for end in ("client", "server"))
-    if IN_GUEST and timers:
-        felt = min(felt, timers)
+    felt, slow = felt_stalls(result), len(slow_rounds(result))
     assert max(1, felt - missing) <= told <= slow, [round(r["latency_us"]) for r in result["rounds"]]
 
 
