@@ -124,10 +124,13 @@ def test_the_follower_of_otlp_lives_and_follows_the_next_daemon(
         carries = carrier.Carrier(tmp_path / "s", target, OtlpConfigFile(None, target.tls), 100, 1 << 20)
         with HostileServer(tmp_path / "s", answer) as server:
             carries.start()
+            began = time.monotonic()
+            while not server.connections:
+                assert time.monotonic() < began + PATIENCE
+                time.sleep(0.01)
             end = time.monotonic() + 0.3
             while len(server.connections) < 2 and time.monotonic() < end:
                 time.sleep(0.01)
-            assert server.connections
         with StreamingDaemon(tmp_path / "s") as daemon:
             assert daemon.followed.acquire(timeout=PATIENCE)
             daemon.tell(stall(1))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, NAGLETRACE, NAGLE_LAB, PATIENCE, ROOT, Lab, Tracer, assert_felt, lacking, run
+from harness import IN_GUEST, NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Tracer, assert_felt, lacking, run
 from terminal import Terminal
 
 NOBODY = pwd.getpwnam("nobody")
