@@ -375,66 +375,52 @@ WITH
     around AS (SELECT arrayJoin([hour - INTERVAL 1 HOUR, hour, hour + INTERVAL 1 HOUR]) FROM nagletrace.judging),
     -- both addresses as this host knows them
     alone AS (
-        SELECT hour, ack_id, host, boot_id, side, time, if(side = 'sender', j.sender.address, far_address) AS sender,
-               if(side = 'sender', far_address, j.receiver.address) AS receiver
+        SELECT hour, ack_id, host, boot_id, side, time,
+               if(side = 'sender', j.sender.address, j.receiver.address) AS own, far_address AS far
         FROM nagletrace.joined AS j FINAL
         WHERE hour IN (SELECT hour FROM nagletrace.judging)
           AND verdict = 'inferred' AND side IN ('sender', 'receiver') AND place = 0 AND ack_id != 0
           AND (side = 'sender' OR (SELECT count() FROM nagletrace.witnesses WHERE of_holds) > 0)
     ),
     pairs AS (
-        SELECT ack_id, host, boot_id, sender.address AS sender, far_address AS receiver, receiver_host, other_boot_id,
-               ahead_us
+        SELECT ack_id, host, boot_id, time, sender.address AS own, far_address AS far, receiver_host AS other,
+               other_boot_id, ahead_us
         FROM nagletrace.joined FINAL
         WHERE hour IN around AND ahead_us IS NOT NULL
     ),
-    -- what the receivers of such stalls reported of the same connections
+    -- what hosts reported, as receivers, of the connections of such stalls
     of_receivers AS (
-        SELECT DISTINCT ack_id, host, boot_id, sender.address AS sender, receiver.address AS receiver
+        SELECT ack_id, host, boot_id, time, r.receiver.address AS own, r.sender.address AS far
         FROM nagletrace.records AS r
         WHERE hour IN around AND ack_id != 0 AND r.sender.netns = 0 AND r.receiver.netns != 0
-          AND (host, boot_id, r.sender.address, r.receiver.address) IN (
-              SELECT host, boot_id, sender, receiver FROM alone WHERE side = 'receiver')
+          AND (host, boot_id, own, far) IN (SELECT host, boot_id, own, far FROM alone)
     ),
-    -- of the same connection, a pair shows who the other end is
+    -- Who has the other end of a connection, minute by minute: the host that has recorded an ACK of it. Addresses alone do
+    -- not show it: containers of many hosts have the same ones, and those of a service lead on to others.
     connections AS (
-        SELECT 'sender' AS side, host, boot_id, sender, receiver, any(receiver_host) AS other,
-               any(other_boot_id) AS other_boot_id
-        FROM pairs GROUP BY host, boot_id, sender, receiver HAVING uniqExact(pairs.receiver_host, pairs.other_boot_id) = 1
-        UNION ALL
-        SELECT 'receiver' AS side, r.host, r.boot_id, r.sender, r.receiver, any(p.host), any(p.boot_id)
-        FROM pairs AS p
-        INNER JOIN of_receivers AS r
-            ON r.ack_id = p.ack_id AND r.host = p.receiver_host AND r.boot_id = p.other_boot_id
-        GROUP BY r.host, r.boot_id, r.sender, r.receiver HAVING uniqExact(p.host, p.boot_id) = 1
-    ),
-    -- else an address that one host alone calls its own
-    owners AS (
-        SELECT address, any(host) AS other, any(boot_id) AS other_boot_id
+        SELECT DISTINCT host, boot_id, own, far, toStartOfMinute(time) AS minute, other, other_boot_id
         FROM (
-            SELECT replaceRegexpOne(arrayJoin(arrayConcat(if(sender.netns != 0, [sender.address], []),
-                                                          if(receiver.netns != 0, [receiver.address], []))),
-                                    ':[0-9]+$', '') AS address, host, boot_id
-            FROM nagletrace.records WHERE hour IN around
-        ) AS own
-        WHERE NOT match(address, '^(127\\.|169\\.254\\.|\\[::1|\\[fe80:)')
-        GROUP BY address HAVING uniqExact(own.host, own.boot_id) = 1
+            SELECT host, boot_id, own, far, time, other, other_boot_id FROM pairs
+            WHERE (host, boot_id, own, far) IN (SELECT host, boot_id, own, far FROM alone)
+            UNION ALL
+            SELECT r.host, r.boot_id, r.own, r.far, r.time, p.host, p.boot_id
+            FROM pairs AS p
+            INNER JOIN of_receivers AS r ON r.ack_id = p.ack_id AND r.host = p.other AND r.boot_id = p.other_boot_id
+        ) AS ends
     ),
     clocks AS (
-        SELECT host, boot_id, receiver_host AS other, other_boot_id, quantileExactInclusive(0.5)(ahead_us) AS ahead_us
+        SELECT host, boot_id, other, other_boot_id, quantileExactInclusive(0.5)(ahead_us) AS ahead_us
         FROM pairs GROUP BY host, boot_id, other, other_boot_id
     ),
+    -- within the minute of the stall, the one before and the one after: later, the same port may lead elsewhere
     asked AS (
         SELECT alone.hour AS hour, alone.ack_id AS ack_id, alone.host AS host, alone.boot_id AS boot_id,
-               alone.side AS side, alone.time AS time, if(c.other != '', c.other, o.other) AS other,
-               if(c.other != '', c.other_boot_id, o.other_boot_id) AS other_boot_id
+               alone.side AS side, alone.time AS time, any(c.other) AS other, any(c.other_boot_id) AS other_boot_id
         FROM alone
-        LEFT JOIN connections AS c
-            ON c.side = alone.side AND c.host = alone.host AND c.boot_id = alone.boot_id
-            AND c.sender = alone.sender AND c.receiver = alone.receiver
-        LEFT JOIN owners AS o
-            ON o.address = replaceRegexpOne(if(alone.side = 'sender', alone.receiver, alone.sender), ':[0-9]+$', '')
-        WHERE other != '' AND (other, other_boot_id) != (alone.host, alone.boot_id)
+        INNER JOIN connections AS c
+            ON c.host = alone.host AND c.boot_id = alone.boot_id AND c.own = alone.own AND c.far = alone.far
+        WHERE abs(dateDiff('minute', c.minute, alone.time)) <= 1
+        GROUP BY hour, ack_id, host, boot_id, side, time HAVING uniqExact(c.other, c.other_boot_id) = 1
     ),
     -- when it was by the other host's clock, give or take
     dated AS (

@@ -151,10 +151,7 @@ SELECT source, line, kind, time_us, origin, ack_id, number, complete,
        coalesce(sender, '') AS sender, coalesce(receiver, '') AS receiver, duration_us, coalesce(rtt_us, 0) AS rtt_us,
        coalesce(pending_us, 0) AS pending_us, CASE WHEN pending_release = 'timer' THEN 1 ELSE 0 END AS by_timer,
        evidence, excess_us, who
-FROM lines WHERE kind IS NOT NULL;
-CREATE TEMP MACRO without_port(address) AS
-CASE WHEN address LIKE '[%' THEN regexp_replace(address, ':[0-9]+$', '')
-     ELSE substring(address, 1, position(':' IN address) - 1) END
+FROM lines WHERE kind IS NOT NULL
 """
 
 #: How often each stall of the same processes lasted how long, to three digits; and when the last one of each ended.

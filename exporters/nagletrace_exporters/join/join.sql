@@ -204,82 +204,61 @@ FROM records AS r ANTI JOIN pairs AS p ON p.ack_id = r.ack_id AND p.r_origin = r
 WHERE r.kind = 'stall' AND NOT r.by_sender AND r.by_receiver AND r.ack_id <> 0
   AND (SELECT count(*) FROM witnesses WHERE of_holds = 1) > 0;
 
--- step: hosts_of_addresses
--- An address without its port that is asked for, if one origin only calls it its own. Addresses that every host has do not
--- count.
-CREATE TEMP TABLE hosts_of_addresses AS
-WITH own AS (
-    SELECT without_port(receiver) AS address, origin FROM records WHERE by_receiver
-    UNION ALL
-    SELECT without_port(sender) AS address, origin FROM records WHERE by_sender
-)
-SELECT own.address AS address, min(own.origin) AS origin
-FROM own SEMI JOIN (
-    SELECT DISTINCT address
-    FROM (
-        SELECT without_port(receiver) AS address FROM alone UNION ALL SELECT without_port(sender) FROM lone_receivers
-    ) AS far
-    WHERE address NOT LIKE '127.%' AND address NOT LIKE '[::1%' AND address NOT LIKE '[fe80:%'
-      AND address NOT LIKE '169.254.%'
-) AS asked ON asked.address = own.address
-GROUP BY own.address HAVING min(own.origin) = max(own.origin);
-
 -- step: connections
--- Of which origin the other end of such a stall is: a pair of the same connection shows it.
+-- Who has the other end of their connections, minute by minute: the host that has recorded an ACK of the same connection,
+-- by the addresses of both ends. Addresses alone do not show it: containers of many hosts have the same ones, and those of
+-- a service lead on to others.
 CREATE TEMP TABLE connections AS
-SELECT r.origin AS origin, r.sender AS sender, r.receiver AS receiver, min(p.r_origin) AS other
+SELECT DISTINCT e.origin AS origin, e.own AS own, e.far AS far, e.time_us // 60000000 AS minute, p.other AS other
 FROM (
-    SELECT line, origin, sender, receiver FROM records AS s
-    SEMI JOIN alone AS a ON a.origin = s.origin AND a.sender = s.sender AND a.receiver = s.receiver
-    WHERE by_sender AND NOT by_receiver
-) AS r INNER JOIN pairs AS p ON p.s_line = r.line
-GROUP BY r.origin, r.sender, r.receiver HAVING count(DISTINCT p.r_origin) = 1;
+    SELECT line, origin, time_us, own, far
+    FROM (
+        SELECT line, origin, time_us, CASE WHEN by_sender THEN sender ELSE receiver END AS own,
+               CASE WHEN by_sender THEN receiver ELSE sender END AS far
+        FROM records WHERE by_sender <> by_receiver
+    ) AS ends
+    SEMI JOIN (
+        SELECT origin, sender AS own, receiver AS far FROM alone
+        UNION
+        SELECT origin, receiver, sender FROM lone_receivers
+    ) AS asked USING (origin, own, far)
+) AS e
+INNER JOIN (
+    SELECT s_line AS line, r_origin AS other FROM pairs UNION ALL SELECT r_line, s_origin FROM pairs
+) AS p ON p.line = e.line;
 
 -- step: contradicted
--- Those of them of which the receiver's host, traced at that time, shows no late ACK.
+-- Those of them of which the receiver's host, traced at that time, shows no late ACK. It is the receiver's if an ACK of the
+-- same connection shows so within the minute, the one before or the one after: later, the same port may lead elsewhere.
 CREATE TEMP TABLE contradicted AS
 SELECT DISTINCT one.source, one.line, one.other FROM (
-    SELECT s.source AS source, s.line AS line, s.origin AS origin, s.time_us AS time_us,
-           coalesce(c.other, h.origin) AS other
-    FROM alone AS s
-    LEFT JOIN connections AS c ON c.origin = s.origin AND c.sender = s.sender AND c.receiver = s.receiver
-    LEFT JOIN hosts_of_addresses AS h ON h.address = without_port(s.receiver)
-    WHERE coalesce(c.other, h.origin) IS NOT NULL
+    SELECT s.source AS source, s.line AS line, s.origin AS origin, s.time_us AS time_us, min(c.other) AS other
+    FROM alone AS s INNER JOIN connections AS c ON c.origin = s.origin AND c.own = s.sender AND c.far = s.receiver
+        AND c.minute BETWEEN s.time_us // 60000000 - 1 AND s.time_us // 60000000 + 1
+    GROUP BY s.source, s.line, s.origin, s.time_us HAVING min(c.other) = max(c.other)
 ) AS one
 LEFT JOIN clocks AS k ON k.s_origin = one.origin AND k.r_origin = one.other
 INNER JOIN witnesses AS w ON w.origin = one.other
 LEFT JOIN gaps AS g ON g.source = w.source AND g.origin = w.origin
     AND one.time_us - coalesce(k.ahead_us, 0) BETWEEN g.from_us AND g.to_us
-WHERE one.other <> one.origin AND g.source IS NULL
+WHERE g.source IS NULL
   AND one.time_us - coalesce(k.ahead_us, 0) - CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END > w.from_us
   AND one.time_us - coalesce(k.ahead_us, 0) + CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END < w.to_us;
-
--- step: senders_of
--- Of which origin the sender's end of such a stall is: a pair of the same connection shows it.
-CREATE TEMP TABLE senders_of AS
-SELECT r.origin AS origin, r.sender AS sender, r.receiver AS receiver, min(p.s_origin) AS other
-FROM (
-    SELECT line, origin, sender, receiver FROM records AS s
-    SEMI JOIN lone_receivers AS a ON a.origin = s.origin AND a.sender = s.sender AND a.receiver = s.receiver
-    WHERE NOT by_sender AND by_receiver
-) AS r INNER JOIN pairs AS p ON p.r_line = r.line
-GROUP BY r.origin, r.sender, r.receiver HAVING count(DISTINCT p.s_origin) = 1;
 
 -- step: denied
 -- Those of them of which the sender's host, traced at that time with all its holds, shows none.
 CREATE TEMP TABLE denied AS
 SELECT DISTINCT one.origin AS origin, one.ack_id AS ack_id, one.other AS other FROM (
-    SELECT r.origin AS origin, r.ack_id AS ack_id, r.time_us AS time_us, coalesce(c.other, h.origin) AS other
-    FROM lone_receivers AS r
-    LEFT JOIN senders_of AS c ON c.origin = r.origin AND c.sender = r.sender AND c.receiver = r.receiver
-    LEFT JOIN hosts_of_addresses AS h ON h.address = without_port(r.sender)
-    WHERE coalesce(c.other, h.origin) IS NOT NULL
+    SELECT r.origin AS origin, r.ack_id AS ack_id, r.time_us AS time_us, min(c.other) AS other
+    FROM lone_receivers AS r INNER JOIN connections AS c ON c.origin = r.origin AND c.own = r.receiver AND c.far = r.sender
+        AND c.minute BETWEEN r.time_us // 60000000 - 1 AND r.time_us // 60000000 + 1
+    GROUP BY r.origin, r.ack_id, r.time_us HAVING min(c.other) = max(c.other)
 ) AS one
 LEFT JOIN clocks AS k ON k.s_origin = one.other AND k.r_origin = one.origin
 INNER JOIN witnesses AS w ON w.origin = one.other AND w.of_holds = 1
 LEFT JOIN gaps AS g ON g.source = w.source AND g.origin = w.origin
     AND one.time_us + coalesce(k.ahead_us, 0) BETWEEN g.from_us AND g.to_us
-WHERE one.other <> one.origin AND g.source IS NULL
+WHERE g.source IS NULL
   AND one.time_us + coalesce(k.ahead_us, 0) - CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END > w.from_us
   AND one.time_us + coalesce(k.ahead_us, 0) + CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END < w.to_us;
 
