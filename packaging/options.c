@@ -32,6 +32,7 @@ static const struct {
 	[NT_USER_GROUP] = {"groups", "group", "_groups"},
 	[NT_BTF_FILE] = {"files", "file", "_files"},
 	[NT_KEY_FILE] = {"files", "file", "_files"},
+	[NT_HOST] = {"any", "name of the host", " "},
 	[NT_OUTPUT_FILE] = {"files", "file", "_files"},
 	[NT_SOCKET_PATH] = {"files", "socket", "_files"},
 };

@@ -149,10 +149,13 @@ def test_a_late_hold_is_told_by_its_own_end_and_is_no_stall() -> None:
                      or key.removeprefix("nagletrace.") not in told}
 
 
-def test_the_resource_is_the_host() -> None:
-    found = attributes_of(json.loads(resource_of(STREAMING)))
+def test_the_resource_is_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "machine-id").write_text("0123456789abcdef" * 2 + "\n")
+    monkeypatch.setattr("nagletrace_exporters.exporter.otlp.records.MACHINE_ID", tmp_path / "machine-id")
+    found = attributes_of(json.loads(resource_of(STREAMING, {"k8s.node.name": "node 1"})))
     assert found.pop("service.version")
-    assert found == {"service.name": "nagletrace", "host.name": HOST, "nagletrace.boot_id": BOOT_ID,
+    assert found == {"service.name": "nagletrace", "service.instance.id": BOOT_ID, "host.name": HOST,
+                     "host.id": "0123456789abcdef" * 2, "k8s.node.name": "node 1", "nagletrace.boot_id": BOOT_ID,
                      "nagletrace.ack_key": STREAMING["ack_key"], "nagletrace.late_acks": "all",
                      "nagletrace.holds": "late"}
 
@@ -350,6 +353,22 @@ def test_bad_options_get_one_line_and_code_2(arguments: list[str], words: tuple[
     assert (ended.value.code, told.out) == (2, "")
     [line] = told.err.splitlines()
     assert all(word in line for word in words) and "hush" not in line, line
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("", {}), (" k8s.node.name = node%201 ,host.id=7,", {"k8s.node.name": "node 1", "host.id": "7"}),
+    ("k8s.node.name", None), ("Key=x", None)])
+def test_the_environment_names_the_host(text: str, found: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch,
+                                        capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["nagletrace-exporter", "--otlp.endpoint", "http://h"])
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", text)
+    if found is not None:
+        assert main.parse().resource == found
+        return
+    with pytest.raises(SystemExit) as ended:
+        main.parse()
+    [line] = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and "OTEL_RESOURCE_ATTRIBUTES" in line and text in line, line
 
 
 def test_a_config_that_is_not_there_ends_the_program() -> None:

@@ -29,6 +29,7 @@ _nagletrace_options='
 --timeline -- none trace
 --late-acks -- none trace
 --fleet-key -- files trace daemon
+--host -- any trace daemon
 --output -o text|json trace check report fix sample
 --json -j none trace check report fix sample
 --output-file -- files trace

@@ -72,12 +72,14 @@ def test_each_value_changes_what_is_rendered(helm: Helm, tmp_path: Path) -> None
 def test_a_daemon_and_an_exporter_have_their_options_images_and_resources(helm: Helm) -> None:
     values = yaml.safe_load(VALUES["everything"].read_text())
     both = containers(rendered(helm, "everything")["DaemonSet", "nagletrace"])
-    assert both["daemon"]["command"] == ["/usr/sbin/nagletrace", "daemon", "--fleet-key", "/etc/nagletrace/fleet.key",
-                                         "--standby", "--by-cgroup", "--stacks"]
+    assert both["daemon"]["command"] == ["/usr/sbin/nagletrace", "daemon", "--host", "$(NODE_NAME)", "--fleet-key",
+                                         "/etc/nagletrace/fleet.key", "--standby", "--by-cgroup", "--stacks"]
     assert both["exporter"]["command"] == ["/usr/bin/nagletrace-exporter", "--otlp.endpoint",
                                            "https://collector.example:4318", "--otlp.config.file",
                                            "/etc/nagletrace/otlp.yml", "--metrics.exemplars"]
+    node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     for name, container in both.items():
+        assert container["env"][0] == node
         image = values[name]["image"]
         assert container["image"] == f"{image['repository']}@{image['digest']}"
         assert container["imagePullPolicy"] == "Always" and container["resources"] == values[name]["resources"]

@@ -77,8 +77,9 @@ def test_a_filter_leaves_out_late_acks_and_says_so(key: str) -> None:
     done = run("-o", "json", "--late-acks", "--fleet-key", key, "-P", "1", "-d", "10ms")
     start = json.loads(done.stdout.splitlines()[0])
     assert start["late_acks"] == "some" and "holds" not in start
-    done = run("-o", "json", "--fleet-key", key, "-d", "10ms")
-    assert "late_acks" not in json.loads(done.stdout.splitlines()[0])
+    done = run("-o", "json", "--fleet-key", key, "-d", "10ms", "--host", "node-1.example")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert "late_acks" not in lines[0] and [line["host"] for line in lines] == ["node-1.example"] * 2
 
 
 WAIT_FOR_AN_ACK = {"nagle", "msg_more", "cwnd"}

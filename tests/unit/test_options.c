@@ -168,6 +168,19 @@ static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state
 	refused("--fleet-key /", "--fleet-key", "/", "not a file");
 }
 
+static void a_host_has_the_name_of_a_host(void **state)
+{
+	char line[300] = "--host ";
+
+	assert_string_equal(good("--host node-1.eu_west.example").host, "node-1.eu_west.example");
+	assert_null(good("").host);
+	refused("--host $(NODE_NAME)", "--host", "$(NODE_NAME)", "not a host's name");
+	memset(line + strlen(line), 'a', 253);
+	good(line);
+	line[strlen(line)] = 'a';
+	refused(line, "--host", "aaaa", "at most 253");
+}
+
 static void late_acks_are_for_programs(void **state)
 {
 	assert_true(good("--late-acks -o json").late_acks);
@@ -593,11 +606,12 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 {
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
-	static const char *const of_daemon[] = {
-		"max-overhead", "quiet",       "verbose",       "help",
-		"version",      "json-schema", "socket",        "group",
-		"window",       "by-cgroup",   "max-series",    "max-connections",
-		"fleet-key",    "standby",     "standby-after", NULL};
+	static const char *const of_daemon[] = {"max-overhead", "quiet",      "verbose",
+						"help",         "version",    "json-schema",
+						"socket",       "group",      "window",
+						"by-cgroup",    "max-series", "max-connections",
+						"fleet-key",    "standby",    "standby-after",
+						"host",         NULL};
 	static const char *const of_report[] = {"output",  "json",        "wide",
 						"follow",  "socket",      "help",
 						"version", "json-schema", NULL};
@@ -734,6 +748,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(without_options_it_traces_everything),
 	cmocka_unit_test(every_option_sets_what_it_says),
 	cmocka_unit_test(a_fleet_key_is_read_from_a_file_that_others_may_not_use),
+	cmocka_unit_test(a_host_has_the_name_of_a_host),
 	cmocka_unit_test(late_acks_are_for_programs),
 	cmocka_unit_test(short_options_can_be_joined),
 	cmocka_unit_test(the_bcc_habit_works),

@@ -37,7 +37,9 @@ int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
 	struct utsname name;
 
 	memset(origin, 0, sizeof(*origin));
-	if (!uname(&name))
+	if (settings->host)
+		snprintf(origin->host, sizeof(origin->host), "%s", settings->host);
+	else if (!uname(&name))
 		snprintf(origin->host, sizeof(origin->host), "%s", name.nodename);
 	read_boot_id(origin->boot_id);
 	origin->all_late_acks = nothing_is_filtered(settings);

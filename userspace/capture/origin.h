@@ -10,7 +10,7 @@
 #include "bpf/nagletrace.h"
 
 struct nt_origin {
-	char host[65];    /* as uname(2) gives it */
+	char host[NT_HOST_MAX + 1];
 	char boot_id[37]; /* "": the kernel does not show it */
 	uint8_t key[NT_SIPHASH_KEY_LEN];
 	bool all_late_acks; /* no filter but --netns leaves out late ACKs */
@@ -18,8 +18,9 @@ struct nt_origin {
 };
 
 /*
- * Reads the host's name and the boot's number, and takes the key: that of the fleet, else one that
- * only this run knows, so that nothing can be joined across hosts. Returns 0 or -errno.
+ * Takes the host's name, of uname(2) where the settings have none, and the boot's number, and takes
+ * the key: that of the fleet, else one that only this run knows, so that nothing can be joined
+ * across hosts. Returns 0 or -errno.
  */
 int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings);
 

@@ -132,6 +132,10 @@ const struct nt_option nt_options[] = {
 	 .more = "The file holds 16 bytes or 32 hexadecimal digits, and other users may not read "
 		 "it. Without this option each start makes a key of its own, and its records "
 		 "cannot be joined with other hosts'."},
+	{.name = "host", .kind = NT_HOST, .argument = "NAME", .commands = TRACE | DAEMON,
+	 .help = "call this host NAME in JSON records (default: as `hostname` does)",
+	 .more = "In a pod the default is the pod's name, which is another one after each update; "
+		 "give the node's."},
 
 	{.help = "Output and hooks"},
 	{.name = "output", .letter = 'o', ENUM(output), .words = outputs, .argument = "text|json",
@@ -661,6 +665,18 @@ static int read_key_file(struct nt_parse *p, const struct nt_option *option, con
 	return 0;
 }
 
+static int read_host(struct nt_parse *p, const struct nt_option *option, const char *value)
+{
+	size_t length = strlen(value);
+
+	if (!length || length > NT_HOST_MAX || strspn(value, LETTERS_AND_DIGITS "_.-") != length)
+		return nt_refuse(p, value,
+				 "not a host's name; give at most 253 letters, digits, dots, "
+				 "hyphens and underscores");
+	p->settings->host = value;
+	return 0;
+}
+
 static int read_output_file(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
 	if (!*value)
@@ -706,6 +722,7 @@ int nt_option_read(struct nt_parse *p, const struct nt_option *option, const cha
 		[NT_USER_GROUP] = read_user_group,
 		[NT_BTF_FILE] = read_btf_file,
 		[NT_KEY_FILE] = read_key_file,
+		[NT_HOST] = read_host,
 		[NT_OUTPUT_FILE] = read_output_file,
 		[NT_SOCKET_PATH] = read_socket_path,
 	};

@@ -35,6 +35,7 @@ enum nt_option_kind {
 	NT_USER_GROUP,
 	NT_BTF_FILE,
 	NT_KEY_FILE, /* 16 secret bytes */
+	NT_HOST,     /* the name of a host */
 	NT_OUTPUT_FILE,
 	NT_SOCKET_PATH,
 };

@@ -29,7 +29,8 @@ enum nt_output {
 
 #define NT_MAX_PIDS       64
 #define NT_MAX_PORTS      32
-#define NT_NAME_LEN       16 /* TASK_COMM_LEN */
+#define NT_NAME_LEN       16  /* TASK_COMM_LEN */
+#define NT_HOST_MAX       253 /* bytes of a DNS name, as nodes of Kubernetes have */
 
 #define NT_DEFAULT_SOCKET "/run/nagletrace/nagletrace.sock"
 
@@ -76,6 +77,7 @@ struct nt_settings {
 	bool counts_kept;     /* the daemon reports the remedies that are kept on this host */
 	bool has_fleet_key;   /* fleet_key is set: other hosts hash ACKs with it too */
 	uint8_t fleet_key[16];
+	const char *host;    /* the host's name in records; NULL: as uname(2) gives it */
 	bool late_acks;      /* each late ACK is reported, for the join with other hosts */
 	bool streams_stacks; /* each stall is shown with its stack, not only in reports */
 	bool traces_itself;  /* top: an option of the trace asks for it */

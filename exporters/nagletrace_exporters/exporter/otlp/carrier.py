@@ -82,9 +82,10 @@ class Troubles:
 class Carrier(Collector):
     """Owns both threads and the queue, and counts what they do."""
 
-    def __init__(self, socket: Path, endpoint: Endpoint, config: OtlpConfigFile, max_records: int,
-                 max_bytes: int) -> None:
+    def __init__(self, socket: Path, endpoint: Endpoint, config: OtlpConfigFile, resource: dict[str, str],
+                 max_records: int, max_bytes: int) -> None:
         self._socket = socket
+        self._resource = resource
         self._queue = Queue(max_records, max_bytes)
         self._receiver = Receiver(endpoint, config)
         self._stop = threading.Event()
@@ -141,7 +142,7 @@ class Carrier(Collector):
             record: dict[str, Any] = parse_object(line, LINE_BYTES, LINE_VALUES)
             kind = record.get("type")
             if kind == "streaming":
-                return resource_of(record)
+                return resource_of(record, self._resource)
             if kind == "skipped":
                 self._drop("skipped", needed_number(record, "stalls") + (number_of(record, "others") or 0))
             elif kind in SEVERITY:

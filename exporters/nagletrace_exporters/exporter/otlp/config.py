@@ -65,6 +65,19 @@ def endpoint(text: str) -> Endpoint:
                     url.path if url.path not in ("", "/") else LOGS_PATH)
 
 
+def resource_attributes(text: str) -> dict[str, str]:
+    """Reads OTEL_RESOURCE_ATTRIBUTES as OpenTelemetry specifies it: KEY=VALUE[,KEY=VALUE], with `%` before the digits
+    of other characters. Raises ValueError."""
+    found = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not re.fullmatch(r"[a-z][a-z0-9_.-]{0,254}", key.strip()):
+            raise ValueError(f"{printable(part[:80])!r}: not a name and a value; give for example "
+                             "k8s.node.name=node-1,deployment.environment.name=prod")
+        found[key.strip()] = urllib.parse.unquote(value.strip())
+    return found
+
+
 @dataclass
 class OtlpConfig:
     """The file's settings. Without TLS, `context` is None."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ... import __version__
@@ -32,6 +33,7 @@ from ...records import (
 )
 
 SERVICE = "nagletrace"
+MACHINE_ID = Path("/etc/machine-id")
 #: OpenTelemetry's numbers and words of severity. A late ACK is no stall by itself, nor is a hold.
 SEVERITY = {"stall": (13, "WARN"), "hold": (9, "INFO"), "late_ack": (9, "INFO")}
 #: The most attributes of a record's own; the schema's largest has some 50. Receivers cut at 128.
@@ -65,11 +67,23 @@ def attribute(key: str, value: Any) -> dict[str, Any]:
     raise BadRecord(f"{key} is no text, truth or number")
 
 
-def resource_of(streaming: Json) -> bytes:
-    """Returns the resource that the daemon's `streaming` names: who observed all records that follow."""
-    found = {"service.name": SERVICE, "service.version": __version__, "host.name": text_of(streaming, "host"),
-            **{f"nagletrace.{key}": text_of(streaming, key) for key in ("boot_id", "ack_key", "late_acks", "holds")}}
+def resource_of(streaming: Json, given: dict[str, str]) -> bytes:
+    """Returns the resource that the daemon's `streaming` names: who observed all records that follow. `given` comes
+    from the administrator, and goes first."""
+    boot_id = text_of(streaming, "boot_id")
+    found = {"service.name": SERVICE, "service.version": __version__, "service.instance.id": boot_id,
+             "host.name": text_of(streaming, "host"), "host.id": machine_id(), "nagletrace.boot_id": boot_id,
+             **{f"nagletrace.{key}": text_of(streaming, key) for key in ("ack_key", "late_acks", "holds")}, **given}
     return encoded({"attributes": [attribute(key, value) for key, value in found.items() if value is not None]})
+
+
+def machine_id() -> str | None:
+    """Returns the host's ID as machine-id(5) has it; a container has none."""
+    try:
+        text = MACHINE_ID.read_text("ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return text if re.fullmatch(r"[0-9a-f]{32}", text) else None
 
 
 def log_record_of(record: Json, observed_ns: int) -> bytes:
