@@ -34,7 +34,8 @@ CREATE TABLE IF NOT EXISTS nagletrace.understood (
         version String, kernel String, ack_key String, late_acks String, holds String, span_us Int64,
         unseen Nullable(Int64),
         dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
-            function_return UInt64))
+            function_return UInt64),
+        detached_hooks Array(String))
 ) ENGINE = Null;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.read TO nagletrace.understood AS
@@ -56,7 +57,8 @@ FROM (
            version String, kernel String, ack_key String, late_acks String, holds String, span_us Int64,
            unseen Nullable(Int64),
            dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
-               function_return UInt64))') AS said
+               function_return UInt64),
+           detached_hooks Array(String))') AS said
     FROM nagletrace.incoming
 ) AS lines;
 
@@ -111,8 +113,9 @@ SELECT toStartOfHour(time) AS hour,
 FROM nagletrace.understood
 WHERE said.type IN ('stall', 'hold', 'late_ack') AND said.host != '' AND time != 0;
 
--- When a tracer began, and its reports: from these a witness follows. `complete`: it reports all late ACKs, by its start;
--- by a report, it dropped nothing, and no timer ran unseen. `of_holds`: it reports all holds too, by its start.
+-- When a tracer began, and its reports, which are the totals of a daemon's stream too: from these a witness follows.
+-- `complete`: it reports all late ACKs, by its start; by a report, in its time it dropped nothing, no timer ran unseen and
+-- no hook was detached. `of_holds`: it reports all holds too, by its start.
 CREATE TABLE IF NOT EXISTS nagletrace.runs (
     host LowCardinality(String),
     boot_id LowCardinality(String),
@@ -133,15 +136,16 @@ TTL toDateTime(time) + INTERVAL 30 DAY
 SETTINGS ttl_only_drop_parts = 1;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.keep_runs TO nagletrace.runs AS
-SELECT said.host AS host, said.boot_id AS boot_id, time, said.type AS kind, said.number AS number,
-       if(said.type = 'report',
-          ifNull(said.unseen, 1) = 0 AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share
+SELECT said.host AS host, said.boot_id AS boot_id, time, if(said.type = 'totals', 'report', said.type) AS kind,
+       said.number AS number,
+       if(kind = 'report',
+          empty(said.detached_hooks) AND ifNull(said.unseen, 1) = 0 AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share
               + said.dropped.hold_map_full + said.dropped.ack_map_full + said.dropped.function_return = 0,
           said.late_acks = 'all') AS complete,
-       said.type != 'report' AND said.late_acks = 'all' AND said.holds IN ('all', 'late') AS of_holds,
+       kind != 'report' AND said.late_acks = 'all' AND said.holds IN ('all', 'late') AS of_holds,
        said.span_us AS span_us, said.ack_key AS ack_key, said.version AS version, said.kernel AS kernel
 FROM nagletrace.understood
-WHERE said.type IN ('start', 'streaming', 'report') AND said.host != '' AND time != 0;
+WHERE said.type IN ('start', 'streaming', 'report', 'totals') AND said.host != '' AND time != 0;
 
 -- Lines of which nothing is kept: no JSON, no host, or a time that cannot be right. Events and others are not meant.
 CREATE TABLE IF NOT EXISTS nagletrace.refused (hour DateTime('UTC'), host LowCardinality(String), lines UInt64)
@@ -151,7 +155,8 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.count_refused TO nagletrace.re
 SELECT toStartOfHour(now('UTC')) AS hour, substring(said.host, 1, 64) AS host, count() AS lines
 FROM nagletrace.understood
 WHERE NOT match(said.type, '^[a-z_]+$')
-   OR (said.host = '' OR time = 0) AND said.type IN ('stall', 'hold', 'late_ack', 'start', 'streaming', 'report')
+   OR (said.host = '' OR time = 0) AND said.type IN ('stall', 'hold', 'late_ack', 'start', 'streaming', 'report',
+                                                           'totals')
 GROUP BY hour, host;
 
 -- ---- which hours have to be joined ----
@@ -354,7 +359,7 @@ FROM nagletrace.joined WHERE ack_id = 0 AND verdict IN ('met', 'judged') AND hou
 GROUP BY hour HAVING met_at > maxIf(version, verdict = 'judged');
 
 -- From when to when a tracer reports all late ACKs of its host, and of_holds: of all holds: from its start to its last
--- report. A report that is not complete spoils its run.
+-- report, but for what `gaps` has.
 CREATE VIEW IF NOT EXISTS nagletrace.witnesses AS
 SELECT host, boot_id, began AS from_time, maxIf(time, kind = 'report') AS to_time,
        minIf(of_holds, kind != 'report') AS of_holds
@@ -366,7 +371,7 @@ FROM (
 ) AS of_runs
 WHERE began != 0
 GROUP BY host, boot_id, began
-HAVING min(complete) AND countIf(kind = 'report') > 0;
+HAVING min(complete OR kind = 'report') AND countIf(kind = 'report') > 0;
 
 -- Stalls that a sender's host infers, while their receiver's host, traced at that time, has no late ACK; and those that
 -- a receiver's host infers, while their sender's host, traced at that time with all its holds, has none.
@@ -451,18 +456,24 @@ WITH
               AND (kind != 'report' OR time > (SELECT min(hour) - INTERVAL 1 HOUR FROM nagletrace.judging))
         ) AS lines
     ),
-    -- Times of which a run may lack something: its numbers do not go on. Two seconds more at either side, since records
-    -- that wait for the name of a process come later than others.
+    -- Times of which a run may lack something: its numbers do not go on, or a report of them says so. Two seconds more at
+    -- either side, since records that wait for the name of a process come later than others.
     gaps AS (
-        SELECT host, boot_id, groupArray((least(time_before, time) - INTERVAL 2 SECOND,
-                                          greatest(time_before, time) + INTERVAL 2 SECOND)) AS list
+        SELECT host, boot_id, groupArray((from_time - INTERVAL 2 SECOND, to_time + INTERVAL 2 SECOND)) AS list
         FROM (
-            SELECT *, lagInFrame(number, 1, -1) OVER run AS number_before, lagInFrame(time) OVER run AS time_before
-            FROM told
-            WINDOW run AS (PARTITION BY host, boot_id, began ORDER BY number, kind = 'report', time
-                           ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
-        ) AS in_order
-        WHERE kind NOT IN ('start', 'streaming') AND number != number_before + (kind != 'report')
+            SELECT host, boot_id, least(time_before, time) AS from_time, greatest(time_before, time) AS to_time
+            FROM (
+                SELECT *, lagInFrame(number, 1, -1) OVER run AS number_before, lagInFrame(time) OVER run AS time_before
+                FROM told
+                WINDOW run AS (PARTITION BY host, boot_id, began ORDER BY number, kind = 'report', time
+                               ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
+            ) AS in_order
+            WHERE kind NOT IN ('start', 'streaming') AND number != number_before + (kind != 'report')
+            UNION ALL
+            SELECT host, boot_id, time - toIntervalMicrosecond(span_us), time FROM nagletrace.runs
+            WHERE kind = 'report' AND NOT complete AND time > (SELECT min(hour) - INTERVAL 1 HOUR FROM nagletrace.judging)
+              AND (host, boot_id) IN (SELECT other, other_boot_id FROM asked)
+        ) AS lacking
         GROUP BY host, boot_id
     )
 SELECT DISTINCT dated.hour AS hour, dated.ack_id AS ack_id, dated.host AS host, dated.boot_id AS boot_id,

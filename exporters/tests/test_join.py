@@ -74,6 +74,13 @@ class Host:
         return self.tell(us, {"type": kind, "family": 4, "ack_id": name_of(ack_id), "sender": {"address": ROUTER},
                               "receiver": end, **(stall if kind == "stall" else {}), **of})
 
+    def totals(self, us: int, span_us: int, **of: Any) -> None:
+        """What a daemon's stream says of the time before."""
+        record = {key: value for key, value in recordings.report().items() if key in ("totals", "dropped")}
+        self.tell(us, {"type": "totals", "protocol": 1, "span_us": span_us, "unseen": 0, **record, **of})
+        self.number -= 1
+        self.records[-1]["number"] = self.number
+
     def lines(self, us: int, dropped: int = 0, unseen: int | None = 0, closing: bool = True) -> list[Record]:
         report = {**recordings.report(span_us=us + self.ahead_us + ROOM), "number": self.number}
         report["dropped"] = {**report["dropped"], "ring_full": dropped}
@@ -274,6 +281,18 @@ def test_the_address_of_a_service_leads_to_several_hosts(tmp_path: Path) -> None
     assert verdicts(tmp_path, *files, other.lines(160 * SECOND)) == {"seen": 11, "inferred": 2}
 
 
+@pytest.mark.parametrize(("of", "verdict"), [
+    ({}, "contradicted"), ({"unseen": 1}, "inferred"), ({"unseen": None}, "inferred")])
+def test_a_stream_is_a_witness_by_its_totals(of: Record, verdict: str, tmp_path: Path) -> None:
+    """Each excuses its own time only: what was unseen a minute before says nothing of this stall."""
+    web, db = both_hosts()
+    db.start |= {"type": "streaming", "protocol": 1, "number": 0}
+    db.totals(2 * SECOND, 12 * SECOND, unseen=3)
+    web.sends(10 * SECOND, 99)
+    db.totals(20 * SECOND, 12 * SECOND, **of)
+    assert verdicts(tmp_path, web.lines(30 * SECOND), db.lines(0, closing=False)) == {"seen": 10, verdict: 1}
+
+
 def test_an_ack_the_other_way_shows_whose_end_it_is(tmp_path: Path) -> None:
     web, db = Host("web1"), Host("db1")
     web.sends(5 * SECOND, 97)
@@ -283,7 +302,8 @@ def test_an_ack_the_other_way_shows_whose_end_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", ["gap", *(pytest.param(why, marks=pytest.mark.slow) for why in (
-    "dropped", "unseen", "no audit", "filtered", "no late ACKs", "not yet", "over", "no report", "restarted"))])
+    "dropped", "unseen", "no audit", "detached", "filtered", "no late ACKs", "not yet", "over", "no report",
+    "restarted"))])
 def test_a_recording_that_may_lack_the_late_ack_contradicts_nothing(why: str, tmp_path: Path) -> None:
     web, db = slow_path(*both_hosts())
     lines = db.lines(9 * SECOND, dropped=int(why == "dropped"), unseen={"unseen": 1, "no audit": None}.get(why, 0),
@@ -291,6 +311,8 @@ def test_a_recording_that_may_lack_the_late_ack_contradicts_nothing(why: str, tm
     if why == "gap":  # it had the number 11, which a log has lost; the next line tells
         db.records[-1]["number"] = 12
         lines[-1]["number"] = 12
+    elif why == "detached":
+        lines[-1]["detached_hooks"] = ["tcp_recvmsg"]
     elif why == "filtered":
         lines[0]["late_acks"] = "some"
     elif why == "no late ACKs":

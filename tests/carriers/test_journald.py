@@ -36,7 +36,7 @@ exec /lib/systemd/systemd-journald nagletrace
 
 def settings(name: str) -> str:
     """A file of the page: what stands in the fence behind its mark."""
-    found = re.search(rf"<!-- journald: {name} -->\n```(?:ini|sh)\n(.*?)```", PAGE, re.DOTALL)
+    found = re.search(rf"<!-- (?:journald|rsyslog): {name} -->\n```(?:ini|sh)\n(.*?)```", PAGE, re.DOTALL)
     assert found, name
     return found[1]
 
@@ -168,7 +168,7 @@ def test_what_the_journal_holds_arrives_when_the_collector_comes_back(
     assert max(map(len, lines)) > 48 << 10, "those too that journald cuts without LineMax"
 
 
-@pytest.mark.parametrize("name", ["nagletrace-records.service", "upload.conf"])
+@pytest.mark.parametrize("name", ["nagletrace-records.service", "records.service", "upload.conf"])
 def test_systemd_knows_all_that_stands_in_the_units(name: str, tmp_path: Path) -> None:
     unit = tmp_path / "nagletrace-records.service"
     if name == "upload.conf":

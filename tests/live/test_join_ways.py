@@ -9,11 +9,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from daemon import Daemon, Reader
-from harness import IN_GUEST, REST, Record, Tracer, dropped, unseen
+from harness import IN_GUEST, PATIENCE, REST, Record, Tracer, dropped, unseen
 from joined import join
 from test_join import Recorded, assert_true, lines_of
 from two_hosts import INNOCENT, READ_LATE, ROUNDS, STALLING, Cannot, Exchange, Network, named, play
@@ -61,11 +62,12 @@ def record(network: Network, key: str, prompt_from: int, exchanges: list[Exchang
                     sum(unseen(tracer) for tracer in tracers.values()))
 
 
-def test_a_slow_way_is_no_late_ack(key: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["traces", "daemons"])
+def test_a_slow_way_is_no_late_ack(by: str, key: str, tmp_path: Path) -> None:
     """From round 6 on the way takes 40 ms there and back, and the ends acknowledge promptly: the sender's host, which
     remembers quicker round trips, infers stalls; the receiver's host shows that there was none."""
     with network_of(slow=True) as network:
-        recorded = record(network, key, prompt_from=6)
+        recorded = (record if by == "traces" else follow)(network, key, prompt_from=6)
     joined = join(tmp_path, recorded.lines)
     told = [one for one in joined if one["type"] == "stall"]
     dismissed = [one for one in joined if one.get("contradicted")]
@@ -118,12 +120,37 @@ class Followed:
             self.lines += itertools.islice(self.stream.lines(), 1)
         return self.lines
 
+    def read_totals(self, after: str) -> list[Record]:
+        """All up to the totals of a time that ends later."""
+        self.stream.socket.settimeout(60 + PATIENCE)
+        for line in self.stream.lines():
+            self.lines.append(line)
+            if line["type"] == "totals" and line["time"] > after:
+                break
+        return self.lines
+
     def _last(self) -> int:
         """How much was told: late ACKs and stalls, as the kernel side counts them, and holds."""
         counts = self.asks.ask("snapshot")
         with Reader(self.daemon.socket) as reader:
             told = reader.ask("stream", format="json")["number"]
         return int(max(told, counts["totals"]["delayed_acks"]["timer"] + counts["stalls"]))
+
+
+def follow(network: Network, key: str, prompt_from: int) -> Recorded:
+    """As record(), by daemons' streams: each minute they have totals."""
+    with ExitStack() as stack:
+        followed = {host: Followed(stack.enter_context(Daemon("--netns", str(network.pid(end)), "--fleet-key", key,
+                                                              prefix=named(host))), stack) for host, end in HOSTS}
+        time.sleep(MARGIN_S)
+        felt = play(network, STALLING, ROUNDS, prompt_from)
+        after = (datetime.now(timezone.utc) + timedelta(seconds=MARGIN_S)).isoformat()
+        for one in followed.values():
+            one.read()  # a daemon disconnects who leaves lines unread for long
+        lines = {host: one.read_totals(after) for host, one in followed.items()}
+    totals = [line for of_host in lines.values() for line in of_host if line["type"] == "totals"]
+    assert not any(dropped(line) for line in totals)
+    return Recorded(felt, lines, sum(line["unseen"] for line in totals))
 
 
 def test_daemons_that_are_started_anew_tell_no_stall_twice(key: str, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ static bool show(const struct nt_settings *settings, const char *line, size_t le
 			return false;
 		nt_json_unescape(&answer->text);
 		nt_write_escaped(stdout, answer->text.at, answer->text.length);
-	} else if (settings->output == NT_OUTPUT_JSON && !nt_json_is(&answer->type, "streaming")) {
+	} else if (settings->output == NT_OUTPUT_JSON) {
 		nt_write_json_escaped(stdout, line, length);
 		fputc('\n', stdout);
 	}

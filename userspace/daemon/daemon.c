@@ -21,6 +21,9 @@
 /* Readers that ask at the same time share a snapshot; it is at most this old. */
 #define SNAPSHOT_NS (NT_SECOND_NS / 10)
 
+/* A stream of JSON has totals this often. */
+#define TOTALS_NS (60 * NT_SECOND_NS)
+
 /* A line that the daemon keeps for the next reader that asks for it. */
 struct kept_line {
 	char *text;
@@ -41,6 +44,8 @@ struct daemon {
 	uint64_t started_ns, dropping_ns;
 	int64_t started_day_ns;
 	uint64_t stalls, excess_ns;
+	struct nt_counts told; /* as of the last totals of the streams */
+	uint64_t told_ns;
 	struct nt_loop *loop;
 	int overhead; /* the timer of --max-overhead */
 };
@@ -290,6 +295,32 @@ static void on_half_window(void *context, uint32_t what)
 	malloc_trim(0);
 }
 
+/* Hands the totals of the last minute to streams of JSON. */
+static void on_totals(void *context, uint32_t what)
+{
+	struct daemon *d = context;
+	const struct nt_session *session = &d->session;
+	struct nt_counts counts, now;
+	char *line = NULL;
+	size_t length;
+	FILE *out = open_memstream(&line, &length);
+
+	if (!out)
+		return;
+	nt_session_audit(&d->session, true);
+	nt_session_counts(&d->session, &now);
+	counts = now;
+	nt_counts_subtract(&counts, &d->told);
+	counts.audited &= !d->settings->standby && !session->overhead.steps;
+	nt_json_stream_totals(out, session, &counts, nt_now_ns() - d->told_ns);
+	fclose(out);
+	if (nt_server_wants(d->server, NT_FORMAT_JSON, false))
+		nt_server_stream(d->server, NT_FORMAT_JSON, line, length);
+	free(line);
+	d->told = now;
+	d->told_ns = nt_now_ns();
+}
+
 static void on_watchdog(void *context, uint32_t what)
 {
 	nt_notify("WATCHDOG=1");
@@ -324,6 +355,8 @@ static int watch_all(struct daemon *d)
 	if (err >= 0)
 		err = call_each(d, d->settings->window_ns / 2, on_half_window);
 	if (err >= 0)
+		err = call_each(d, TOTALS_NS, on_totals);
+	if (err >= 0)
 		err = call_each(d, nt_notify_interval_ns(), on_watchdog);
 	if (err >= 0 && d->settings->max_overhead_ppm)
 		err = d->overhead = call_each(d, NT_SECOND_NS, on_overhead);
@@ -338,6 +371,8 @@ static bool prepare(void *context, struct nt_error *error)
 	d->started_ns = nt_now_ns();
 	d->started_day_ns = nt_time_of_day_ns(d->started_ns);
 	nt_session_counts(&d->session, &counts);
+	d->told = counts;
+	d->told_ns = d->started_ns;
 	nt_window_init(&d->window, d->settings->max_connections, d->started_ns, &counts);
 	return nt_started(watch_all(d), error) &&
 	       (!d->settings->standby ||

@@ -223,6 +223,20 @@ int nt_json_text(FILE *out, const char *text)
 	return nt_json_write(out, o);
 }
 
+int nt_json_stream_totals(FILE *out, const struct nt_session *session,
+			  const struct nt_counts *counts, uint64_t span_ns)
+{
+	struct json_object *o = new_reply("totals");
+
+	nt_json_time_now(o);
+	nt_json_host(o, &session->origin);
+	nt_json_number(o, "number", session->reported);
+	nt_json_number(o, "span_us", span_ns / 1000);
+	nt_json_totals(o, counts);
+	nt_json_dropped(o, counts);
+	return nt_json_write(out, o);
+}
+
 int nt_json_streaming(FILE *out, const struct nt_session *session)
 {
 	struct json_object *o = new_reply("streaming");

@@ -33,4 +33,11 @@ int nt_json_text(FILE *out, const char *text);
 /* Confirms that a stream begins, and says where its records come from. */
 int nt_json_streaming(FILE *out, const struct nt_session *session);
 
+/*
+ * Adds to a stream what was counted in the last span_ns: by that a reader knows what the stream
+ * lacks. counts.audited is false where nobody knows how many timers went unseen.
+ */
+int nt_json_stream_totals(FILE *out, const struct nt_session *session,
+			  const struct nt_counts *counts, uint64_t span_ns);
+
 #endif /* NT_JSON_DAEMON_H */

@@ -485,7 +485,7 @@ static void add_id(struct json_object *o, const char *key, uint64_t id)
 	nt_json_string(o, key, text);
 }
 
-static void add_host(struct json_object *o, const struct nt_origin *origin)
+void nt_json_host(struct json_object *o, const struct nt_origin *origin)
 {
 	nt_json_foreign(o, "host", origin->host, strlen(origin->host));
 	if (origin->boot_id[0])
@@ -494,7 +494,7 @@ static void add_host(struct json_object *o, const struct nt_origin *origin)
 
 void nt_json_origin(struct json_object *o, const struct nt_origin *origin)
 {
-	add_host(o, origin);
+	nt_json_host(o, origin);
 	add_id(o, "ack_key", nt_origin_key_id(origin));
 }
 
@@ -512,7 +512,7 @@ static void add_links(struct json_object *o, const struct nt_stall *stall)
 		add_id(o, "ack_id", stall->ack_id);
 	if (!stall->origin)
 		return;
-	add_host(o, stall->origin);
+	nt_json_host(o, stall->origin);
 	nt_json_number(o, "number", stall->number);
 }
 
@@ -615,7 +615,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 
 	nt_json_time_now(o);
 	nt_json_flag(o, "closing", report->closing);
-	add_host(o, report->origin);
+	nt_json_host(o, report->origin);
 	nt_json_number(o, "number", report->reported);
 	nt_json_number(o, "span_us", report->span_ns / 1000);
 	nt_json_number(o, "stalls", report->stalls->stalls);

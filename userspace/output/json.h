@@ -53,6 +53,8 @@ void nt_json_tuple(struct json_object *o, const struct nt_tuple *tuple);
 void nt_json_totals(struct json_object *o, const struct nt_counts *counts);
 void nt_json_dropped(struct json_object *o, const struct nt_counts *counts);
 
+void nt_json_host(struct json_object *o, const struct nt_origin *origin);
+
 /* Adds the host, its boot, and the ID of the key of ack_id. */
 void nt_json_origin(struct json_object *o, const struct nt_origin *origin);
 

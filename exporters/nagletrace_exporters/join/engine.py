@@ -30,12 +30,13 @@ ROWS = 10_000
 SHOWN_CALLS = 4
 
 #: What is of interest.
-KINDS = ("start", "streaming", "stall", "hold", "late_ack", "report")
+KINDS = ("start", "streaming", "stall", "hold", "late_ack", "report", "totals")
 #: What is read of a line, besides its two ends.
 LINE = {"type": "VARCHAR", "time": "TIMESTAMP", "host": "VARCHAR", "boot_id": "VARCHAR", "ack_key": "VARCHAR",
         "late_acks": "VARCHAR", "holds": "VARCHAR", "ack_id": "VARCHAR", "number": "BIGINT", "cause": "VARCHAR",
         "reason": "VARCHAR", "side": "VARCHAR", "evidence": "VARCHAR", "pattern": "VARCHAR", "duration_us": "BIGINT",
-        "excess_us": "BIGINT", "min_rtt_us": "BIGINT", "contradicted": "BOOLEAN", "unseen": "BIGINT", "dropped": "JSON"}
+        "excess_us": "BIGINT", "min_rtt_us": "BIGINT", "contradicted": "BOOLEAN", "unseen": "BIGINT", "dropped": "JSON",
+        "detached_hooks": "JSON", "span_us": "BIGINT"}
 #: And with the whole lines.
 WHOLE_LINE = {"family": "INTEGER", "ack_after_hold_us": "BIGINT"}
 #: What is read of an end.
@@ -71,7 +72,7 @@ time IS NOT NULL AND CASE
 #: no such record has no kind.
 COLUMNS = {
     "source": ("UBIGINT", "hash(filename)"),
-    "kind": ("VARCHAR", f"CASE WHEN {FIT} THEN type END"),
+    "kind": ("VARCHAR", f"CASE WHEN {FIT} THEN CASE type WHEN 'totals' THEN 'report' ELSE type END END"),
     "time_us": ("BIGINT", "coalesce(epoch_us(time), 0)"),
     "host": ("VARCHAR", "host"),
     "boot_id": ("VARCHAR", "boot_id"),
@@ -82,10 +83,11 @@ COLUMNS = {
     "complete": ("TINYINT", """CASE
         WHEN type IN ('start', 'streaming') THEN
             CASE WHEN late_acks = 'all' AND holds IN ('all', 'late') THEN 2 WHEN late_acks = 'all' THEN 1 ELSE 0 END
-        WHEN type = 'report' THEN CASE WHEN unseen = 0 AND NOT regexp_matches(
+        WHEN type IN ('report', 'totals') THEN CASE WHEN unseen = 0 AND NOT regexp_matches(
             CAST(dropped AS VARCHAR), '"(ring_full|ring_share|hold_map_full|ack_map_full|function_return)": *[1-9]')
-            THEN 1 ELSE 0 END
+            AND NOT regexp_matches(coalesce(CAST(detached_hooks AS VARCHAR), ''), '[a-z]') THEN 1 ELSE 0 END
         ELSE 1 END"""),
+    "span_us": ("BIGINT", "span_us"),
     "ack_key": ("VARCHAR", "ack_key"),
     "late_acks": ("VARCHAR", "late_acks"),
     "side": ("VARCHAR", "side"),
@@ -149,7 +151,8 @@ CREATE TEMP VIEW records AS
 SELECT source, line, kind, time_us, origin, ack_id, number, complete,
        sender_netns IS NOT NULL AS by_sender, receiver_netns IS NOT NULL AS by_receiver, of_hold,
        coalesce(sender, '') AS sender, coalesce(receiver, '') AS receiver, duration_us, coalesce(rtt_us, 0) AS rtt_us,
-       coalesce(pending_us, 0) AS pending_us, CASE WHEN pending_release = 'timer' THEN 1 ELSE 0 END AS by_timer,
+       coalesce(pending_us, 0) AS pending_us, coalesce(span_us, 0) AS span_us,
+       CASE WHEN pending_release = 'timer' THEN 1 ELSE 0 END AS by_timer,
        evidence, excess_us, who
 FROM lines WHERE kind IS NOT NULL
 """

@@ -4,17 +4,17 @@
 -- engine.py makes the first one, `records`, a view that has a row for each line that is read:
 --
 --   source, line   which file, and the number of the line, of all files together
---   kind           start, streaming, stall, hold, late_ack, report
+--   kind           start, streaming, stall, hold, late_ack, report; totals are a report
 --   time_us        microseconds since the epoch, by the host's own clock
 --   origin         the number of a host and its boot: records of one origin have one clock; 0: not known
 --   ack_id         by which both hosts know the ACK, as a number; 0: not known
 --   number         counts what one start of the tracer has reported; -1: not known
 --   complete       of start and streaming: 1 where late ACKs are reported, and no filter leaves one out; 2: holds too;
---                  of report: nothing was dropped, and nothing unseen
+--                  of report: nothing was dropped, nothing unseen, and no hook detached
 --   by_sender, by_receiver   whether this origin saw that end
 --   of_hold        of a hold: 1 where an ACK ended it that may have been late
 --   sender, receiver         the addresses, as this origin sees them
---   duration_us, rtt_us, pending_us
+--   duration_us, rtt_us, pending_us, and of report span_us
 --   by_timer       the delayed-ACK timer sent the ACK: 1 or 0
 --   evidence, excess_us      as the line says; only a stall has them
 --   who            the number of the line's two processes
@@ -165,8 +165,8 @@ FROM (
 WINDOW in_order AS (PARTITION BY source, origin ORDER BY run, starts DESC, number, kind = 'report', line);
 
 -- step: gaps
--- Times of which a recording may lack something: its numbers do not go on. Two seconds more at either side, since
--- records that wait for a process's name come a little later than others.
+-- Times of which a recording may lack something: its numbers do not go on, or a report of them says so. Two seconds more
+-- at either side, since records that wait for a process's name come a little later than others.
 CREATE TEMP TABLE gaps AS
 SELECT source, origin, least(time_before_us, time_us) - 2000000 AS from_us,
        greatest(time_before_us, time_us) + 2000000 AS to_us
@@ -174,17 +174,22 @@ FROM numbered
 WHERE number_before IS NOT NULL AND starts = 0 AND goes_on = 0
   AND number <> number_before + CASE WHEN kind = 'report' THEN 0 ELSE 1 END
 UNION ALL
-SELECT source, origin, time_before_us, time_us FROM numbered WHERE number_before IS NOT NULL AND starts = 1;
+SELECT source, origin, time_before_us, time_us FROM numbered WHERE number_before IS NOT NULL AND starts = 1
+UNION ALL
+SELECT n.source, n.origin, n.time_us - r.span_us - 2000000, n.time_us + 2000000
+FROM numbered AS n INNER JOIN records AS r ON r.line = n.line
+WHERE n.kind = 'report' AND n.complete = 0;
 
 -- step: witnesses
 -- Recordings that would have a late ACK if there had been one; where of_holds is 1, a hold too. They report all, from
--- their first line to their last report, and that report says that nothing was dropped and no timer unseen.
+-- their first line to their last report, but for what `gaps` has.
 CREATE TEMP TABLE witnesses AS
 SELECT source, origin, min(time_us) AS from_us, max(CASE WHEN kind = 'report' THEN time_us ELSE 0 END) AS to_us,
        min(CASE WHEN kind IN ('start', 'streaming') THEN complete ELSE 2 END) - 1 AS of_holds
 FROM numbered GROUP BY source, origin
 HAVING sum(CASE WHEN kind IN ('start', 'streaming') THEN 1 ELSE 0 END) > 0
-   AND sum(CASE WHEN kind = 'report' THEN 1 ELSE 0 END) > 0 AND min(complete) = 1;
+   AND sum(CASE WHEN kind = 'report' THEN 1 ELSE 0 END) > 0
+   AND min(CASE WHEN kind = 'report' THEN 1 ELSE complete END) >= 1;
 
 -- step: alone
 -- Stalls that a sender's host infers, and no other host has a part of.
