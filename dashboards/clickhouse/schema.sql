@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.understood (
         unseen Nullable(Int64),
         dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
             function_return UInt64),
-        detached_hooks Array(String))
+        detached_hooks Array(String), standby Tuple(state String))
 ) ENGINE = Null;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.read TO nagletrace.understood AS
@@ -58,7 +58,7 @@ FROM (
            unseen Nullable(Int64),
            dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
                function_return UInt64),
-           detached_hooks Array(String))') AS said
+           detached_hooks Array(String), standby Tuple(state String))') AS said
     FROM nagletrace.incoming
 ) AS lines;
 
@@ -139,7 +139,7 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.keep_runs TO nagletrace.runs A
 SELECT said.host AS host, said.boot_id AS boot_id, time, if(said.type = 'totals', 'report', said.type) AS kind,
        said.number AS number,
        if(kind = 'report',
-          empty(said.detached_hooks) AND ifNull(said.unseen, 1) = 0 AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share
+          empty(said.detached_hooks) AND said.standby.state = '' AND ifNull(said.unseen, 1) = 0 AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share
               + said.dropped.hold_map_full + said.dropped.ack_map_full + said.dropped.function_return = 0,
           said.late_acks = 'all') AS complete,
        kind != 'report' AND said.late_acks = 'all' AND said.holds IN ('all', 'late') AS of_holds,
@@ -176,7 +176,8 @@ FROM nagletrace.records GROUP BY hour;
 CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.note_runs TO nagletrace.arrivals AS
 SELECT arrayJoin(if(kind = 'report',
                     arrayMap(i -> toStartOfHour(time) - INTERVAL i HOUR,
-                             range(toUInt8(1 + least(24, intDiv(greatest(span_us, 0), 3600000000) + 1)))),
+                             range(toUInt8(1 + dateDiff('hour', time - toIntervalMicrosecond(
+                                 2000000 + least(greatest(span_us, 0), 86400000000)), time)))),
                     arrayFilter(h -> h IN (SELECT hour FROM nagletrace.arrivals),
                                 arrayMap(i -> toStartOfHour(time) + INTERVAL i HOUR, range(25))))) AS hour,
        max(now64(3, 'UTC')) AS at
@@ -400,10 +401,10 @@ WITH
         WHERE hour IN around AND ack_id != 0 AND r.sender.netns = 0 AND r.receiver.netns != 0
           AND (host, boot_id, own, far) IN (SELECT host, boot_id, own, far FROM alone)
     ),
-    -- Who has the other end of a connection, minute by minute: the host that has recorded an ACK of it. Addresses alone do
+    -- Who has the other end of a connection, each half minute: the host that has recorded an ACK of it. Addresses alone do
     -- not show it: containers of many hosts have the same ones, and those of a service lead on to others.
     connections AS (
-        SELECT DISTINCT host, boot_id, own, far, toStartOfMinute(time) AS minute, other, other_boot_id
+        SELECT DISTINCT host, boot_id, own, far, intDiv(toUnixTimestamp(time), 30) AS half_minute, other, other_boot_id
         FROM (
             SELECT host, boot_id, own, far, time, other, other_boot_id FROM pairs
             WHERE (host, boot_id, own, far) IN (SELECT host, boot_id, own, far FROM alone)
@@ -417,14 +418,14 @@ WITH
         SELECT host, boot_id, other, other_boot_id, quantileExactInclusive(0.5)(ahead_us) AS ahead_us
         FROM pairs GROUP BY host, boot_id, other, other_boot_id
     ),
-    -- within the minute of the stall, the one before and the one after: later, the same port may lead elsewhere
+    -- in the half minute of the stall, the one before and the one after: later, the same port may lead elsewhere
     asked AS (
         SELECT alone.hour AS hour, alone.ack_id AS ack_id, alone.host AS host, alone.boot_id AS boot_id,
                alone.side AS side, alone.time AS time, any(c.other) AS other, any(c.other_boot_id) AS other_boot_id
         FROM alone
         INNER JOIN connections AS c
             ON c.host = alone.host AND c.boot_id = alone.boot_id AND c.own = alone.own AND c.far = alone.far
-        WHERE abs(dateDiff('minute', c.minute, alone.time)) <= 1
+        WHERE abs(toInt64(c.half_minute) - toInt64(intDiv(toUnixTimestamp(alone.time), 30))) <= 1
         GROUP BY hour, ack_id, host, boot_id, side, time HAVING uniqExact(c.other, c.other_boot_id) = 1
     ),
     -- when it was by the other host's clock, give or take
@@ -475,13 +476,24 @@ WITH
               AND (host, boot_id) IN (SELECT other, other_boot_id FROM asked)
         ) AS lacking
         GROUP BY host, boot_id
+    ),
+    -- Times of which a report says that nothing is lacking; they follow one another up to a tenth of a second.
+    whole AS (
+        SELECT host, boot_id, groupArray((time - toIntervalMicrosecond(span_us + 100000), time)) AS list
+        FROM nagletrace.runs
+        WHERE kind = 'report' AND complete AND time > (SELECT min(hour) - INTERVAL 1 HOUR FROM nagletrace.judging)
+          AND (host, boot_id) IN (SELECT other, other_boot_id FROM asked)
+        GROUP BY host, boot_id
     )
 SELECT DISTINCT dated.hour AS hour, dated.ack_id AS ack_id, dated.host AS host, dated.boot_id AS boot_id,
                 dated.side AS side, dated.other AS other
 FROM dated
 INNER JOIN nagletrace.witnesses AS w ON w.host = dated.other AND w.boot_id = dated.other_boot_id
+INNER JOIN whole ON whole.host = dated.other AND whole.boot_id = dated.other_boot_id
 LEFT JOIN gaps AS g ON g.host = dated.other AND g.boot_id = dated.other_boot_id
-WHERE NOT arrayExists(gap -> dated.there_at BETWEEN gap.1 AND gap.2, g.list)
+WHERE arrayExists(w -> dated.there_at - toIntervalMicrosecond(dated.give_us) BETWEEN w.1 AND w.2, whole.list)
+  AND arrayExists(w -> dated.there_at + toIntervalMicrosecond(dated.give_us) BETWEEN w.1 AND w.2, whole.list)
+  AND NOT arrayExists(gap -> dated.there_at BETWEEN gap.1 AND gap.2, g.list)
   AND (dated.side = 'sender' OR w.of_holds)
   AND dated.there_at - toIntervalMicrosecond(dated.give_us) > w.from_time
   AND dated.there_at + toIntervalMicrosecond(dated.give_us) < w.to_time;

@@ -271,14 +271,14 @@ def test_the_address_of_a_service_leads_to_several_hosts(tmp_path: Path) -> None
     end it is."""
     web, db = both_hosts()
     web.sends(10 * SECOND, 97)
-    web.sends(150 * SECOND, 98)
-    files = [web.lines(160 * SECOND), db.lines(160 * SECOND)]
+    web.sends(70 * SECOND, 98)
+    files = [web.lines(80 * SECOND), db.lines(80 * SECOND)]
     assert verdicts(tmp_path, *files) == {"seen": 10, "contradicted": 1, "inferred": 1}
     other = Host("db2")
     web.sends(20 * SECOND, 99)
     other.delays(20 * SECOND, 99)
-    files[0] = web.lines(160 * SECOND)
-    assert verdicts(tmp_path, *files, other.lines(160 * SECOND)) == {"seen": 11, "inferred": 2}
+    files[0] = web.lines(80 * SECOND)
+    assert verdicts(tmp_path, *files, other.lines(80 * SECOND)) == {"seen": 11, "inferred": 2}
 
 
 @pytest.mark.parametrize(("of", "verdict"), [
@@ -289,8 +289,28 @@ def test_a_stream_is_a_witness_by_its_totals(of: Record, verdict: str, tmp_path:
     db.start |= {"type": "streaming", "protocol": 1, "number": 0}
     db.totals(2 * SECOND, 12 * SECOND, unseen=3)
     web.sends(10 * SECOND, 99)
-    db.totals(20 * SECOND, 12 * SECOND, **of)
-    assert verdicts(tmp_path, web.lines(30 * SECOND), db.lines(0, closing=False)) == {"seen": 10, verdict: 1}
+    db.totals(20 * SECOND, 18 * SECOND, **of)
+    files = [web.lines(30 * SECOND), db.lines(0, closing=False)]
+    assert verdicts(tmp_path, *files) == {"seen": 10, verdict: 1}
+
+
+@pytest.mark.parametrize("why", ["lost", "none after"])
+def test_no_totals_of_that_time_contradict_nothing(why: str, tmp_path: Path) -> None:
+    """They have no number, so that the loss of one shows by its time only."""
+    web, db = both_hosts()
+    db.start |= {"type": "streaming", "protocol": 1, "number": 0}
+    db.totals(2 * SECOND, 12 * SECOND)
+    web.sends(10 * SECOND, 99)
+    if why == "lost":
+        db.totals(40 * SECOND, 20 * SECOND)
+    else:  # another run follows
+        again = {**db.start, "time": at(25 * SECOND)}
+        db.delays(20 * SECOND, 55)
+    lines = db.lines(0, closing=False)
+    if why == "none after":
+        db.totals(40 * SECOND, 15 * SECOND, number=0)
+        lines += [again, {**db.records[-1], "number": 0}]
+    assert verdicts(tmp_path, web.lines(50 * SECOND), lines) == {"seen": 10, "inferred": 1}
 
 
 def test_an_ack_the_other_way_shows_whose_end_it_is(tmp_path: Path) -> None:

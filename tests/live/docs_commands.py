@@ -110,6 +110,7 @@ COMMANDS: dict[str, How] = {
     "sudo systemctl enable --now nagletrace nagletrace-exporter": UNITS_START,
     "sudo nagletrace report": Run(REPORT, needs=(DAEMON,)),
     "curl -s http://localhost:10040/metrics | grep nagletrace_up": Run(r"^nagletrace_up 1", needs=(EXPORTER,)),
+    "sudo install -d -m 2750 -g adm /var/log/nagletrace": Run(),
     "sudo cp dashboards/prometheus/recording.yml dashboards/prometheus/alerts.yml /etc/prometheus/": Run(),
     "promtool check rules /etc/prometheus/recording.yml /etc/prometheus/alerts.yml": Run(
         r"recording.yml\n +SUCCESS(.*\n)*.*alerts.yml\n +SUCCESS",
@@ -146,6 +147,7 @@ COMMANDS: dict[str, How] = {
         "myapp", writes="stalls.html", needs=(DAEMON,)),
     'echo \'{"request":"health"}\' | socat - UNIX-CONNECT:/run/nagletrace/nagletrace.sock': Run(
         r'"type":"health".*"state":"ok"', needs=(DAEMON,)),
+    "nagletrace report --health -o json": Run(r'"type":"health".*"state":"ok"', needs=(DAEMON,)),
     "nagletrace daemon --hooks tracepoint": Run(r"nagletrace: ready", ends="interrupt", alone=True),
     "systemctl status nagletrace nagletrace-exporter": Units(),
     "systemctl restart nagletrace": Units(),

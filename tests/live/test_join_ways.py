@@ -5,7 +5,9 @@ nobody is accused who acknowledged promptly, and no stall is told twice."""
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon, Reader
-from harness import IN_GUEST, PATIENCE, REST, Record, Tracer, dropped, unseen
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, REST, Record, Tracer, dropped, unseen
 from joined import join
 from test_join import Recorded, assert_true, lines_of
 from two_hosts import INNOCENT, READ_LATE, ROUNDS, STALLING, Cannot, Exchange, Network, named, play
@@ -23,6 +25,8 @@ pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor Du
 
 #: Of the first second of a recording, and of the last one, it is no witness: join.sql, `contradicted`.
 MARGIN_S = 1.1
+#: A stream of the daemon has totals this often.
+TOTALS_S = 60.0
 HOSTS = (("web1", "client"), ("db1", "server"))
 
 
@@ -120,15 +124,6 @@ class Followed:
             self.lines += itertools.islice(self.stream.lines(), 1)
         return self.lines
 
-    def read_totals(self, after: str) -> list[Record]:
-        """All up to the totals of a time that ends later."""
-        self.stream.socket.settimeout(60 + PATIENCE)
-        for line in self.stream.lines():
-            self.lines.append(line)
-            if line["type"] == "totals" and line["time"] > after:
-                break
-        return self.lines
-
     def _last(self) -> int:
         """How much was told: late ACKs and stalls, as the kernel side counts them, and holds."""
         counts = self.asks.ask("snapshot")
@@ -138,16 +133,36 @@ class Followed:
 
 
 def follow(network: Network, key: str, prompt_from: int) -> Recorded:
-    """As record(), by daemons' streams: each minute they have totals."""
+    """As record(), by daemons whose streams `nagletrace report -f` records: each minute they have totals. One in
+    standby beside them does not say what it has not seen."""
+    daemons = [(*host, ()) for host in HOSTS] + [("standby", "client", ("--standby",))]
+    recordings = {host: Path(key).with_name(f"{host}.jsonl") for host, *_ in daemons}
+
+    def lines_of(host: str) -> list[Record]:
+        return [json.loads(line) for line in recordings[host].read_text().splitlines(keepends=True)
+                if line.endswith("\n")]
+
+    def wait_for(kind: str, after: str, least_s: float) -> None:
+        until = time.monotonic() + least_s + PATIENCE
+        while not all(any(line["type"] == kind and line["time"] > after for line in lines_of(host))
+                      for host in recordings):
+            assert time.monotonic() < until, f"no {kind} after {after}"
+            time.sleep(REST)
+
     with ExitStack() as stack:
-        followed = {host: Followed(stack.enter_context(Daemon("--netns", str(network.pid(end)), "--fleet-key", key,
-                                                              prefix=named(host))), stack) for host, end in HOSTS}
+        for host, end, options in daemons:
+            daemon = stack.enter_context(Daemon("--netns", str(network.pid(end)), "--fleet-key", key, *options,
+                                                prefix=named(host)))
+            follower = subprocess.Popen([NAGLETRACE, "report", "-f", "-o", "json", "--socket", daemon.socket],
+                                        stdout=recordings[host].open("w"))
+            stack.callback(follower.wait, PATIENCE)
+            stack.callback(follower.terminate)
+        wait_for("streaming", "", 0)
         time.sleep(MARGIN_S)
         felt = play(network, STALLING, ROUNDS, prompt_from)
-        after = (datetime.now(timezone.utc) + timedelta(seconds=MARGIN_S)).isoformat()
-        for one in followed.values():
-            one.read()  # a daemon disconnects who leaves lines unread for long
-        lines = {host: one.read_totals(after) for host, one in followed.items()}
+        wait_for("totals", (datetime.now(timezone.utc) + timedelta(seconds=MARGIN_S)).isoformat(), TOTALS_S)
+        lines = {host: lines_of(host) for host in recordings}
+    assert not any("unseen" in line for line in lines.pop("standby"))
     totals = [line for of_host in lines.values() for line in of_host if line["type"] == "totals"]
     assert not any(dropped(line) for line in totals)
     return Recorded(felt, lines, sum(line["unseen"] for line in totals))

@@ -292,18 +292,23 @@ static void a_reading_of_many_takes_no_longer_than_it_may(void **state)
 {
 	struct nt_audit *audit;
 	unsigned int reads;
-	uint64_t n;
+	uint64_t n, then;
 
 	for (uint64_t i = 1; i <= 50; i++)
 		space(i, i, 0, 0);
 	audit = begin(NULL);
 	kernel.slow_ms = 10;
 	reads = kernel.reads;
+	then = nt_now_ns();
 	nt_audit_read(audit, true);
 	assert_in_range(kernel.reads - reads, 1, 21); /* in 200 ms, unless others took the CPU */
+	assert_false(nt_audit_whole(audit, then));
 	kernel.slow_ms = 0;
 	expire(&kernel.list[49], 3, 1);
+	then = nt_now_ns();
 	nt_audit_read(audit, true);
+	assert_true(nt_audit_whole(audit, then));
+	assert_false(nt_audit_whole(audit, nt_now_ns()));
 	assert_true(nt_audit_unseen(audit, &n));
 	assert_int_equal(n, 2);
 	nt_audit_free(audit);

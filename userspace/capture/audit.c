@@ -322,6 +322,16 @@ bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen)
 	return true;
 }
 
+bool nt_audit_whole(const struct nt_audit *audit, uint64_t since_ns)
+{
+	if (!audit || audit->scan_ns < since_ns)
+		return false;
+	for (const struct space *s = audit->spaces; s; s = s->hh.next)
+		if (s->there && s->read_ns < since_ns)
+			return false;
+	return true;
+}
+
 static struct space *find_space(const struct nt_audit *audit, uint32_t inum)
 {
 	struct space *found = NULL;

@@ -45,6 +45,9 @@ void nt_audit_resume(struct nt_audit *audit);
  */
 bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen);
 
+/* Was each namespace read since that time? If so, what went unseen before it is counted. */
+bool nt_audit_whole(const struct nt_audit *audit, uint64_t since_ns);
+
 /*
  * May a timer in this namespace have expired unseen between these times (CLOCK_MONOTONIC)? One that
  * did excuses one silence, and is used up. Where nobody knows, the answer is yes.

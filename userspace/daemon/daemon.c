@@ -299,19 +299,26 @@ static void on_half_window(void *context, uint32_t what)
 static void on_totals(void *context, uint32_t what)
 {
 	struct daemon *d = context;
-	const struct nt_session *session = &d->session;
+	struct nt_session *session = &d->session;
 	struct nt_counts counts, now;
+	uint64_t began_ns;
 	char *line = NULL;
 	size_t length;
-	FILE *out = open_memstream(&line, &length);
+	FILE *out;
 
+	if (!nt_server_streams(d->server, NT_FORMAT_JSON))
+		return;
+	out = open_memstream(&line, &length);
 	if (!out)
 		return;
-	nt_session_audit(&d->session, true);
-	nt_session_counts(&d->session, &now);
+	nt_session_drain(session); /* no record of this time comes behind the line */
+	began_ns = nt_now_ns();
+	nt_session_audit(session, true);
+	nt_session_counts(session, &now);
 	counts = now;
 	nt_counts_subtract(&counts, &d->told);
-	counts.audited &= !d->settings->standby && !session->overhead.steps;
+	counts.audited &= !d->settings->standby && !session->overhead.steps &&
+			  !session->counts_failed && nt_audit_whole(session->audit, began_ns);
 	nt_json_stream_totals(out, session, &counts, nt_now_ns() - d->told_ns);
 	fclose(out);
 	if (nt_server_wants(d->server, NT_FORMAT_JSON, false))

@@ -24,7 +24,7 @@ from ..config_file import ConfigError
 from .collector import MAX_SERIES, NagletraceCollector
 from .logs import BoundedHandler
 from .otlp.carrier import Carrier
-from .otlp.config import OtlpConfigFile, endpoint, resource_attributes
+from .otlp.config import RESOURCE, OtlpConfigFile, endpoint, resource_attributes
 from .web.clients import Refusals
 from .web.config import ConfigFile
 from .web.pages import PAGE, PLAIN, Fixed, Scrapes
@@ -33,8 +33,6 @@ from .web.server import App, Page, Server
 log = logging.getLogger("nagletrace-exporter")
 
 DEFAULT_ADDRESS = ":10040"
-#: The variable of the environment that names the host of OTLP's records, besides what the daemon says.
-RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
 #: A running daemon answers in milliseconds; Prometheus gives up after 10 s.
 DAEMON_TIMEOUT_S = 5.0
 #: What may wait for the OTLP receiver.
@@ -91,10 +89,6 @@ def parse() -> argparse.Namespace:
     given = options.parse_args()
     if given.otlp_config and not given.otlp:
         options.error("--otlp.config.file goes with --otlp.endpoint only")
-    try:
-        given.resource = resource_attributes(os.environ.get(RESOURCE, "")) if given.otlp else {}
-    except ValueError as error:
-        options.error(f"{RESOURCE}: {error}")
     return given
 
 
@@ -123,8 +117,8 @@ def carrier_of(options: argparse.Namespace) -> Carrier | None:
     if config.current().has_credentials and not options.otlp.tls:
         log.warning("--otlp.endpoint %s: credentials go over the network in clear; https would encrypt them",
                     options.otlp)
-    return Carrier(options.socket, options.otlp, config, options.resource, options.otlp_records,
-                   options.otlp_mib << 20)
+    return Carrier(options.socket, options.otlp, config, resource_attributes(os.environ.get(RESOURCE, "")),
+                   options.otlp_records, options.otlp_mib << 20)
 
 
 def main() -> int:

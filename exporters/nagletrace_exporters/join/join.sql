@@ -10,7 +10,7 @@
 --   ack_id         by which both hosts know the ACK, as a number; 0: not known
 --   number         counts what one start of the tracer has reported; -1: not known
 --   complete       of start and streaming: 1 where late ACKs are reported, and no filter leaves one out; 2: holds too;
---                  of report: nothing was dropped, nothing unseen, and no hook detached
+--                  of report: nothing was dropped, nothing unseen, and the hooks were attached
 --   by_sender, by_receiver   whether this origin saw that end
 --   of_hold        of a hold: 1 where an ACK ended it that may have been late
 --   sender, receiver         the addresses, as this origin sees them
@@ -164,57 +164,62 @@ FROM (
 ) AS of_runs
 WINDOW in_order AS (PARTITION BY source, origin ORDER BY run, starts DESC, number, kind = 'report', line);
 
--- step: gaps
--- Times of which a recording may lack something: its numbers do not go on, or a report of them says so. Two seconds more
--- at either side, since records that wait for a process's name come a little later than others.
-CREATE TEMP TABLE gaps AS
-SELECT source, origin, least(time_before_us, time_us) - 2000000 AS from_us,
-       greatest(time_before_us, time_us) + 2000000 AS to_us
-FROM numbered
-WHERE number_before IS NOT NULL AND starts = 0 AND goes_on = 0
-  AND number <> number_before + CASE WHEN kind = 'report' THEN 0 ELSE 1 END
-UNION ALL
-SELECT source, origin, time_before_us, time_us FROM numbered WHERE number_before IS NOT NULL AND starts = 1
-UNION ALL
-SELECT n.source, n.origin, n.time_us - r.span_us - 2000000, n.time_us + 2000000
+-- step: reports
+-- Of which time a report speaks, and whether nothing is lacking in it. They follow one another up to a tenth of a second.
+CREATE TEMP TABLE reports AS
+SELECT n.source AS source, n.origin AS origin, n.complete AS complete, n.time_us - r.span_us - 100000 AS from_us,
+       n.time_us AS to_us
 FROM numbered AS n INNER JOIN records AS r ON r.line = n.line
-WHERE n.kind = 'report' AND n.complete = 0;
+WHERE n.kind = 'report';
+
+-- step: gaps
+-- Times of which a recording may lack something: its numbers do not go on, it was started anew, or a report says so. Two
+-- seconds more at either side, since records that wait for a process's name come a little later than others.
+CREATE TEMP TABLE gaps AS
+SELECT source, origin, from_us - 2000000 AS from_us, to_us + 2000000 AS to_us
+FROM (
+    SELECT source, origin, least(time_before_us, time_us) AS from_us, greatest(time_before_us, time_us) AS to_us
+    FROM numbered
+    WHERE number_before IS NOT NULL AND starts = 0 AND goes_on = 0
+      AND number <> number_before + CASE WHEN kind = 'report' THEN 0 ELSE 1 END
+    UNION ALL
+    SELECT source, origin, time_before_us, time_us FROM numbered WHERE number_before IS NOT NULL AND starts = 1
+    UNION ALL
+    SELECT source, origin, from_us, to_us FROM reports WHERE complete = 0
+) AS lacking;
 
 -- step: witnesses
--- Recordings that would have a late ACK if there had been one; where of_holds is 1, a hold too. They report all, from
--- their first line to their last report, but for what `gaps` has.
+-- Recordings that would have a late ACK if there had been one, from their first line on; where of_holds is 1, a hold too.
+-- A report has to say so of the time.
 CREATE TEMP TABLE witnesses AS
-SELECT source, origin, min(time_us) AS from_us, max(CASE WHEN kind = 'report' THEN time_us ELSE 0 END) AS to_us,
+SELECT source, origin, min(time_us) AS from_us,
        min(CASE WHEN kind IN ('start', 'streaming') THEN complete ELSE 2 END) - 1 AS of_holds
 FROM numbered GROUP BY source, origin
 HAVING sum(CASE WHEN kind IN ('start', 'streaming') THEN 1 ELSE 0 END) > 0
-   AND sum(CASE WHEN kind = 'report' THEN 1 ELSE 0 END) > 0
    AND min(CASE WHEN kind = 'report' THEN 1 ELSE complete END) >= 1;
 
 -- step: alone
--- Stalls that a sender's host infers, and no other host has a part of.
+-- Stalls that one host infers, and no other has a part of, with both addresses as it has them. What a receiver's host infers
+-- only a sender's host with all its holds can deny.
 CREATE TEMP TABLE alone AS
-SELECT r.source AS source, r.line AS line, r.origin AS origin, r.time_us AS time_us, r.sender AS sender,
-       r.receiver AS receiver
+SELECT r.source AS source, r.line AS line, r.origin AS origin, r.time_us AS time_us, 1 AS by_sender, r.sender AS own,
+       r.receiver AS far
 FROM records AS r
 SEMI JOIN (SELECT s.line FROM senders AS s ANTI JOIN pairs AS p ON p.s_line = s.line WHERE s.kind = 'stall') AS a
     ON a.line = r.line
-WHERE r.kind = 'stall' AND r.by_sender AND NOT r.by_receiver AND r.ack_id <> 0;
-
--- step: lone_receivers
--- Stalls that a receiver's host infers, and no other host has a part of; only where a sender's host can deny them.
-CREATE TEMP TABLE lone_receivers AS
-SELECT r.time_us AS time_us, r.origin AS origin, r.ack_id AS ack_id, r.sender AS sender, r.receiver AS receiver
+WHERE r.kind = 'stall' AND r.by_sender AND NOT r.by_receiver AND r.ack_id <> 0
+UNION ALL
+SELECT r.source, r.line, r.origin, r.time_us, 0, r.receiver, r.sender
 FROM records AS r ANTI JOIN pairs AS p ON p.ack_id = r.ack_id AND p.r_origin = r.origin
 WHERE r.kind = 'stall' AND NOT r.by_sender AND r.by_receiver AND r.ack_id <> 0
   AND (SELECT count(*) FROM witnesses WHERE of_holds = 1) > 0;
 
 -- step: connections
--- Who has the other end of their connections, minute by minute: the host that has recorded an ACK of the same connection,
--- by the addresses of both ends. Addresses alone do not show it: containers of many hosts have the same ones, and those of
--- a service lead on to others.
+-- Who has the other end of their connections, each half minute: the host that has recorded an ACK of the same connection, by
+-- the addresses of both ends. Addresses alone do not show it: containers of many hosts have the same ones, and those of a
+-- service lead on to others.
 CREATE TEMP TABLE connections AS
-SELECT DISTINCT e.origin AS origin, e.own AS own, e.far AS far, e.time_us // 60000000 AS minute, p.other AS other
+SELECT DISTINCT e.origin AS origin, e.own AS own, e.far AS far, e.time_us // 30000000 AS half_minute, p.other AS other
 FROM (
     SELECT line, origin, time_us, own, far
     FROM (
@@ -222,59 +227,50 @@ FROM (
                CASE WHEN by_sender THEN receiver ELSE sender END AS far
         FROM records WHERE by_sender <> by_receiver
     ) AS ends
-    SEMI JOIN (
-        SELECT origin, sender AS own, receiver AS far FROM alone
-        UNION
-        SELECT origin, receiver, sender FROM lone_receivers
-    ) AS asked USING (origin, own, far)
+    SEMI JOIN alone USING (origin, own, far)
 ) AS e
 INNER JOIN (
     SELECT s_line AS line, r_origin AS other FROM pairs UNION ALL SELECT r_line, s_origin FROM pairs
 ) AS p ON p.line = e.line;
 
--- step: contradicted
--- Those of them of which the receiver's host, traced at that time, shows no late ACK. It is the receiver's if an ACK of the
--- same connection shows so within the minute, the one before or the one after: later, the same port may lead elsewhere.
-CREATE TEMP TABLE contradicted AS
-SELECT DISTINCT one.source, one.line, one.other FROM (
-    SELECT s.source AS source, s.line AS line, s.origin AS origin, s.time_us AS time_us, min(c.other) AS other
-    FROM alone AS s INNER JOIN connections AS c ON c.origin = s.origin AND c.own = s.sender AND c.far = s.receiver
-        AND c.minute BETWEEN s.time_us // 60000000 - 1 AND s.time_us // 60000000 + 1
-    GROUP BY s.source, s.line, s.origin, s.time_us HAVING min(c.other) = max(c.other)
+-- step: asked
+-- Whom to ask for such a stall, and for when by that host's clock, give or take: who has the other end in its half minute,
+-- the one before and the one after. Later, the same port may lead elsewhere.
+CREATE TEMP TABLE asked AS
+SELECT one.source AS source, one.line AS line, one.by_sender AS by_sender, one.other AS other,
+       one.time_us - CASE WHEN one.by_sender = 1 THEN 1 ELSE -1 END * coalesce(k.ahead_us, 0) AS there_us,
+       CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END AS give_us
+FROM (
+    SELECT a.source AS source, a.line AS line, a.origin AS origin, a.by_sender AS by_sender, a.time_us AS time_us,
+           min(c.other) AS other
+    FROM alone AS a INNER JOIN connections AS c ON c.origin = a.origin AND c.own = a.own AND c.far = a.far
+        AND c.half_minute BETWEEN a.time_us // 30000000 - 1 AND a.time_us // 30000000 + 1
+    GROUP BY a.source, a.line, a.origin, a.by_sender, a.time_us HAVING min(c.other) = max(c.other)
 ) AS one
-LEFT JOIN clocks AS k ON k.s_origin = one.origin AND k.r_origin = one.other
-INNER JOIN witnesses AS w ON w.origin = one.other
-LEFT JOIN gaps AS g ON g.source = w.source AND g.origin = w.origin
-    AND one.time_us - coalesce(k.ahead_us, 0) BETWEEN g.from_us AND g.to_us
-WHERE g.source IS NULL
-  AND one.time_us - coalesce(k.ahead_us, 0) - CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END > w.from_us
-  AND one.time_us - coalesce(k.ahead_us, 0) + CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END < w.to_us;
+LEFT JOIN clocks AS k
+    ON k.s_origin = CASE WHEN one.by_sender = 1 THEN one.origin ELSE one.other END
+    AND k.r_origin = CASE WHEN one.by_sender = 1 THEN one.other ELSE one.origin END;
 
--- step: denied
--- Those of them of which the sender's host, traced at that time with all its holds, shows none.
-CREATE TEMP TABLE denied AS
-SELECT DISTINCT one.origin AS origin, one.ack_id AS ack_id, one.other AS other FROM (
-    SELECT r.origin AS origin, r.ack_id AS ack_id, r.time_us AS time_us, min(c.other) AS other
-    FROM lone_receivers AS r INNER JOIN connections AS c ON c.origin = r.origin AND c.own = r.receiver AND c.far = r.sender
-        AND c.minute BETWEEN r.time_us // 60000000 - 1 AND r.time_us // 60000000 + 1
-    GROUP BY r.origin, r.ack_id, r.time_us HAVING min(c.other) = max(c.other)
-) AS one
-LEFT JOIN clocks AS k ON k.s_origin = one.other AND k.r_origin = one.origin
-INNER JOIN witnesses AS w ON w.origin = one.other AND w.of_holds = 1
-LEFT JOIN gaps AS g ON g.source = w.source AND g.origin = w.origin
-    AND one.time_us + coalesce(k.ahead_us, 0) BETWEEN g.from_us AND g.to_us
-WHERE g.source IS NULL
-  AND one.time_us + coalesce(k.ahead_us, 0) - CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END > w.from_us
-  AND one.time_us + coalesce(k.ahead_us, 0) + CASE WHEN k.ahead_us IS NULL THEN $window ELSE 1000000 END < w.to_us;
+-- step: contradicted
+-- Those of them of which the other host, traced at that time, shows no late ACK, or no hold.
+CREATE TEMP TABLE contradicted AS
+SELECT DISTINCT a.source AS source, a.line AS line
+FROM asked AS a
+INNER JOIN witnesses AS w ON w.origin = a.other AND w.from_us < a.there_us - a.give_us
+    AND (a.by_sender = 1 OR w.of_holds = 1)
+ASOF JOIN (SELECT * FROM reports WHERE complete = 1) AS r
+    ON r.source = w.source AND r.origin = w.origin AND a.there_us - a.give_us <= r.to_us
+ASOF JOIN (SELECT * FROM reports WHERE complete = 1) AS s
+    ON s.source = w.source AND s.origin = w.origin AND a.there_us + a.give_us <= s.to_us
+LEFT JOIN gaps AS g ON g.source = w.source AND g.origin = w.origin AND a.there_us BETWEEN g.from_us AND g.to_us
+WHERE g.source IS NULL AND r.from_us <= a.there_us - a.give_us AND s.from_us <= a.there_us + a.give_us;
 
 -- step: refuted
--- Stalls that one host infers, and whose ACK the other host has too, by which there was none; or has not at all.
+-- Stalls that one host infers, and whose ACK the other host has too, by which there was none.
 CREATE TEMP TABLE refuted AS
-SELECT s_origin AS origin, ack_id, true AS by_sender, r_origin AS other FROM pairs WHERE stalled = 0
+SELECT s_origin AS origin, ack_id, true AS by_sender FROM pairs WHERE stalled = 0
 UNION ALL
-SELECT r_origin, ack_id, false, s_origin FROM pairs WHERE stalled = 0
-UNION ALL
-SELECT origin, ack_id, false, other FROM denied;
+SELECT r_origin, ack_id, false FROM pairs WHERE stalled = 0;
 
 -- step: left_over
 -- The stalls that one line alone reports.

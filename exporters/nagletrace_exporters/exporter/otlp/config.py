@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import logging
 import re
 import ssl
 import urllib.parse
@@ -21,6 +22,8 @@ import yaml
 from ...config_file import TLS_VERSIONS, ConfigError, mapping, stamp
 from ...records import printable
 
+log = logging.getLogger(__name__)
+
 #: What a URL without a path means.
 LOGS_PATH = "/v1/logs"
 TLS_KEYS = ("ca_file", "cert_file", "key_file", "server_name", "min_version")
@@ -29,6 +32,9 @@ HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,8192}")
 #: The exporter writes these itself; credentials have keys of their own.
 RESERVED = {"authorization", "connection", "content-encoding", "content-length", "content-type", "host",
             "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"}
+#: The variable of the environment that names the host of the records, besides what the daemon says.
+RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
+ATTRIBUTE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z/-]{1,255}")
 #: The most bytes of a file of credentials.
 SECRET_BYTES = 8192
 
@@ -67,14 +73,15 @@ def endpoint(text: str) -> Endpoint:
 
 def resource_attributes(text: str) -> dict[str, str]:
     """Reads OTEL_RESOURCE_ATTRIBUTES as OpenTelemetry specifies it: KEY=VALUE[,KEY=VALUE], with `%` before the digits
-    of other characters. Raises ValueError."""
+    of other characters. What is wrong is left out, and logged: others set this variable for all programs."""
     found = {}
     for part in filter(None, map(str.strip, text.split(","))):
         key, equals, value = part.partition("=")
-        if not equals or not re.fullmatch(r"[a-z][a-z0-9_.-]{0,254}", key.strip()):
-            raise ValueError(f"{printable(part[:80])!r}: not a name and a value; give for example "
-                             "k8s.node.name=node-1,deployment.environment.name=prod")
-        found[key.strip()] = urllib.parse.unquote(value.strip())
+        if equals and ATTRIBUTE.fullmatch(key.strip()):
+            found[key.strip()] = urllib.parse.unquote(value.strip())
+        else:
+            log.warning("%s: %r is left out: not a name and a value; give for example k8s.node.name=node-1", RESOURCE,
+                        printable(part[:80]))
     return found
 
 
