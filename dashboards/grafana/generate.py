@@ -226,11 +226,11 @@ With one process chosen above:
 `local` or `remote` into *Connection* above.
 2. On the host (${instance:text}), the connection with its write, the reason and the fix:
    `nagletrace report`
-3. Where in the program the write is:
-   `sudo nagletrace -n '${comm:text}' --stacks -d 30s`
-4. Both hosts' ends, where the fleet's stalls are in ClickHouse:
+3. Where in the program the write is, with the `pid` of the dot:
+   `sudo nagletrace -p PID --stacks -d 30s`
+4. Both hosts' ends, where the fleet's stalls are in ClickHouse, with the address that you copied:
    ```
-   clickhouse client --param_address '$address' \\
+   clickhouse client --param_address ADDRESS \\
      --queries-file dashboards/clickhouse/queries/connection.sql
    ```
 

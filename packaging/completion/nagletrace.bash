@@ -55,6 +55,7 @@ _nagletrace_options='
 --all -- none fix
 --socket -- files daemon report top
 --follow -f none report
+--health -- none report
 --group -- groups daemon
 --window -- any daemon
 --standby -- none daemon

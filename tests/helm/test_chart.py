@@ -6,7 +6,9 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import os
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -79,7 +81,8 @@ def test_a_daemon_and_an_exporter_have_their_options_images_and_resources(helm: 
                                            "/etc/nagletrace/otlp.yml", "--metrics.exemplars"]
     node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     for name, container in both.items():
-        assert container["env"][0] == node
+        assert container["env"] == [node] + [{"name": "OTEL_RESOURCE_ATTRIBUTES",
+                                              "value": "k8s.node.name=$(NODE_NAME)"}] * (name == "exporter")
         image = values[name]["image"]
         assert container["image"] == f"{image['repository']}@{image['digest']}"
         assert container["imagePullPolicy"] == "Always" and container["resources"] == values[name]["resources"]
@@ -110,8 +113,12 @@ def test_the_policy_has_the_peers_and_rules_of_the_values(helm: Helm) -> None:
 
 @pytest.mark.parametrize("name", ["", *VALUES])
 def test_both_containers_have_both_probes(helm: Helm, name: str) -> None:
-    for container in containers(rendered(helm, name)["DaemonSet", "nagletrace"]).values():
+    both = containers(rendered(helm, name)["DaemonSet", "nagletrace"])
+    for container in both.values():
         assert {"livenessProbe", "readinessProbe"} <= container.keys()
+    # a blind daemon is not ready; a restart would lose its counts
+    assert both["daemon"]["readinessProbe"]["exec"]["command"][1:] == ["report", "--health"]
+    assert both["daemon"]["livenessProbe"]["exec"]["command"][1:] == ["report", "--json"]
 
 
 def test_each_container_reads_its_own_secrets_by_the_path_that_its_option_names(helm: Helm) -> None:
@@ -209,6 +216,19 @@ def test_the_package_has_the_files_that_the_chart_links_to(helm: Helm, tmp_path:
             assert member and member.read() == source.read_bytes(), name
     apart = named(helm.run("template", "nagletrace", package, *chosen("everything")).stdout)
     assert apart == rendered(helm, "everything")
+
+
+@pytest.mark.parametrize("value", ["prometheusRule.enabled", "dashboard.enabled"])
+@pytest.mark.parametrize("links", ["dropped", "texts"])  # as git makes them where there are no links
+def test_a_copy_that_has_lost_its_files_is_refused(value: str, links: str, helm: Helm, tmp_path: Path) -> None:
+    shutil.copytree(CHART, tmp_path / "chart", symlinks=True)
+    for path in (tmp_path / "chart" / "files").iterdir():
+        leads = os.readlink(path)
+        path.unlink()
+        if links == "texts":
+            path.write_text(leads)
+    done = helm.run("template", "nagletrace", tmp_path / "chart", "--set", f"{value}=true")
+    assert done.returncode and "files/ was copied without what its links lead to" in done.stderr, done.stdout
 
 
 def test_the_chart_links_and_does_not_copy() -> None:

@@ -13,6 +13,7 @@ import documents
 from charts import CHART, ROOT, Helm, defaults, named
 
 PAGE = ROOT / "docs" / "install.md"
+VERSION = (ROOT / "VERSION").read_text().strip()
 COMMANDS = [command for command, _ in documents.commands(PAGE) if command.startswith("helm ")]
 
 
@@ -40,8 +41,8 @@ def test_the_commands_install_what_the_page_says(helm: Helm, tmp_path: Path) -> 
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         objects = named(done.stdout)
     daemon, exporter = objects["DaemonSet", "nagletrace"]["spec"]["template"]["spec"]["containers"]
-    assert (daemon["image"], exporter["image"]) == ("registry.example/nagletrace:1",
-                                                    "registry.example/nagletrace-exporter:1")
+    assert (daemon["image"], exporter["image"]) == (f"registry.example/nagletrace:{VERSION}",
+                                                    f"registry.example/nagletrace-exporter:{VERSION}")
     assert {kind for kind, _ in objects} == {"Namespace", "DaemonSet", "PodMonitor", "PrometheusRule", "ConfigMap",
                                              "Secret"}
     for kind in ("PodMonitor", "PrometheusRule"):

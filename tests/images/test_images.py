@@ -149,6 +149,8 @@ def test_it_has_no_compiler_no_lists_and_no_packages_of_ours_left(
         assert not root.path(f"/usr/bin/{program}").exists()
     assert not list(root.path("/var/lib/apt/lists").glob("*Packages*"))
     assert not list(root.directory.rglob("*.deb"))
+    # whom the exporter trusts, as it hands records on over https
+    assert (name == "nagletrace-exporter") == root.path("/etc/ssl/certs/ca-certificates.crt").exists()
     size = images[name].size_mb
     record_property("measured", f"image {name}: {size:.0f} MB of files")
     assert size < MOST_MB[name], f"{size:.0f} MB"

@@ -20,6 +20,7 @@ from roots import archive as root_archive
 from roots import unpacked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+VERSION = (ROOT / "VERSION").read_text().strip()
 SUITE = "bookworm"
 #: In s; a build of the packages takes about 40 alone.
 BUILD_S = 600
@@ -102,8 +103,8 @@ def of_packages(directory: Path) -> Path:
                  shown={f"/{file.name}": file for file in prepared(root.directory, files)})
         subprocess.run(["tar", "-C", root.directory, "--exclude=./*.deb", "--exclude=./usr/share/doc",
                         "--exclude=./usr/share/locale", "--exclude=./var/cache", "-cf", layer, "."], check=True)
-    return assemble(directory / "packages.tar", layer, Image("nagletrace:1", "/usr/sbin/nagletrace"),
-                    Image("nagletrace-exporter:1", "/usr/bin/nagletrace-exporter", "65532:65532"))
+    return assemble(directory / "packages.tar", layer, Image(f"nagletrace:{VERSION}", "/usr/sbin/nagletrace"),
+                    Image(f"nagletrace-exporter:{VERSION}", "/usr/bin/nagletrace-exporter", "65532:65532"))
 
 
 def prepared(root: Path, files: Sequence[Path]) -> Sequence[Path]:

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from daemon import Daemon, Reader
 from ends import own_end
+from fake_daemon import FakeDaemon
 from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, dropped, felt_stalls, lacking,
                      of_lab, run, seen_at_both, stalled_rounds)
 from terminal import Terminal
@@ -99,6 +100,18 @@ def test_the_report_needs_no_privilege_but_the_group() -> None:
     assert record["type"] == "report" and record["stalls"] == felt
     assert refused.returncode == 4 and "--group" in refused.stderr and str(daemon.socket) in refused.stderr
     assert refused.stdout == "" and len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("state", "code"), [("ok", 0), ("dropping", 0), ("blind", 1), (None, 1)])
+def test_probes_learn_whether_a_daemon_sees_stalls(state: str | None, code: int, tmp_path: Path) -> None:
+    health = {"type": "health", "protocol": 1, "state": state}
+    with FakeDaemon(tmp_path / "socket", lambda request: [health if request["request"] == "health" else {}]) as fake:
+        text, asked = (subprocess.run([NAGLETRACE, "report", "--health", *more, "--socket", fake.path], text=True,
+                                      capture_output=True, timeout=PATIENCE) for more in ([], ["--json"]))
+    assert (text.returncode, asked.returncode) == (code, code)
+    assert text.stdout == (f"{state}\n" if state else "")
+    assert (json.loads(asked.stdout) == health) if state else "--socket" in asked.stderr
 
 
 @pytest.mark.quick

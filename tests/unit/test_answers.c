@@ -169,6 +169,20 @@ static void what_is_one_is_taken(void **state)
 	assert_string_equal(answer.text.at, "a\nb");
 }
 
+/* Each line that a stream of JSON has. */
+static void records_do_not_name_the_protocol(void **state)
+{
+	static const char *const types[] = {"stall", "hold", "late_ack", "report"};
+	char line[64], err[NT_ANSWER_ERR];
+	struct nt_answer answer;
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		snprintf(line, sizeof(line), "{\"type\":\"%s\"}", types[i]);
+		assert_int_equal(
+			nt_answer_parse(line, strlen(line), NULL, 0, &answer, err, sizeof(err)), 0);
+	}
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(lines_come_whole_however_they_are_cut, set_up, tear_down),
 	cmocka_unit_test_setup_teardown(who_ends_has_said_what_came_before, set_up, tear_down),
@@ -177,6 +191,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test_setup_teardown(a_line_has_a_limit, set_up, tear_down),
 	cmocka_unit_test(what_is_no_answer_is_told),
 	cmocka_unit_test(what_is_one_is_taken),
+	cmocka_unit_test(records_do_not_name_the_protocol),
 };
 
 UNIT_MAIN(tests)

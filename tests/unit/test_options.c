@@ -612,9 +612,9 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 						"by-cgroup",    "max-series", "max-connections",
 						"fleet-key",    "standby",    "standby-after",
 						"host",         NULL};
-	static const char *const of_report[] = {"output",  "json",        "wide",
-						"follow",  "socket",      "help",
-						"version", "json-schema", NULL};
+	static const char *const of_report[] = {"output", "json", "wide",    "follow",
+						"socket", "help", "version", "json-schema",
+						"health", NULL};
 	static const char *const of_top[] = {"pid",  "interval", "duration",    "socket",
 					     "help", "version",  "json-schema", NULL};
 	static const char *const of_fix[] = {

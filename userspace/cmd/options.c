@@ -274,6 +274,7 @@ static int check_together(struct nt_parse *p)
 		[NT_ONE_LOUDNESS] = "; give one of them",
 		[NT_ONE_REMEDY] = "; give one of them, or nobody can say which helped",
 		[NT_ONE_TIME_TO_KEEP] = "; give one of them",
+		[NT_ONE_REPORT] = "; give one of them",
 	};
 	const char *output = given(p, "output");
 	int err = 0;

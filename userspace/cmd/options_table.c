@@ -216,8 +216,12 @@ const struct nt_option nt_options[] = {
 	{.name = "socket", .kind = NT_SOCKET_PATH, .field = MEMBER(const char *, socket), .argument = "PATH",
 	 .standard = NT_DEFAULT_SOCKET, .commands = DAEMON | REPORT | TOP,
 	 .help = "use this path for the daemon's socket"},
-	{.name = "follow", .letter = 'f', FLAG(follow), .commands = REPORT,
+	{.name = "follow", .letter = 'f', FLAG(follow), .set = NT_ONE_REPORT, .commands = REPORT,
 	 .help = "`report`: print each stall as it happens"},
+	{.name = "health", FLAG(health), .set = NT_ONE_REPORT, .commands = REPORT,
+	 .help = "`report`: print whether the daemon sees stalls: ok, dropping or blind",
+	 .more = "It drops records where they find no room, and is blind when its hooks are detached, "
+		 "for --max-overhead, or could not be attached. The exit code is 1 then."},
 	{.name = "group", .kind = NT_USER_GROUP, .argument = "NAME", .commands = DAEMON,
 	 .help = "`daemon`: let this group use the socket",
 	 .more = "A user may have 16 connections to it, all users together 56, and with root "

@@ -49,6 +49,7 @@ enum nt_option_set {
 	NT_ONE_LOUDNESS,
 	NT_ONE_REMEDY,
 	NT_ONE_TIME_TO_KEEP,
+	NT_ONE_REPORT,
 };
 
 struct nt_option {

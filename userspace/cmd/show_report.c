@@ -40,7 +40,10 @@ static int ask(int fd, const struct nt_settings *settings)
 								: "text";
 
 	return nt_client_ask(fd, "\"request\":\"%s\",\"format\":\"%s\"",
-			     settings->follow ? "stream" : "report", format);
+			     settings->follow   ? "stream"
+			     : settings->health ? "health"
+						: "report",
+			     format);
 }
 
 /* Checks that the first line is of the type that the request asks for. */
@@ -49,6 +52,8 @@ static bool is_expected(const struct nt_settings *settings, size_t n,
 {
 	if (settings->follow)
 		return n > 1 || nt_json_is(&answer->type, "streaming");
+	if (settings->health)
+		return nt_json_is(&answer->type, "health") && answer->state.type == NT_JSON_STRING;
 	return nt_json_is(&answer->type, settings->output == NT_OUTPUT_JSON ? "report" : "text");
 }
 
@@ -69,13 +74,18 @@ static bool show(const struct nt_settings *settings, const char *line, size_t le
 			       stalls, others);
 		else
 			nt_log("%" PRIu64 " stalls not shown: they came too fast", stalls);
+	}
+	if (settings->output == NT_OUTPUT_JSON) {
+		nt_write_json_escaped(stdout, line, length);
+		fputc('\n', stdout);
 	} else if (nt_json_is(&answer->type, "text")) {
 		if (answer->text.type != NT_JSON_STRING)
 			return false;
 		nt_json_unescape(&answer->text);
 		nt_write_escaped(stdout, answer->text.at, answer->text.length);
-	} else if (settings->output == NT_OUTPUT_JSON) {
-		nt_write_json_escaped(stdout, line, length);
+	} else if (settings->health) {
+		nt_json_unescape(&answer->state);
+		nt_write_escaped(stdout, answer->state.at, answer->state.length);
 		fputc('\n', stdout);
 	}
 	return true;
@@ -86,12 +96,14 @@ static enum nt_exit take_line(const struct nt_settings *settings, size_t n, char
 {
 	struct nt_answer answer;
 	char err[NT_ANSWER_ERR];
+	bool blind;
 
 	if (nt_answer_parse(line, length, NULL, 0, &answer, err, sizeof(err)))
 		return fail(settings, err);
+	blind = settings->health && nt_json_is(&answer.state, "blind");
 	if (!is_expected(settings, n, &answer) || !show(settings, line, length, &answer))
 		return cannot_reach(settings, EPROTO);
-	return NT_EXIT_OK;
+	return blind ? NT_EXIT_FAILED : NT_EXIT_OK;
 }
 
 static enum nt_exit show_all(int fd, const struct nt_settings *settings)

@@ -135,6 +135,7 @@ enum {
 	ERROR,
 	STALLS,
 	OTHERS,
+	STATE,
 	N_MEMBERS
 };
 
@@ -148,7 +149,7 @@ static int refuse(char *err, size_t size)
 static bool is_record(const struct nt_json_value *type)
 {
 	return nt_json_is(type, "stall") || nt_json_is(type, "late_ack") ||
-	       nt_json_is(type, "report");
+	       nt_json_is(type, "hold") || nt_json_is(type, "report");
 }
 
 static int check_protocol(const struct nt_json_member *members, char *err, size_t size)
@@ -190,7 +191,8 @@ int nt_answer_parse(char *line, size_t length, const struct nt_json_trim *trims,
 	struct nt_json_member members[N_MEMBERS] = {
 		[TYPE] = {.key = "type"},     [PROTOCOL] = {.key = "protocol"},
 		[TEXT] = {.key = "text"},     [ERROR] = {.key = "error"},
-		[STALLS] = {.key = "stalls"}, [OTHERS] = {.key = "others"},
+		[STATE] = {.key = "state"},   [STALLS] = {.key = "stalls"},
+		[OTHERS] = {.key = "others"},
 	};
 	struct nt_json_scan scan = {
 		.members = members, .n_members = N_MEMBERS, .trims = trims, .n_trims = n_trims};
@@ -206,6 +208,7 @@ int nt_answer_parse(char *line, size_t length, const struct nt_json_trim *trims,
 		return bad;
 	answer->type = members[TYPE].value;
 	answer->text = members[TEXT].value;
+	answer->state = members[STATE].value;
 	answer->stalls = members[STALLS].value;
 	answer->others = members[OTHERS].value;
 	answer->tree_bytes = scan.tree_bytes;

@@ -62,7 +62,7 @@ int nt_answers_wait(struct nt_answers *answers, uint64_t deadline_ns, char **lin
 
 /* The parts of an answer. A key that the line does not have is NT_JSON_ABSENT. */
 struct nt_answer {
-	struct nt_json_value type, text, stalls, others;
+	struct nt_json_value type, text, state, stalls, others;
 	size_t tree_bytes; /* memory that json-c would need for it */
 };
 

@@ -25,10 +25,18 @@ labels:
 {{- end -}}
 
 {{- define "nagletrace.image" -}}
-image: {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
+{{- with .image -}}
+image: {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
 {{- with .pullPolicy }}
 imagePullPolicy: {{ . }}
 {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The files are links into dashboards/, which some ways of copying a chart drop. */ -}}
+{{- define "nagletrace.lacksFiles" -}}
+{{- fail (print "the chart has no rules or dashboards: files/ was copied without what its links lead to; take the "
+  "chart of `helm package`, of a package, or of `make install`") -}}
 {{- end -}}
 
 {{- /* The Secret that holds the key; empty without a key. */ -}}
