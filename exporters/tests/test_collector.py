@@ -306,7 +306,7 @@ def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
     with FakeDaemon(tmp_path / "s", answer) as daemon:
         registry = registry_of(daemon.path)
         registry.register(Refusals())
-        registry.register(Carrier(daemon.path, endpoint("http://h"), OtlpConfigFile(None, False), 1, 1))
+        registry.register(Carrier(daemon.path, endpoint("http://h"), OtlpConfigFile(None, False), {}, 1, 1))
         text = generate_latest(registry).decode()
     named = re.findall(r"^\.It Li (nagletrace_\w+)$", page, re.MULTILINE)
     families = {re.sub(r"_created$", "", name) for name in re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)}

@@ -121,7 +121,7 @@ def test_the_follower_of_otlp_lives_and_follows_the_next_daemon(
     monkeypatch.setattr(carrier, "MOST_DAEMON_PAUSE_S", 0.1)
     with FakeReceiver() as receiver:
         target = endpoint(receiver.url)
-        carries = carrier.Carrier(tmp_path / "s", target, OtlpConfigFile(None, target.tls), 100, 1 << 20)
+        carries = carrier.Carrier(tmp_path / "s", target, OtlpConfigFile(None, target.tls), {}, 100, 1 << 20)
         with HostileServer(tmp_path / "s", answer) as server:
             carries.start()
             began = time.monotonic()

@@ -48,7 +48,7 @@ def labels_by_metric(tmp_path: Path) -> dict[str, set[str]]:
     registry.register(Refusals())
     with FakeDaemon(tmp_path / "s", answer) as daemon:
         registry.register(NagletraceCollector(daemon.path, 5.0))
-        registry.register(Carrier(daemon.path, endpoint("http://h"), OtlpConfigFile(None, False), 1, 1))
+        registry.register(Carrier(daemon.path, endpoint("http://h"), OtlpConfigFile(None, False), {}, 1, 1))
         text = generate_latest(registry).decode()
     return {sample.name: set(sample.labels) for family in text_string_to_metric_families(text)
             for sample in family.samples if not sample.name.endswith("_created")}
