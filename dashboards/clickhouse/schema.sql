@@ -482,6 +482,7 @@ WITH
         SELECT host, boot_id, groupArray((time - toIntervalMicrosecond(span_us + 100000), time)) AS list
         FROM nagletrace.runs
         WHERE kind = 'report' AND complete AND time > (SELECT min(hour) - INTERVAL 1 HOUR FROM nagletrace.judging)
+          AND time - toIntervalMicrosecond(span_us) < (SELECT max(hour) + INTERVAL 2 HOUR FROM nagletrace.judging)
           AND (host, boot_id) IN (SELECT other, other_boot_id FROM asked)
         GROUP BY host, boot_id
     )
@@ -493,7 +494,8 @@ INNER JOIN whole ON whole.host = dated.other AND whole.boot_id = dated.other_boo
 LEFT JOIN gaps AS g ON g.host = dated.other AND g.boot_id = dated.other_boot_id
 WHERE arrayExists(w -> dated.there_at - toIntervalMicrosecond(dated.give_us) BETWEEN w.1 AND w.2, whole.list)
   AND arrayExists(w -> dated.there_at + toIntervalMicrosecond(dated.give_us) BETWEEN w.1 AND w.2, whole.list)
-  AND NOT arrayExists(gap -> dated.there_at BETWEEN gap.1 AND gap.2, g.list)
+  AND NOT arrayExists(gap -> gap.1 <= dated.there_at + toIntervalMicrosecond(dated.give_us)
+                              AND gap.2 >= dated.there_at - toIntervalMicrosecond(dated.give_us), g.list)
   AND (dated.side = 'sender' OR w.of_holds)
   AND dated.there_at - toIntervalMicrosecond(dated.give_us) > w.from_time
   AND dated.there_at + toIntervalMicrosecond(dated.give_us) < w.to_time;

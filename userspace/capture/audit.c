@@ -41,6 +41,7 @@ struct space {
 	bool late;         /* nobody could read it when the scan first listed it */
 	uint64_t based_ns; /* base may have what expired before this; 0: it has not */
 	bool there;        /* the scan that is under way listed it */
+	bool lived_in;     /* and a process in it, by which we can read it */
 	uint64_t file;     /* its counter's file; 0: we never read it */
 	int64_t base; /* how many more the kernel had counted than our programs when they began */
 	uint64_t unseen;
@@ -54,8 +55,9 @@ struct nt_audit {
 	struct nt_namespaces namespaces;
 	uint32_t only; /* this namespace; 0: all */
 	struct space *spaces;
-	uint64_t gone;    /* unseen timers of namespaces that are gone */
-	uint64_t scan_ns; /* when the last scan began; 0: never */
+	uint64_t gone;     /* unseen timers of namespaces that are gone */
+	uint64_t scan_ns;  /* when the last scan began; 0: never */
+	uint64_t ended_ns; /* when a namespace last took timers with it: see nt_audit_whole() */
 	uint64_t valid_until_ns;
 	bool complete; /* the last scan had all namespaces of the host, and we keep them all */
 	bool left_out; /* we do not keep them all */
@@ -167,7 +169,8 @@ static void add_space(struct nt_audit *audit, uint64_t id, uint32_t inum)
 	space->based = audit->complete;
 	space->late = !space->based && audit->scan_ns;
 	space->read_ns = audit->scan_ns;
-	space->there = true;
+	if (space->late)
+		audit->ended_ns = nt_now_ns();
 	keep(audit, space);
 }
 
@@ -178,16 +181,21 @@ static void take_those_listed(struct nt_audit *audit, bool add)
 
 	for (size_t i = 0; i < ns->count; i++) {
 		const struct nt_netns *listed = &ns->list[i];
+		bool again = i && listed[-1].id == listed->id;
 		struct space *space;
 
-		if ((i && listed[-1].id == listed->id) ||
-		    (audit->only && listed->inum != audit->only))
+		/* one in which nobody lives stands first, and has no thread */
+		if ((again && listed[-1].tid) || (audit->only && listed->inum != audit->only))
 			continue;
 		HASH_FIND(hh, audit->spaces, &listed->id, sizeof(listed->id), space);
-		if (space)
-			space->there = true;
-		else if (add)
+		if (!space && add && !again) {
 			add_space(audit, listed->id, listed->inum);
+			HASH_FIND(hh, audit->spaces, &listed->id, sizeof(listed->id), space);
+		}
+		if (!space)
+			continue;
+		space->there = true;
+		space->lived_in |= listed->tid != 0;
 	}
 }
 
@@ -205,6 +213,7 @@ static void forget_those_gone(struct nt_audit *audit)
 		if (space->there || !all)
 			continue;
 		audit->gone += space->unseen;
+		audit->ended_ns = nt_now_ns();
 		nt_namespaces_forget(&audit->namespaces, space->id);
 		drop(audit, space);
 	}
@@ -234,7 +243,7 @@ void nt_audit_read(struct nt_audit *audit, bool now)
 	if (!audit || audit->stopped || (!now && began < audit->valid_until_ns))
 		return;
 	for (struct space *s = audit->spaces; s; s = s->hh.next)
-		s->there = false;
+		s->there = s->lived_in = false;
 	if (nt_namespaces_scan(&audit->namespaces))
 		return;
 	audit->left_out = audit->namespaces.full;
@@ -322,12 +331,12 @@ bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen)
 	return true;
 }
 
-bool nt_audit_whole(const struct nt_audit *audit, uint64_t since_ns)
+bool nt_audit_whole(const struct nt_audit *audit, uint64_t from_ns, uint64_t read_ns)
 {
-	if (!audit || audit->scan_ns < since_ns)
+	if (!audit || audit->scan_ns < read_ns || audit->ended_ns >= from_ns)
 		return false;
 	for (const struct space *s = audit->spaces; s; s = s->hh.next)
-		if (s->there && s->read_ns < since_ns)
+		if (s->lived_in && s->read_ns < read_ns)
 			return false;
 	return true;
 }

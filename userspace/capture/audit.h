@@ -45,8 +45,12 @@ void nt_audit_resume(struct nt_audit *audit);
  */
 bool nt_audit_unseen(const struct nt_audit *audit, uint64_t *unseen);
 
-/* Was each namespace read since that time? If so, what went unseen before it is counted. */
-bool nt_audit_whole(const struct nt_audit *audit, uint64_t since_ns);
+/*
+ * Are the timers from from_ns on counted? Each namespace in which a process lives was read from
+ * read_ns on, and none has ended since from_ns, or was listed late. One that came and went between
+ * two readings is not known. Both are times of CLOCK_MONOTONIC.
+ */
+bool nt_audit_whole(const struct nt_audit *audit, uint64_t from_ns, uint64_t read_ns);
 
 /*
  * May a timer in this namespace have expired unseen between these times (CLOCK_MONOTONIC)? One that

@@ -306,8 +306,11 @@ static void on_totals(void *context, uint32_t what)
 	size_t length;
 	FILE *out;
 
-	if (!nt_server_streams(d->server, NT_FORMAT_JSON))
+	if (!nt_server_streams(d->server, NT_FORMAT_JSON)) {
+		nt_session_counts(session, &d->told);
+		d->told_ns = nt_now_ns();
 		return;
+	}
 	out = open_memstream(&line, &length);
 	if (!out)
 		return;
@@ -318,7 +321,8 @@ static void on_totals(void *context, uint32_t what)
 	counts = now;
 	nt_counts_subtract(&counts, &d->told);
 	counts.audited &= !d->settings->standby && !session->overhead.steps &&
-			  !session->counts_failed && nt_audit_whole(session->audit, began_ns);
+			  !session->counts_failed &&
+			  nt_audit_whole(session->audit, d->told_ns, began_ns);
 	nt_json_stream_totals(out, session, &counts, nt_now_ns() - d->told_ns);
 	fclose(out);
 	if (nt_server_wants(d->server, NT_FORMAT_JSON, false))

@@ -262,7 +262,8 @@ ASOF JOIN (SELECT * FROM reports WHERE complete = 1) AS r
     ON r.source = w.source AND r.origin = w.origin AND a.there_us - a.give_us <= r.to_us
 ASOF JOIN (SELECT * FROM reports WHERE complete = 1) AS s
     ON s.source = w.source AND s.origin = w.origin AND a.there_us + a.give_us <= s.to_us
-LEFT JOIN gaps AS g ON g.source = w.source AND g.origin = w.origin AND a.there_us BETWEEN g.from_us AND g.to_us
+LEFT JOIN gaps AS g ON g.source = w.source AND g.origin = w.origin
+    AND g.from_us <= a.there_us + a.give_us AND g.to_us >= a.there_us - a.give_us
 WHERE g.source IS NULL AND r.from_us <= a.there_us - a.give_us AND s.from_us <= a.there_us + a.give_us;
 
 -- step: refuted
