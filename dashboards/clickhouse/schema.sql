@@ -139,8 +139,9 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.keep_runs TO nagletrace.runs A
 SELECT said.host AS host, said.boot_id AS boot_id, time, if(said.type = 'totals', 'report', said.type) AS kind,
        said.number AS number,
        if(kind = 'report',
-          empty(said.detached_hooks) AND said.standby.state = '' AND ifNull(said.unseen, 1) = 0 AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share
-              + said.dropped.hold_map_full + said.dropped.ack_map_full + said.dropped.function_return = 0,
+          empty(said.detached_hooks) AND said.standby.state = '' AND ifNull(said.unseen, 1) = 0
+              AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share + said.dropped.hold_map_full
+                  + said.dropped.ack_map_full + said.dropped.function_return = 0,
           said.late_acks = 'all') AS complete,
        kind != 'report' AND said.late_acks = 'all' AND said.holds IN ('all', 'late') AS of_holds,
        said.span_us AS span_us, said.ack_key AS ack_key, said.version AS version, said.kernel AS kernel

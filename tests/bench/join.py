@@ -36,7 +36,8 @@ KEPT_MILLIONS = 10
 
 START = ('{{"type":"start","schema":1,"time":"2026-11-18T11:06:39.000000Z","host":"host{host}","boot_id":'
          '"f6cc27e1-6ebd-45f6-9934-{host:012}","ack_key":"0011223344556677","late_acks":"all"}}')
-REPORT = ('{{"type":"report","time":"2026-11-18T12:06:41.000000Z","closing":true,"number":{records},"unseen":0,'
+REPORT = ('{{"type":"report","time":"2026-11-18T12:06:41.000000Z","closing":true,"number":{records},'
+          '"span_us":3602000000,"unseen":0,'
           '"dropped":{{"ring_full":0,"ring_share":0,"ack_map_full":0,"function_return":0}}}}')
 #: In the manner of DuckDB's format(): the time, and what SENT or DELAYED names.
 NAMED = ('"family":4,"ack_id":"{{:016x}}","host":"host{host}","boot_id":"f6cc27e1-6ebd-45f6-9934-{host:012}",'
@@ -57,7 +58,7 @@ WHEN = ("strftime(make_timestamp((1795000000000000 + i * 3600000000 // {records}
 
 def values(host: int) -> tuple[str, str]:
     """The format of a record of that host, and its values. A sender's partner is the next host."""
-    port = f"hash(i + {host // 2}) % 60000"
+    port = f"hash(i + {host // 2}) % 600"
     if host % 2 == 0:
         return SENT, f"40000 + i % 997, 39965 + i % 997, hash(i * {HOSTS} + {host}), i, {port}, 1000 + i % 7"
     ack = f"hash((CASE WHEN i % 20 = 1 THEN -i ELSE i END) * {HOSTS} + {host - 1})"

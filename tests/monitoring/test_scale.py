@@ -18,7 +18,7 @@ from daemon import Reader
 from harness import Lab, dropped, stalled_rounds
 from prometheus_client.parser import text_string_to_metric_families
 from spaces import Namespace
-from stack import ROOT, Stack, get, running, wait_until
+from stack import PATIENCE, ROOT, Stack, get, running, wait_until
 
 RENAMER = ROOT / "tests" / "monitoring" / "renamer.py"
 MOST_SERIES = 1000  # the default of --max-series
@@ -47,7 +47,7 @@ def snapshot(stack: Stack) -> dict[str, Any]:
         return reader.ask("snapshot")
 
 
-def wait_for_all(stack: Stack, least: int, most: int, before: int = 0) -> None:
+def wait_for_all(stack: Stack, least: int, most: int, before: int = 0, patience: float = PATIENCE) -> None:
     """All that the application felt; as many may be missing as there were timers that nobody saw."""
     def has_all() -> bool:
         now.update(snapshot(stack))
@@ -55,7 +55,7 @@ def wait_for_all(stack: Stack, least: int, most: int, before: int = 0) -> None:
 
     now: dict[str, Any] = {}
     try:
-        wait_until("the daemon has them all", has_all)
+        wait_until("the daemon has them all", has_all, patience)
     except AssertionError as error:
         raise AssertionError(f"{now['stalls'] - before} of {least} to {most}, {now['unseen']} unseen") from error
 
@@ -162,7 +162,7 @@ def test_a_thousand_scrapes_a_second_for_a_minute_do_not_disturb_tracing(stack: 
     assert took >= seconds * 0.9
     assert made >= min(0.9 * rate, 0.7 * possible) * took, f"{made} scrapes in {took:.0f} s, {possible:.0f}/s possible"
     felt = stalled_rounds(result)
-    wait_for_all(stack, len(felt), len(felt), before["stalls"])
+    wait_for_all(stack, len(felt), len(felt), before["stalls"], 5)
     after = snapshot(stack)
     told = after["stalls"] - before["stalls"]
     assert len(felt) > seconds * 15

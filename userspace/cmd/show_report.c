@@ -96,14 +96,12 @@ static enum nt_exit take_line(const struct nt_settings *settings, size_t n, char
 {
 	struct nt_answer answer;
 	char err[NT_ANSWER_ERR];
-	bool blind;
 
 	if (nt_answer_parse(line, length, NULL, 0, &answer, err, sizeof(err)))
 		return fail(settings, err);
-	blind = settings->health && nt_json_is(&answer.state, "blind");
 	if (!is_expected(settings, n, &answer) || !show(settings, line, length, &answer))
 		return cannot_reach(settings, EPROTO);
-	return blind ? NT_EXIT_FAILED : NT_EXIT_OK;
+	return settings->health && nt_json_is(&answer.state, "blind") ? NT_EXIT_FAILED : NT_EXIT_OK;
 }
 
 static enum nt_exit show_all(int fd, const struct nt_settings *settings)
