@@ -326,7 +326,8 @@ def test_what_came_too_late_or_with_a_wrong_clock_is_counted_and_makes_no_partit
         file.write(b'\xff\xfe\n[1]\n{\nnull\n{"type":{}}\n"x"\n' + b'{"type":"event"}\n'
                    + json.dumps({**lines[1], "number": 10**30, "duration_us": -1, "host": "'; DROP"}).encode() + b"\n")
     store.insert(path)
-    assert sum(int(row["lines"]) for row in store.rows("SELECT lines FROM nagletrace.refused")) == len(wrong) + 6
+    [hosts] = statements("queries/hosts.sql")
+    assert sum(int(row["refused_lines"]) for row in store.rows(hosts)) == len(wrong) + 6
     assert [row["host"] for row in store.rows("SELECT host FROM nagletrace.records")] == ["'; DROP"]
     store.refresh()
     assert len(answered(store)) <= 1

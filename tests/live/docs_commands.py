@@ -178,7 +178,7 @@ COMMANDS: dict[str, How] = {
         "--queries-file dashboards/clickhouse/schema.sql",
         "--query \"INSERT INTO nagletrace.incoming FROM INFILE 'web1.jsonl' FORMAT LineAsString\"",
         "--query \"INSERT INTO nagletrace.incoming FROM INFILE 'db1.jsonl' FORMAT LineAsString\"",
-        '--query "SELECT sum(lines) FROM nagletrace.refused"',
+        "--queries-file dashboards/clickhouse/queries/hosts.sql",
         "--queries-file dashboards/clickhouse/queries/join.sql",
         "--queries-file dashboards/clickhouse/queries/lost-time.sql",
         "--queries-file dashboards/clickhouse/queries/last-hour.sql",
