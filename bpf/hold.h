@@ -320,12 +320,15 @@ static __always_inline struct late_ack *hold_join(const struct hold *h, u64 rele
 /*
  * May a receiver on another host know that the ACK was a late one? From this end alone a stall is
  * no stall if it was short, since the bytes were written when the ACK was pending already. Whether
- * the ACK was a pure one is not asked: it may have come unseen, and the receiver knows.
+ * the ACK was a pure one is not asked: it may have come unseen, and the receiver knows. Takes the
+ * room of a record, if there is some.
  */
-static __always_inline bool hold_may_meet(const struct hold *h, const struct nt_stall_facts *f)
+static __always_inline bool hold_may_meet(const struct hold *h, const struct nt_stall_facts *f,
+					  u64 released_ns)
 {
 	return late_acks_wanted && waits_for_ack(h) && f->release == NT_RELEASE_ACK &&
-	       h->ack_seen && f->late_release == NT_ACK_INVALID && nt_excess_ns(f) >= LATE_ACK_NS;
+	       h->ack_seen && f->late_release == NT_ACK_INVALID && nt_excess_ns(f) >= LATE_ACK_NS &&
+	       late_ack_has_room(released_ns);
 }
 
 /*
@@ -364,7 +367,7 @@ __noinline int hold_judge(u32 level, u32 release, u64 released_ns)
 		count_stall(cause);
 		f->unanswered = bucket_note_stall(PROBED(t.sk, __sk_common.skc_hash), h->rcv_nxt);
 	}
-	if (cause || nt_config.all_holds || hold_may_meet(h, f))
+	if (cause || nt_config.all_holds || hold_may_meet(h, f, released_ns))
 		hold_report(h, &t, f, cause, evidence, released_ns, la);
 	return stall;
 }

@@ -10,6 +10,7 @@
 #ifndef NT_LATE_ACK_H
 #define NT_LATE_ACK_H
 
+#include "share.h"
 #include "socket.h"
 #include "totals.h"
 
@@ -40,6 +41,31 @@ static const struct late_ack no_late_ack;
 /* User space sets this while somebody wants a record of each late ACK, and of each hold that one on
  * another host may have ended. */
 bool late_acks_wanted;
+
+/* When those that had room would all have gone, one each late_ack_ns. */
+__u64 late_acks_until_ns;
+
+/*
+ * May a late ACK of this time be reported, or a hold that one may have ended? A second's worth of
+ * them may come at once. If not, counts it as dropped; but of what is known late nobody would look
+ * for the count, so that has room. CPUs that meet here may let some more through.
+ */
+static __always_inline bool late_ack_has_room(u64 time_ns)
+{
+	u64 until_ns = late_acks_until_ns, now;
+
+	if (!nt_config.late_ack_ns)
+		return true;
+	now = bpf_ktime_get_ns();
+	if (now > time_ns + SECOND_NS)
+		return true;
+	if (until_ns >= now + SECOND_NS) {
+		count_dropped(NT_DROPPED_LATE_ACK);
+		return false;
+	}
+	late_acks_until_ns = (until_ns > now ? until_ns : now) + nt_config.late_ack_ns;
+	return true;
+}
 
 /* Gives the numbers of the ACK that the receiver t is about to send. */
 static __always_inline void late_ack_numbers(struct nt_ack_numbers *numbers, const struct tcp *t)

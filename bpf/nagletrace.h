@@ -146,7 +146,8 @@ enum nt_dropped {
 	NT_DROPPED_STACK = 3,     /* a call stack could not be taken */
 	NT_DROPPED_RETURN = 4,    /* a function's return came without its entry (kprobe) */
 	NT_DROPPED_SHARE = 5, /* a record beyond its user's share of a ring buffer that fills up */
-	NT_DROPPED_WAYS = 6,
+	NT_DROPPED_LATE_ACK = 6, /* a late ACK, or a hold for its sake, beyond late_ack_ns */
+	NT_DROPPED_WAYS = 7,
 };
 
 /* Holds addresses as the kernel has them (an IPv4-mapped IPv6 address has family AF_INET), and
@@ -400,6 +401,7 @@ struct nt_ack_place {
 struct nt_config {
 	__u64 min_ns;           /* holds and stalls shorter than this are not reported */
 	__u64 tick_ns;          /* one jiffy */
+	__u64 late_ack_ns;      /* one record of a late ACK in this time; 0: of each */
 	__u32 netns;            /* only sockets of this network namespace; 0: of all */
 	char name[NT_COMM_LEN]; /* NT_TARGET_NAME */
 	__u8 target;            /* enum nt_target */
@@ -472,7 +474,7 @@ _Static_assert(sizeof(struct nt_hold_part) == 56, "nt_hold_part has no padding")
 _Static_assert(sizeof(struct nt_ack_part) == 32, "nt_ack_part has no padding");
 _Static_assert(sizeof(struct nt_record) == 16 + 2 * 104 + 56 + 32 + 8, "nt_record has no padding");
 _Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
-_Static_assert(sizeof(struct nt_config) == 48, "nt_config has no padding");
+_Static_assert(sizeof(struct nt_config) == 56, "nt_config has no padding");
 _Static_assert(sizeof(struct nt_slow_key) == 24, "nt_slow_key has no padding");
 _Static_assert(sizeof(struct nt_slow) == 88, "nt_slow has no padding");
 _Static_assert(sizeof(struct nt_owner) == 72, "nt_owner has no padding");

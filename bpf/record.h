@@ -89,8 +89,11 @@ static __always_inline void report_peer_waited(const struct late_ack *la, const 
 static __always_inline void report_late_ack(const struct late_ack *la, const struct sock *sk,
 					    const struct nt_ack_numbers *numbers)
 {
-	struct nt_record *r = record_new(NT_RECORD_LATE_ACK, sk, 0);
+	struct nt_record *r;
 
+	if (!late_ack_has_room(la->part.end_ns))
+		return;
+	r = record_new(NT_RECORD_LATE_ACK, sk, 0);
 	if (!r)
 		return;
 	r->time_ns = la->part.end_ns;

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.understood (
         version String, kernel String, ack_key String, late_acks String, holds String, span_us Int64,
         unseen Nullable(Int64),
         dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
-            function_return UInt64),
+            function_return UInt64, late_ack_limit UInt64),
         detached_hooks Array(String), standby Tuple(state String))
 ) ENGINE = Null;
 
@@ -57,7 +57,7 @@ FROM (
            version String, kernel String, ack_key String, late_acks String, holds String, span_us Int64,
            unseen Nullable(Int64),
            dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
-               function_return UInt64),
+               function_return UInt64, late_ack_limit UInt64),
            detached_hooks Array(String), standby Tuple(state String))') AS said
     FROM nagletrace.incoming
 ) AS lines;
@@ -114,8 +114,8 @@ FROM nagletrace.understood
 WHERE said.type IN ('stall', 'hold', 'late_ack') AND said.host != '' AND time != 0;
 
 -- When a tracer began, and its reports, which are the totals of a daemon's stream too: from these a witness follows.
--- `complete`: it reports all late ACKs, by its start; by a report, in its time it dropped nothing, no timer ran unseen and
--- no hook was detached. `of_holds`: it reports all holds too, by its start.
+-- `complete`: it reports all late ACKs, by its start; by a report, in its time it dropped nothing, --max-late-acks left
+-- out nothing, no timer ran unseen and no hook was detached. `of_holds`: it reports all holds too, by its start.
 CREATE TABLE IF NOT EXISTS nagletrace.runs (
     host LowCardinality(String),
     boot_id LowCardinality(String),
@@ -141,7 +141,7 @@ SELECT said.host AS host, said.boot_id AS boot_id, time, if(said.type = 'totals'
        if(kind = 'report',
           empty(said.detached_hooks) AND said.standby.state = '' AND ifNull(said.unseen, 1) = 0
               AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share + said.dropped.hold_map_full
-                  + said.dropped.ack_map_full + said.dropped.function_return = 0,
+                  + said.dropped.ack_map_full + said.dropped.function_return + said.dropped.late_ack_limit = 0,
           said.late_acks = 'all') AS complete,
        kind != 'report' AND said.late_acks = 'all' AND said.holds IN ('all', 'late') AS of_holds,
        said.span_us AS span_us, said.ack_key AS ack_key, said.version AS version, said.kernel AS kernel

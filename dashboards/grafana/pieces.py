@@ -28,8 +28,9 @@ BY_PROCESS = f'{SELECTOR}, comm=~"$comm"'
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 #: Of all panels but the numbers at the top, so that no row has a hole; with room for ten rows of a legend.
 HEIGHT = 10
-#: Of nagletrace_dropped_records_total: what leaves a count too low. The others leave a name or a call stack out.
-DROPPED = 'where!~"stack|owners"'
+#: Of nagletrace_dropped_records_total: what leaves a count too low. The others leave out a name, a call stack, or what
+#: --max-late-acks keeps from a stream.
+DROPPED = 'where!~"stack|owners|late_ack_limit"'
 
 #: By unit, how high an axis is at least: one of nothing but zeros would go to 100, which is 10000 % of a share.
 AXIS = {"percentunit": 0.1, "cps": 1, "short": 1}

@@ -14,8 +14,8 @@ BOUNDS_MS = (1, 5, 10, 20, 30, 35, 40, 45, 50, 75, 100, 150, 200, 250, 500, 1000
 REASONS = ("nagle", "cork", "msg_more", "autocork", "tso_defer", "cwnd", "rwnd", "pacing", "tsq", "unknown")
 RELEASES = ("ack", "full_segment", "nodelay", "uncork", "timer", "loss_probe", "push", "close", "reset", "device")
 ACK_RELEASES = ("timer", "piggyback", "read", "segment", "reset")
-DROPPED = ("ring_full", "hold_map_full", "ack_map_full", "stack", "function_return", "ring_share", "recursion",
-           "owners")
+DROPPED = ("ring_full", "hold_map_full", "ack_map_full", "stack", "function_return", "ring_share", "late_ack_limit",
+           "recursion", "owners")
 
 REFUSALS = ("user_readers", "all_readers", "user_waiting", "all_waiting", "descriptors")
 

@@ -322,7 +322,7 @@ def test_an_ack_the_other_way_shows_whose_end_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", ["gap", *(pytest.param(why, marks=pytest.mark.slow) for why in (
-    "dropped", "unseen", "no audit", "detached", "filtered", "no late ACKs", "not yet", "over", "no report",
+    "dropped", "left out", "unseen", "no audit", "detached", "filtered", "no late ACKs", "not yet", "over", "no report",
     "restarted"))])
 def test_a_recording_that_may_lack_the_late_ack_contradicts_nothing(why: str, tmp_path: Path) -> None:
     web, db = slow_path(*both_hosts())
@@ -331,6 +331,8 @@ def test_a_recording_that_may_lack_the_late_ack_contradicts_nothing(why: str, tm
     if why == "gap":  # it had the number 11, which a log has lost; the next line tells
         db.records[-1]["number"] = 12
         lines[-1]["number"] = 12
+    elif why == "left out":
+        lines[-1]["dropped"]["late_ack_limit"] = 1
     elif why == "detached":
         lines[-1]["detached_hooks"] = ["tcp_recvmsg"]
     elif why == "filtered":
@@ -410,11 +412,14 @@ def test_different_keys_are_told(tmp_path: Path) -> None:
     assert "give all hosts the same --fleet-key" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_recordings_without_late_acks_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["start", "streaming"])
+def test_recordings_without_late_acks_are_told(kind: str, tmp_path: Path) -> None:
     web, db = Host("web1", late_acks=None), Host("db1")
+    web.start["type"] = kind
     web.sends(0, 1)
     done = Joined(tmp_path, web.lines(SECOND), db.lines(SECOND)).done
-    assert "1 of the recordings have no late ACKs; give nagletrace --late-acks." in done.stderr
+    told = "1 of the recordings have no late ACKs; give nagletrace --late-acks, or its daemon --max-late-acks 100."
+    assert told in done.stderr
 
 
 def test_recordings_of_a_nagletrace_that_names_no_ack_are_told(tmp_path: Path) -> None:

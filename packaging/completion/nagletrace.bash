@@ -61,6 +61,7 @@ _nagletrace_options='
 --standby -- none daemon
 --standby-after -- any daemon
 --by-cgroup -- none daemon
+--max-late-acks -- any daemon
 --max-series -- any daemon
 --max-connections -- any daemon
 '

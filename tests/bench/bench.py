@@ -5,8 +5,9 @@
 Each cycle runs every load under every subject once, in an order of its own, pinned, and bare between them; a figure is
 the median over the cycles of the ratio to the bare runs before and after, with the quartiles beside it.
 `bench.py programs` measures what each program costs by itself (in a guest too), `bench.py stalls` what a stall costs
-the tracer, `bench.py` all of it. nagletrace writes to a file, since a tracer that nobody reads does less. Where
-it dropped a record of a stall that it was measured by, there is no figure.
+the tracer, `bench.py late-acks` what late ACKs cost it and the exporter, `bench.py` all of it. nagletrace writes to a
+file, since a tracer that nobody reads does less. Where it dropped a record of a stall that it was measured by, there is
+no figure.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def refuse_drops(name: str, report: str) -> None:
     last = report.rstrip().rpartition("\n")[2]
     if last.startswith("{"):
         counts = json.loads(last)["dropped"]
-        dropped = sum(count for where, count in counts.items() if where not in ("owners", "stack"))
+        dropped = sum(count for where, count in counts.items() if where not in ("owners", "stack", "late_ack_limit"))
     else:
         dropped = sum(map(int, re.findall(r", (\d+) dropped", report)[-1:]))
     if dropped:
@@ -339,6 +340,44 @@ def measure_stalls(space: Namespace, seconds: float) -> dict[str, Any]:
     return measured
 
 
+# ---- what late ACKs cost that nobody waits for ----
+
+#: Values of --max-late-acks: none, the default, and more than the load makes.
+LIMITS = (0, 100, 4000)
+
+
+def measure_late_acks(space: Namespace, seconds: float) -> list[dict[str, Any]]:
+    """The daemon's and the exporter's share of a CPU while 100 connections think, by the daemon's limit."""
+    sys.path.insert(0, str(ROOT / "exporters" / "tests"))
+    from receivers import FakeReceiver
+    measured = []
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "s"
+        for limit in LIMITS:
+            daemon = (str(NAGLETRACE), "daemon", "--socket", str(path), "--max-late-acks", str(limit))
+            with Subject("daemon", daemon, "nagletrace: ready").running(space) as process, FakeReceiver() as receiver:
+                exporter = subprocess.Popen(
+                    ["/usr/bin/python3", "-m", "nagletrace_exporters.exporter.main", "--daemon.socket", path,
+                     "--web.listen-address", "127.0.0.1:0", "--otlp.endpoint", receiver.url],
+                    cwd=ROOT / "exporters", stderr=subprocess.DEVNULL, preexec_fn=pinned({TRACER_CPU}))
+                try:
+                    rate(space, "think", 3.0)
+                    before = cpu_seconds(process.pid), cpu_seconds(exporter.pid), receiver.requests.qsize()
+                    told = load(space, "think", seconds, preexec=pinned({LOAD_CPU}))
+                    costs = cpu_seconds(process.pid) - before[0], cpu_seconds(exporter.pid) - before[1]
+                    requests = list(receiver.requests.queue)[before[2]:]
+                    refuse_drops("daemon", report_of(path))
+                    records = Counter(record["eventName"] for one in requests for record in one.records())
+                    assert exporter.poll() is None and (records["nagletrace.late_ack"] > 0) == (limit > 0), records
+                finally:
+                    exporter.terminate()
+                    exporter.wait(READY_S)
+            measured.append({"limit": limit, "rounds_per_second": told["operations"] / told["seconds"],
+                             "daemon": costs[0] / told["seconds"], "exporter": costs[1] / told["seconds"],
+                             "records_per_second": records.total() / told["seconds"]})
+    return measured
+
+
 # ---- memory by connection ----
 
 
@@ -417,6 +456,15 @@ def page(results: dict[str, Any]) -> str:
     lines += [f"| {name} | " + " | ".join("drops" if "dropped" in cost else f"{cost['us']:.1f} "
               f"({cost['stalls_per_second']:,.0f}/s)" for cost in costs) + " |"
               for name, costs in results["stalls"].items()]
+    replies = results["late_acks"][0]["rounds_per_second"]
+    lines += ["", "## What late ACKs cost that nobody waits for", "",
+              f"{replies:,.0f} replies a second, to 100 connections that then think: the ACK of each second one "
+              "goes late and alone. The daemon streams them to the exporter, which hands them on "
+              "(`--otlp.endpoint`). Of one CPU:",
+              "",
+              "| `--max-late-acks` | records a second | daemon | exporter |", "|---|---|---|---|"]
+    lines += [f"| {cost['limit']:,} | {cost['records_per_second']:,.0f} | {cost['daemon']:.1%} | "
+              f"{cost['exporter']:.1%} |" for cost in results["late_acks"]]
     memory = results["memory"]
     each = (memory["most_bytes"] - memory["idle_bytes"]) / memory["connections"] / 2
     lines += ["", "## Memory by connection", "",
@@ -448,7 +496,7 @@ def tracing_files() -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["all", "programs", "stalls"], default="all")
+    parser.add_argument("what", nargs="?", choices=["all", "programs", "stalls", "late-acks"], default="all")
     parser.add_argument("--cycles", type=int, default=11)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each load")
     arguments = parser.parse_args()
@@ -461,6 +509,9 @@ def main() -> int:
             if arguments.what == "stalls":
                 print(json.dumps(measure_stalls(space, 3.0), indent=1))
                 return 0
+            if arguments.what == "late-acks":
+                print(json.dumps(measure_late_acks(space, 10.0), indent=1))
+                return 0
             results: dict[str, Any] = {"commit": commit(), "kernel": platform.release(), "hooks": family(),
                                        "cpus": os.cpu_count(), "cycles": arguments.cycles,
                                        "seconds": arguments.seconds}
@@ -470,6 +521,7 @@ def main() -> int:
                     ("programs", lambda: [measure_programs(space, 2.0), *in_guest()]),
                     ("processes", lambda: measure_processes(space, subjects(sleeper.pid), 3.0)),
                     ("stalls", lambda: measure_stalls(space, 3.0)),
+                    ("late_acks", lambda: measure_late_acks(space, 10.0)),
                     ("memory", lambda: measure_memory(space, 100_000))):
                 results[name] = measure()
                 (RESULTS / "results.json").write_text(json.dumps(results, indent=1))

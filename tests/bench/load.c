@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The load of the benchmarks, over loopback:
- *   load pingpong|server|bulk|in-step|churn|stall|blocked SECONDS [CONNECTIONS [PORT [WARM-UP]]]
+ *   load MODE SECONDS [CONNECTIONS [PORT [WARM-UP]]]
+ * MODE: pingpong, server, think, bulk, in-step, churn, stall or blocked.
  * A server and a client, each a process; both run where the caller's affinity lets them. `in-step`
- * is bulk by a single process, which reads what it wrote before it writes again. Prints as
- * JSON how many operations (round trips, requests, bytes, connections) there were, how long they
- * took, and how many replies took as long as a delayed ACK. With more than one connection it says
- * "connected" on stderr when all stand, and begins when a line comes on stdin. `blocked` then
- * writes on each what does not fit its reader's window, and leaves it so for the time given. With
- * WARM-UP, in seconds, the load runs for so long before it counts: what only begins costs more.
+ * is bulk by a single process, which reads what it wrote before it writes again. `think` rests
+ * after each two requests of a connection, so that the ACK of the last reply goes late and alone,
+ * and nobody waits for it. Prints as JSON how many operations (round trips, requests, bytes,
+ * connections) there were, how long they took, and how many replies took as long as a delayed ACK.
+ * With more than one connection it says "connected" on stderr when all stand, and begins when a
+ * line comes on stdin. `blocked` then writes on each what does not fit its reader's window, and
+ * leaves it so for the time given. With WARM-UP, in seconds, the load runs for so long before it
+ * counts: what only begins costs more.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,6 +38,7 @@
 /* From each address of loopback so many connections to the server's port fit a range of ports. */
 #define PER_ADDRESS 20000
 #define STALLED_NS  30000000ULL
+#define THINK_NS    60000000ULL
 #define DESCRIPTORS 262144
 
 struct mode {
@@ -49,7 +53,7 @@ static const struct mode modes[] = {
 	{"pingpong", 1, 1, 1, false, false},          {"server", 100, REQUEST, REPLY, false, false},
 	{"bulk", 1, CHUNK, 0, false, false},          {"churn", 1, REQUEST, REPLY, false, true},
 	{"stall", 1000, REQUEST, REPLY, true, false}, {"blocked", 1000, CHUNK, 0, false, false},
-	{"in-step", 1, CHUNK, 0, false, false},
+	{"in-step", 1, CHUNK, 0, false, false},       {"think", 100, REQUEST, REPLY, false, false},
 };
 
 static char buffer[CHUNK];
@@ -300,19 +304,38 @@ static uint64_t run_many(const struct mode *mode, int connections, uint64_t unti
 	return replies;
 }
 
+static void rest_for(uint64_t span_ns)
+{
+	const struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
+				      .tv_nsec = (long)(span_ns % 1000000000)};
+
+	nanosleep(&span, NULL);
+}
+
+/* Who asks again at once is taken for interactive, and only then its kernel delays an ACK. */
+static uint64_t run_thinking(const struct mode *mode, int connections, uint64_t until)
+{
+	uint64_t replies = 0;
+
+	for (; now_ns() < until; rest_for(THINK_NS))
+		for (int i = 0; i < 2 * connections; i++, replies++) {
+			request(mode, connected[i / 2]);
+			take_reply(mode, connected[i / 2]);
+		}
+	return replies;
+}
+
 /* Each connection's reader does not read: what is written beyond its window is held. */
 static uint64_t run_blocked(int connections, uint64_t span_ns)
 {
 	const int least = 1;
-	const struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
-				      .tv_nsec = (long)(span_ns % 1000000000)};
 
 	for (int i = 0; i < connections; i++) {
 		setsockopt(connected[i], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
 		while (send(connected[i], buffer, CHUNK, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
 			;
 	}
-	nanosleep(&span, NULL);
+	rest_for(span_ns);
 	return (uint64_t)connections;
 }
 
@@ -323,6 +346,8 @@ static uint64_t run(const struct mode *mode, int connections, int listener, uint
 
 	if (!strcmp(mode->name, "blocked"))
 		return run_blocked(connections, span_ns);
+	if (!strcmp(mode->name, "think"))
+		return run_thinking(mode, connections, until);
 	if (!strcmp(mode->name, "in-step"))
 		return run_in_step(listener, until);
 	if (!mode->reply)
@@ -354,7 +379,7 @@ int main(int argc, char **argv)
 			mode = &modes[i];
 	if (!mode) {
 		fprintf(stderr,
-			"usage: load pingpong|server|bulk|in-step|churn|stall|blocked SECONDS "
+			"usage: load pingpong|server|think|bulk|in-step|churn|stall|blocked SECONDS "
 			"[CONNECTIONS [PORT [WARM-UP]]]\n");
 		return 2;
 	}

@@ -16,7 +16,7 @@ from harness import Record
 IDENTITY = {"protocol": 1, "time": "2026-11-22T00:00:00.000000Z", "started": "2026-11-21T00:00:00.000000Z",
             "version": "0.1.0", "kernel": "6.1.0-test", "hooks": "function", "missing_hooks": []}
 DROPPED = {"ring_full": 0, "hold_map_full": 0, "ack_map_full": 0, "stack": 0, "function_return": 0, "ring_share": 0,
-           "recursion": 0, "owners": 0}
+           "late_ack_limit": 0, "recursion": 0, "owners": 0}
 
 
 def connection(number: int, sender: Record | None = None, **changes: object) -> Record:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -131,6 +132,26 @@ def test_the_daemon_streams_late_acks_to_readers_of_json_and_counts_none_as_a_st
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("most", [0, 1])
+def test_what_the_daemon_streams_besides_stalls_has_a_limit_and_the_rest_is_counted(most: int) -> None:
+    lab = Lab("write-write-read", *VETH)
+    with lab, Daemon("--netns", str(lab.server), "--max-late-acks", str(most)) as daemon, \
+            Reader(daemon.socket) as stream, Reader(daemon.socket) as asks:
+        begin = stream.ask("stream", format="json")
+        assert begin.get("late_acks") == ("all" if most else None) and ("holds" in begin) == bool(most)
+        began = time.monotonic()
+        lab.play()
+        counts, lasted_s = asks.ask("snapshot"), time.monotonic() - began
+        left_out = counts["dropped"]["late_ack_limit"]
+        late = counts["totals"]["delayed_acks"]["timer"] - left_out if most else 0
+        told = Counter(record["type"] for record in itertools.islice(stream.lines(), counts["stalls"] + late))
+        assert told == Counter(stall=counts["stalls"], late_ack=late) and told["stall"] >= 8
+        assert 1 <= late <= 2 + lasted_s and left_out >= 4 if most else left_out == 0
+        [text] = [asks.ask("report", format="text")["text"]]
+        assert ("0 dropped: late_ack_limit" if most else "0 dropped)") in text
+
+
+@pytest.mark.quick
 def test_without_a_reader_the_daemon_makes_no_late_acks() -> None:
     lab = Lab("write-write-read", *VETH)
     with lab, Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as asks:
@@ -200,8 +221,8 @@ def test_no_record_has_a_place_for_a_sequence_number() -> None:
     look(schema)
     relative = {"$ref": "#/$defs/relative"}
     assert found.pop("seq") == [relative] and found.pop("ack") == [relative]
-    assert set(found) <= {"pending_ack", "ack_id", "ack_key", "late_ack", "late_acks", "ack_after_hold_us",
-                          "ack_map_full", "delayed_acks", "unseen_delayed_acks"}, found
+    assert set(found) <= {"pending_ack", "ack_id", "ack_key", "late_ack", "late_acks", "late_ack_limit",
+                          "ack_after_hold_us", "ack_map_full", "delayed_acks", "unseen_delayed_acks"}, found
 
 
 @pytest.mark.parametrize(("text", "mode", "told"), [

@@ -776,25 +776,54 @@ static void hold_meets_a_late_ack_from_a_millisecond_on(void)
 				   .release = NT_RELEASE_ACK};
 	struct hold h = {.ack_seen = true, .held.reason = NT_HOLD_NAGLE};
 
-	assert_false(hold_may_meet(&h, &f));
+	assert_false(hold_may_meet(&h, &f, world.now_ns));
 	late_acks_wanted = true;
-	assert_true(hold_may_meet(&h, &f));
+	assert_true(hold_may_meet(&h, &f, world.now_ns));
 	f.duration_ns--;
-	assert_false(hold_may_meet(&h, &f));
+	assert_false(hold_may_meet(&h, &f, world.now_ns));
 	f.duration_ns++;
 	f.late_release = NT_ACK_TIMER;
-	assert_false(hold_may_meet(&h, &f));
+	assert_false(hold_may_meet(&h, &f, world.now_ns));
 	f.late_release = NT_ACK_INVALID;
 	f.release = NT_RELEASE_PUSH;
-	assert_false(hold_may_meet(&h, &f));
+	assert_false(hold_may_meet(&h, &f, world.now_ns));
 	f.release = NT_RELEASE_ACK;
 	h.held.reason = NT_HOLD_CORK;
-	assert_false(hold_may_meet(&h, &f));
+	assert_false(hold_may_meet(&h, &f, world.now_ns));
 	h.held.reason = NT_HOLD_MSG_MORE;
-	assert_true(hold_may_meet(&h, &f));
+	assert_true(hold_may_meet(&h, &f, world.now_ns));
+	nt_config.late_ack_ns = SECOND;
+	assert_true(hold_may_meet(&h, &f, world.now_ns));
+	assert_false(hold_may_meet(&h, &f, world.now_ns));
+	assert_true(hold_may_meet(&h, &f, world.now_ns - SECOND - 1)); /* it is known late */
+	nt_config.late_ack_ns = 0;
+	late_acks_until_ns = 0;
 	h.ack_seen = false;
-	assert_false(hold_may_meet(&h, &f));
+	assert_false(hold_may_meet(&h, &f, world.now_ns));
 	late_acks_wanted = false;
+}
+
+/* Of those that a limit leaves room for, a second's worth may come at once; the rest is counted. */
+static void late_acks_have_a_limit(void)
+{
+	u64 *dropped = &totals_here()->dropped[NT_DROPPED_LATE_ACK], before = *dropped;
+	unsigned int had_room = 0;
+
+	for (int i = 0; i < 5000; i++)
+		assert_true(late_ack_has_room(world.now_ns));
+	nt_config.late_ack_ns = SECOND / 100;
+	for (int i = 0; i < 5000; i++, world_delay(MS)) /* 1000 a second, for five */
+		had_room += late_ack_has_room(world.now_ns);
+	assert_in_range(had_room, 599, 601);
+	assert_int_equal(*dropped - before, 5000 - had_room);
+	/* after a rest as many as before may come at once, and no more */
+	world_delay(60 * SECOND);
+	had_room = 0;
+	for (int i = 0; i < 1000; i++)
+		had_room += late_ack_has_room(world.now_ns);
+	assert_int_equal(had_room, 100);
+	nt_config.late_ack_ns = 0;
+	late_acks_until_ns = 0;
 }
 
 /* The receiver's timer sends an ACK that was pending for pending_ns: is it told, and why was it late? */

@@ -705,6 +705,7 @@ static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **st
 	acknowledged_holds_end_when_something_tells();
 	held_bytes_left_no_later_than_what_was_sent_last();
 	hold_meets_a_late_ack_from_a_millisecond_on();
+	late_acks_have_a_limit();
 	late_acks_are_told_with_their_reason();
 	only_an_answer_tells_of_a_late_ack();
 	late_ack_frees_nothing_where_nothing_is_unsent();

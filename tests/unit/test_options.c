@@ -488,14 +488,17 @@ static void daemon_and_report_take_their_own_options(void **state)
 	assert_int_equal(o.window_ns, 600 * 1000000000ULL);
 	assert_int_equal(o.max_series, 1000);
 	assert_int_equal(o.max_connections, 1024);
+	assert_int_equal(o.max_late_acks, 100);
+	assert_int_equal(good("--late-acks -o json").max_late_acks, 0);
 	assert_false(o.by_cgroup);
 	o = good("daemon --socket /x/y --group root --window 1h --max-series 10 --max-connections "
-		 "20 --by-cgroup -n nginx");
+		 "20 --max-late-acks 0 --by-cgroup -n nginx");
 	assert_string_equal(o.socket, "/x/y");
 	assert_string_equal(o.group, "root");
 	assert_int_equal(o.window_ns, 3600 * 1000000000ULL);
 	assert_int_equal(o.max_series, 10);
 	assert_int_equal(o.max_connections, 20);
+	assert_int_equal(o.max_late_acks, 0);
 	assert_true(o.by_cgroup);
 	assert_false(o.standby);
 	assert_int_equal(o.quiet_ns, 300 * 1000000000ULL);
@@ -512,6 +515,7 @@ static void daemon_and_report_take_their_own_options(void **state)
 	refused("daemon --max-series 0", "--max-series", "0", "from 1 to 100000");
 	refused("daemon --max-connections 100001", "--max-connections", "100001",
 		"from 1 to 100000");
+	refused("daemon --max-late-acks 4001", "--max-late-acks", "4001", "from 0 to 4000");
 	refused("daemon --standby --standby-after 999ms", "--standby-after", "999ms", "1s or more");
 	refused("daemon --standby --max-overhead 1", "--standby", "--max-overhead",
 		"leave one out");
@@ -606,12 +610,11 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 {
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
-	static const char *const of_daemon[] = {"max-overhead", "quiet",      "verbose",
-						"help",         "version",    "json-schema",
-						"socket",       "group",      "window",
-						"by-cgroup",    "max-series", "max-connections",
-						"fleet-key",    "standby",    "standby-after",
-						"host",         NULL};
+	static const char *const of_daemon[] = {
+		"max-overhead", "quiet",           "verbose",   "help",    "version",
+		"json-schema",  "socket",          "group",     "window",  "by-cgroup",
+		"max-series",   "max-connections", "fleet-key", "standby", "standby-after",
+		"host",         "max-late-acks",   NULL};
 	static const char *const of_report[] = {"output", "json", "wide",    "follow",
 						"socket", "help", "version", "json-schema",
 						"health", NULL};

@@ -48,6 +48,7 @@ unsigned long long nt_counts_dropped(const struct nt_counts *counts)
 	unsigned long long dropped = counts->recursion_misses;
 
 	for (size_t i = 0; i < NT_DROPPED_WAYS; i++)
-		dropped += i == NT_DROPPED_STACK ? 0 : counts->totals.dropped[i];
-	return dropped;
+		dropped += counts->totals.dropped[i];
+	return dropped - counts->totals.dropped[NT_DROPPED_STACK] -
+	       counts->totals.dropped[NT_DROPPED_LATE_ACK];
 }

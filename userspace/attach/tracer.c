@@ -62,6 +62,8 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 
 	config->min_ns = settings->min_ns;
 	config->tick_ns = nt_kernel_tick_ns();
+	if (settings->max_late_acks)
+		config->late_ack_ns = NT_SECOND_NS / settings->max_late_acks;
 	config->delack_by_rto_min = nt_kernel_delack_by_rto_min();
 	config->netns = settings->netns;
 	config->target = target_kind(settings);

@@ -479,6 +479,8 @@ static void derive(const struct nt_parse *p)
 
 	settings->borrows_sockets = p->command == NT_CMD_FIX;
 	settings->counts_kept = p->command == NT_CMD_DAEMON;
+	if (p->command != NT_CMD_DAEMON)
+		settings->max_late_acks = 0;
 	settings->streams_stacks =
 		settings->stacks &&
 		(p->command == NT_CMD_DAEMON ||

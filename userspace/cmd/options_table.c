@@ -34,7 +34,7 @@ static const char *const hooks[] = {"auto", "function", "kprobe", "tracepoint", 
 #define ANSWER(command)  .kind = NT_ANSWER, .choice = NT_CMD_##command, .commands = ~0U
 #define ENUM(member)     .kind = NT_ENUM, .field = MEMBER(unsigned int, member)
 #define DURATION(member) .kind = NT_DURATION, .argument = "DURATION", .field = MEMBER(uint64_t, member)
-#define COUNT(member)    .kind = NT_COUNT, .argument = "N", .field = MEMBER(uint64_t, member)
+#define COUNT(member)    .kind = NT_COUNT, .argument = "N", .least = 1, .field = MEMBER(uint64_t, member)
 #define PORTS(member)    .kind = NT_PORTS, .field = MEMBER(struct nt_port_list, member)
 
 #define TRACE     NT_ON(NT_CMD_TRACE)
@@ -106,7 +106,7 @@ const struct nt_option nt_options[] = {
 	 .more = "It needs --interval or `INTERVAL`."},
 	{.name = "duration", .letter = 'd', DURATION(duration_ns), .least = 1, .commands = TRACE | TOP | SAMPLE,
 	 .help = "stop after this time"},
-	{.name = "fail-on-stall", .kind = NT_COUNT, .argument = "[=N]", .field = MEMBER(uint64_t, fail_on_stalls),
+	{.name = "fail-on-stall", .kind = NT_COUNT, .argument = "[=N]", .least = 1, .field = MEMBER(uint64_t, fail_on_stalls),
 	 .commands = TRACE,
 	 .help = "end with exit code 5 if there were N stalls or more (default 1)",
 	 .more = "So a build fails when it becomes slower. A command that fails by itself keeps "
@@ -238,6 +238,13 @@ const struct nt_option nt_options[] = {
 	 .help = "`daemon --standby`: detach the hooks after this time without a stall"},
 	{.name = "by-cgroup", FLAG(by_cgroup), .commands = DAEMON,
 	 .help = "`daemon`: count each cgroup in series of its own"},
+	{.name = "max-late-acks", .kind = NT_COUNT, .argument = "N",
+	 .field = MEMBER(uint64_t, max_late_acks), .most = 4000, .standard = "100", .commands = DAEMON,
+	 .help = "`daemon`: stream N late ACKs and holds a second on average for "
+		 "nagletrace-join, and no more; 0: none",
+	 .more = "A stream of JSON has them besides the stalls. The daemon counts the rest as "
+		 "`late_ack_limit`; nagletrace-join contradicts nothing of that time by this "
+		 "host."},
 	{.name = "max-series", COUNT(max_series), .most = 100000, .standard = "1000", .commands = DAEMON,
 	 .help = "`daemon`: keep at most N series; count the rest as `other`"},
 	{.name = "max-connections", COUNT(max_connections), .most = 100000, .standard = "1024",
@@ -404,11 +411,11 @@ static int read_count(struct nt_parse *p, const struct nt_option *option, const 
 	}
 	if (nt_parse_number(value, strlen(value), option->most ? option->most : UINT32_MAX,
 			    count) &&
-	    *count)
+	    *count >= option->least)
 		return 0;
 	if (option->most)
-		snprintf(what, sizeof(what), "not a limit; give a number from 1 to %u",
-			 (unsigned int)option->most);
+		snprintf(what, sizeof(what), "not a limit; give a number from %u to %u",
+			 (unsigned int)option->least, (unsigned int)option->most);
 	return nt_refuse(p, value, what);
 }
 

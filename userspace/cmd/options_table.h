@@ -21,7 +21,7 @@ enum nt_option_kind {
 	NT_LAST_WITHOUT_VALUE = NT_ANSWER,
 	NT_ENUM,     /* one of .words; sets an enum to its place there */
 	NT_DURATION, /* in ns; at least .least */
-	NT_COUNT,    /* at least 1, at most .most if that is set */
+	NT_COUNT,    /* at least .least; at most .most if that is set */
 	NT_PERCENT,  /* in millionths, above 0 */
 	NT_PIDS,
 	NT_PORTS,

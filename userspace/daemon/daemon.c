@@ -147,7 +147,9 @@ static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 /* Late ACKs are reported while somebody reads a stream of JSON: only such readers get them. */
 static void want_late_acks(struct daemon *d)
 {
-	nt_session_want_late_acks(&d->session, nt_server_streams(d->server, NT_FORMAT_JSON));
+	nt_session_want_late_acks(&d->session,
+				  d->settings->max_late_acks &&
+					  nt_server_streams(d->server, NT_FORMAT_JSON));
 }
 
 static void begin_stream(struct daemon *d, struct nt_reader *reader, FILE *out,
@@ -158,9 +160,9 @@ static void begin_stream(struct daemon *d, struct nt_reader *reader, FILE *out,
 	size_t length;
 	FILE *inner;
 
-	nt_json_streaming(out, &d->session);
 	nt_reader_stream(reader, format);
 	want_late_acks(d);
+	nt_json_streaming(out, &d->session);
 	inner = writer.heading ? open_memstream(&text, &length) : NULL;
 	if (!inner)
 		return;

@@ -243,7 +243,8 @@ int nt_json_streaming(FILE *out, const struct nt_session *session)
 
 	nt_json_time_now(o);
 	nt_json_origin(o, &session->origin);
-	nt_json_late_acks(o, &session->origin);
+	if (session->settings->max_late_acks)
+		nt_json_late_acks(o, &session->origin);
 	nt_json_number(o, "number", session->reported);
 	return nt_json_write(out, o);
 }

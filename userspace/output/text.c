@@ -168,13 +168,14 @@ static void print_source(FILE *out, const struct nt_report *report)
 {
 	const struct nt_totals *t = &report->counts.totals;
 	unsigned long long dropped = nt_counts_dropped(&report->counts);
+	bool left_out = t->dropped[NT_DROPPED_STACK] || t->dropped[NT_DROPPED_LATE_ACK] ||
+			report->counts.unowned;
 	struct utsname uname_now;
 
 	uname(&uname_now);
 	fprintf(out, "(%s hooks, kernel %.*s, %llu dropped%s",
 		nt_family_name(report->hooks->family), (int)strcspn(uname_now.release, "-"),
-		uname_now.release, dropped,
-		dropped || t->dropped[NT_DROPPED_STACK] || report->counts.unowned ? ":" : "");
+		uname_now.release, dropped, dropped || left_out ? ":" : "");
 	for (size_t i = 0; i < NT_DROPPED_WAYS; i++)
 		if (t->dropped[i])
 			fprintf(out, " %s %llu", nt_dropped_word(i),

@@ -69,13 +69,14 @@ struct nt_settings {
 	uint64_t window_ns; /* the daemon's report covers at least half of this */
 	uint64_t max_series;
 	uint64_t max_connections;
-	bool standby;         /* the daemon attaches while something stalls only */
-	uint64_t quiet_ns;    /* in standby: it detaches after this time without a stall */
-	bool by_cgroup;       /* the cgroup is a label of the series too */
-	bool follow, health;  /* report: ask for the stream, or for the health, instead */
-	bool borrows_sockets; /* from the processes that it traces, by pidfd_getfd(2) */
-	bool counts_kept;     /* the daemon reports the remedies that are kept on this host */
-	bool has_fleet_key;   /* fleet_key is set: other hosts hash ACKs with it too */
+	uint64_t max_late_acks; /* the daemon streams so many a second; 0: none, or no limit */
+	bool standby;           /* the daemon attaches while something stalls only */
+	uint64_t quiet_ns;      /* in standby: it detaches after this time without a stall */
+	bool by_cgroup;         /* the cgroup is a label of the series too */
+	bool follow, health;    /* report: ask for the stream, or for the health, instead */
+	bool borrows_sockets;   /* from the processes that it traces, by pidfd_getfd(2) */
+	bool counts_kept;       /* the daemon reports the remedies that are kept on this host */
+	bool has_fleet_key;     /* fleet_key is set: other hosts hash ACKs with it too */
 	uint8_t fleet_key[16];
 	const char *host;    /* the host's name in records; NULL: as uname(2) gives it */
 	bool late_acks;      /* each late ACK is reported, for the join with other hosts */

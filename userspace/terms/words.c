@@ -72,9 +72,10 @@ static const char *const patterns[NT_PATTERNS] = {
 };
 
 static const char *const dropped_ways[NT_DROPPED_WAYS] = {
-	[NT_DROPPED_RING_FULL] = "ring_full",    [NT_DROPPED_HOLD_MAP] = "hold_map_full",
-	[NT_DROPPED_ACK_MAP] = "ack_map_full",   [NT_DROPPED_STACK] = "stack",
-	[NT_DROPPED_RETURN] = "function_return", [NT_DROPPED_SHARE] = "ring_share",
+	[NT_DROPPED_RING_FULL] = "ring_full",     [NT_DROPPED_HOLD_MAP] = "hold_map_full",
+	[NT_DROPPED_ACK_MAP] = "ack_map_full",    [NT_DROPPED_STACK] = "stack",
+	[NT_DROPPED_RETURN] = "function_return",  [NT_DROPPED_SHARE] = "ring_share",
+	[NT_DROPPED_LATE_ACK] = "late_ack_limit",
 };
 
 static const char *const untraced_kinds[NT_UNTRACED_KINDS] = {

@@ -225,6 +225,14 @@ static uint64_t sum_of(struct json_object *o)
 	return sum;
 }
 
+/* Counts what nt_counts_dropped() does: a stall without its stack or its process is no dropped one,
+ * and what a limit leaves out found no lack of room. */
+static uint64_t records_dropped(struct json_object *dropped)
+{
+	return sum_of(dropped) - number_of(dropped, "stack") - number_of(dropped, "owners") -
+	       number_of(dropped, "late_ack_limit");
+}
+
 static size_t length_of(struct json_object *o, const char *key)
 {
 	struct json_object *list = value_of(o, key, json_type_array);
@@ -259,7 +267,7 @@ static void take_snapshot(struct nt_top_data *data, struct json_object *o, uint6
 	data->stalls = number_of(o, "stalls");
 	data->excess_us = number_of(o, "excess_us");
 	data->span_us = number_of(o, "connections_span_us");
-	data->records_dropped = sum_of(value_of(o, "dropped", json_type_object));
+	data->records_dropped = records_dropped(value_of(o, "dropped", json_type_object));
 	data->missing_hooks = length_of(o, "missing_hooks") + length_of(o, "detached_hooks");
 	data->full = n >= NT_TOP_ROWS;
 	if (n > NT_TOP_ROWS)

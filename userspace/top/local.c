@@ -200,9 +200,7 @@ static void take_counts(struct nt_top_data *data, const struct nt_counts *counts
 		data->holds += t->holds[i];
 	for (size_t i = 1; i < NT_ACK_RELEASES; i++)
 		data->delayed_acks += t->delayed_acks[i];
-	data->records_dropped = counts->recursion_misses + counts->unowned;
-	for (size_t i = 0; i < NT_DROPPED_WAYS; i++)
-		data->records_dropped += t->dropped[i];
+	data->records_dropped = nt_counts_dropped(counts);
 }
 
 static void take_tracer(struct nt_top_data *data, const struct nt_tracer *tracer)

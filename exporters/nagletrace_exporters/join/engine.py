@@ -83,8 +83,8 @@ COLUMNS = {
     "complete": ("TINYINT", """CASE
         WHEN type IN ('start', 'streaming') THEN
             CASE WHEN late_acks = 'all' AND holds IN ('all', 'late') THEN 2 WHEN late_acks = 'all' THEN 1 ELSE 0 END
-        WHEN type IN ('report', 'totals') THEN CASE WHEN unseen = 0 AND NOT regexp_matches(
-            CAST(dropped AS VARCHAR), '"(ring_full|ring_share|hold_map_full|ack_map_full|function_return)": *[1-9]')
+        WHEN type IN ('report', 'totals') THEN CASE WHEN unseen = 0 AND NOT regexp_matches(CAST(dropped AS VARCHAR),
+                '"(ring_full|ring_share|hold_map_full|ack_map_full|function_return|late_ack_limit)": *[1-9]')
             AND NOT regexp_matches(coalesce(CAST(detached_hooks AS VARCHAR), ''), '[a-z]') AND standby IS NULL
             THEN 1 ELSE 0 END
         ELSE 1 END"""),
@@ -407,7 +407,7 @@ class Engine:
             "SELECT count(*), count(*) FILTER (kind IS NULL), count(DISTINCT ack_key), "
             "count(*) FILTER (ack_id <> 0), "
             "count(*) FILTER (ack_id = 0 AND kind = 'stall' AND cause <> 'cork_ceiling'), "
-            "count(*) FILTER (kind = 'start' AND late_acks IS NULL) FROM lines").fetchall()
+            "count(*) FILTER (kind IN ('start', 'streaming') AND late_acks IS NULL) FROM lines").fetchall()
         return Counts(*row)
 
     def hosts(self) -> int:

@@ -153,5 +153,5 @@ def remarks(counts: Counts, clocks: list[Clock]) -> list[str]:
         said.append("no record names its ACK; record with a nagletrace that has --fleet-key.")
     elif counts.starts_without_late_acks:
         said.append(f"{counts.starts_without_late_acks:,} of the recordings have no late ACKs; give nagletrace "
-                    "--late-acks.")
+                    "--late-acks, or its daemon --max-late-acks 100.")
     return said

@@ -149,7 +149,7 @@ def shortcomings(summary: Summary, report: Report | None) -> list[str]:
         said.append(f"Hooks that this kernel lacks: {', '.join(summary.starts[-1].missing_hooks)}.")
     if not summary.traces and not summary.snapshot and (summary.all.stalls or report):
         said.append("The recording does not begin with the start of a trace.")
-    dropped = {word: count for word, count in (report.dropped if report else {}).items() if count}
+    dropped = dropped_records(report) if report else {}
     if dropped:
         said.append("Records were dropped: " + ", ".join(f"{word} {count:,}" for word, count in dropped.items())
                     + ". The totals count them, the tables do not.")
@@ -163,6 +163,12 @@ def shortcomings(summary: Summary, report: Report | None) -> list[str]:
     return said
 
 
+def dropped_records(report: Report) -> dict[str, int]:
+    """By place, those that a table lacks: not what only a name, a stack or a join over two hosts lacks."""
+    return {word: count for word, count in report.dropped.items()
+            if count and word not in ("stack", "owners", "late_ack_limit")}
+
+
 def figures(summary: Summary, report: Report | None, stalls: int, excess_us: int, span_us: int | None
             ) -> list[tuple[str, str]]:
     rows = [("Stalls", f"{stalls:,}"), ("Lost time", milliseconds(excess_us))]
@@ -174,8 +180,7 @@ def figures(summary: Summary, report: Report | None, stalls: int, excess_us: int
                  ("p99", milliseconds(durations.percentile(99))), ("Longest", milliseconds(durations.longest))]
         rows.append(("Evidence", words(summary.all.evidence)))
     if report:
-        dropped = sum(report.dropped.values())
-        rows.append(("Records dropped", f"{dropped:,}"))
+        rows.append(("Records dropped", f"{sum(dropped_records(report).values()):,}"))
     return rows
 
 
