@@ -84,11 +84,12 @@ def test_a_slow_way_is_no_late_ack(by: str, key: str, tmp_path: Path) -> None:
     assert {one["evidence"] for one in told} == {"seen"}
 
 
-def test_an_ack_that_a_late_read_sent_is_a_late_ack(key: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["traces", "daemons"])
+def test_an_ack_that_a_late_read_sent_is_a_late_ack(by: str, key: str, tmp_path: Path) -> None:
     """No timer sends it, and the receiver's host is a witness of it all the same."""
     rounds = 40
     with network_of() as network:
-        recorded = record(network, key, rounds, READ_LATE, rounds)
+        recorded = (record if by == "traces" else follow)(network, key, rounds, READ_LATE, rounds)
     joined = join(tmp_path, recorded.lines)
     assert sum(one["sure"] for one in recorded.felt) >= rounds // 3, recorded.felt
     assert not [one for one in joined if one.get("contradicted")]
@@ -132,7 +133,8 @@ class Followed:
         return int(max(told, counts["totals"]["delayed_acks"]["timer"] + counts["stalls"]))
 
 
-def follow(network: Network, key: str, prompt_from: int) -> Recorded:
+def follow(network: Network, key: str, prompt_from: int, exchanges: list[Exchange] = STALLING,
+           rounds: int = ROUNDS) -> Recorded:
     """As record(), by daemons whose streams `nagletrace report -f` records: each minute they have totals. One in
     standby beside them does not say what it has not seen."""
     daemons = [(*host, ()) for host in HOSTS] + [("standby", "client", ("--standby",))]
@@ -159,7 +161,7 @@ def follow(network: Network, key: str, prompt_from: int) -> Recorded:
             stack.callback(follower.terminate)
         wait_for("streaming", "", 0)
         time.sleep(MARGIN_S)
-        felt = play(network, STALLING, ROUNDS, prompt_from)
+        felt = play(network, exchanges, rounds, prompt_from)
         wait_for("totals", (datetime.now(timezone.utc) + timedelta(seconds=MARGIN_S)).isoformat(), TOTALS_S)
         lines = {host: lines_of(host) for host in recordings}
     assert not any("unseen" in line for line in lines.pop("standby"))

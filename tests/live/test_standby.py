@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon import ATTACHED_ONCE, Daemon
+from daemon import ATTACHED_ONCE, Daemon, Reader
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, day_s, run, stalled_rounds
 from spaces import Namespace
 
@@ -116,6 +116,18 @@ def growing(before: Record, after: Record) -> None:
 
 
 # ---- it attaches, counts and detaches ----
+
+
+@pytest.mark.quick
+def test_reads_are_hooked_only_while_somebody_reads_a_stream() -> None:
+    with Daemon() as daemon:
+        before = links(daemon)
+        with Reader(daemon.socket) as reader:
+            assert reader.ask("stream", format="json")["late_acks"] == "all"
+            meanwhile = links(daemon)
+        wait_until("nobody reads the stream any more", lambda: links(daemon) == before)
+        by_tracepoints = daemon.ask("health")["hooks"] == "tracepoint"
+    assert sum((meanwhile - before).values()) == by_tracepoints
 
 
 @pytest.mark.guest

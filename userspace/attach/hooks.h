@@ -27,7 +27,7 @@ enum nt_hook_need {
 	NT_ALWAYS,
 	NT_FOR_PIDS, /* those with -p */
 	NT_FOR_TIMELINE,
-	NT_FOR_LATE_ACKS, /* --late-acks, or --timeline */
+	NT_FOR_LATE_ACKS, /* --late-acks, --timeline; the daemon's while late ACKs are wanted */
 };
 
 struct nt_hook {

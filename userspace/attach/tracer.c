@@ -33,7 +33,7 @@ static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 	if (hook->need == NT_FOR_PIDS)
 		return settings->n_pids;
 	if (hook->need == NT_FOR_LATE_ACKS)
-		return settings->late_acks || settings->timeline;
+		return settings->late_acks || settings->max_late_acks || settings->timeline;
 	return hook->need == NT_FOR_TIMELINE ? settings->timeline : true;
 }
 
@@ -563,15 +563,32 @@ int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
 	 * an entry
 	 */
 	for (size_t i = nt_n_hooks; i-- > 0;) {
-		if (!tracer->links[i] || (step && nt_hooks[i].detach_step != step))
+		if (!tracer->targets[i] || tracer->hooks.detached[i] ||
+		    (step && nt_hooks[i].detach_step != step))
 			continue;
 		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
 			tracer->skel->bss->ack_begins_unseen = true;
-		detach_hook(tracer, i);
+		if (tracer->links[i]) /* nt_tracer_see_reads() may have detached it */
+			detach_hook(tracer, i);
 		tracer->hooks.detached[i] = true;
 		n++;
 	}
 	return n;
+}
+
+int nt_tracer_see_reads(struct nt_tracer *tracer, bool wanted)
+{
+	for (size_t i = 0; i < nt_n_hooks; i++) {
+		if (nt_hooks[i].need != NT_FOR_LATE_ACKS || tracer->hooks.detached[i] ||
+		    !(nt_hooks[i].families & NT_FAMILY(tracer->hooks.family)))
+			continue;
+		if (!wanted && tracer->links[i])
+			detach_hook(tracer, i);
+		if (!wanted || tracer->links[i])
+			return 0;
+		return tracer->targets[i] ? attach_hook(tracer, i, tracer->targets[i]) : -ENOENT;
+	}
+	return 0;
 }
 
 /* From the end, as nt_tracer_detach(). */

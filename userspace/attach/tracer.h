@@ -51,6 +51,13 @@ uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer);
 int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step);
 
 /*
+ * A read may send an ACK late. Function hooks see that; the tracepoint family has a hook for it,
+ * which costs each read something. Attaches that hook, or detaches it. Returns 0, or -errno: such
+ * ACKs go unseen.
+ */
+int nt_tracer_see_reads(struct nt_tracer *tracer, bool wanted);
+
+/*
  * Pause detaches all hooks, and forgets what the programs keep of sockets, whose events go by from
  * then on; the programs stay loaded, and the counts as they are. Resume attaches the same hooks
  * again, all or none: *failed is the one that it could not attach. Both take settings.standby from

@@ -54,6 +54,10 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 	const struct nt_settings *settings = session->settings;
 	static const char *const pidfd_getfd[] = {"pidfd_getfd", NULL};
 	static const char *const perf_event_open[] = {"perf_event_open", NULL};
+	/* nt_tracer_see_reads(), while a stream is read */
+	bool attaches_later =
+		settings->standby ||
+		(settings->max_late_acks && session->tracer.hooks.family == NT_HOOKS_TRACEPOINT);
 	bool opens_kprobes = settings->standby && session->tracer.hooks.family == NT_HOOKS_KPROBE;
 	cap_value_t keep[2];
 	size_t n = 0;
@@ -75,6 +79,6 @@ int nt_confine(struct nt_session *session, char *kept, size_t size)
 	nt_refuse_system_calls_or_report(settings->borrows_sockets ? pidfd_getfd
 					 : opens_kprobes           ? perf_event_open
 								   : NULL,
-					 settings->standby);
+					 attaches_later);
 	return 0;
 }

@@ -13,7 +13,8 @@ struct nt_origin {
 	char host[NT_HOST_MAX + 1];
 	char boot_id[37]; /* "": the kernel does not show it */
 	uint8_t key[NT_SIPHASH_KEY_LEN];
-	bool all_late_acks; /* no filter but --netns leaves out late ACKs */
+	bool all_late_acks; /* no filter but --netns leaves out late ACKs, nor does a missing hook
+			     */
 	bool all_holds;     /* nor holds, and they are reported */
 };
 

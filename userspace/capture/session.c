@@ -372,6 +372,17 @@ void nt_session_close(struct nt_session *session)
 
 void nt_session_want_late_acks(struct nt_session *session, bool wanted)
 {
+	struct nt_origin *origin = &session->origin;
+	int err = 0;
+
+	if (session->standby.state != NT_STANDBY_WAITING)
+		err = nt_tracer_see_reads(&session->tracer, wanted || session->settings->timeline);
+	if (err && origin->all_late_acks) {
+		nt_log("cannot hook tcp_rcv_space_adjust: %s; late ACKs that a read sent are not "
+		       "recorded",
+		       strerror(-err));
+		origin->all_late_acks = origin->all_holds = false;
+	}
 	session->tracer.skel->bss->late_acks_wanted = wanted;
 }
 

@@ -83,7 +83,8 @@ bool nt_session_open(struct nt_session *session, const struct nt_settings *setti
 		     struct nt_error *error);
 void nt_session_close(struct nt_session *session);
 
-/* Has the kernel side report each late ACK from now on, or no more. */
+/* Has the kernel side report each late ACK from now on, or no more. Where it cannot report all, the
+ * origin says so. */
 void nt_session_want_late_acks(struct nt_session *session, bool wanted);
 
 /*
