@@ -243,10 +243,26 @@ def test_the_chart_has_the_version_of_the_tree() -> None:
 
 # ---- what it refuses ----
 
+
+def test_it_knows_each_option_of_the_daemon_that_it_does_not_set_itself(helm: Helm) -> None:
+    lines = (ROOT / "packaging" / "completion" / "nagletrace.bash").read_text().splitlines()
+    options = {line.split()[0] for line in lines if line.startswith("--") and "daemon" in line.split()[3:]}
+    own = {"--socket", "--host", "--fleet-key", "--standby", "--help", "--version", "--json-schema"}
+    told = helm.refuses("--set", "daemon.options={--none}").partition("take one of")[2].splitlines()[0]
+    known = set(re.findall(r"--[a-z0-9-]+", told))
+    assert known == options - own
+
+
 REFUSED = {
     "an unknown value": (["--set", "daemon.optoins={--by-cgroup}"], "'/daemon'.*'optoins' not allowed"),
     "an unknown room": (["--set", "deamon.options={--by-cgroup}"], "'deamon' not allowed"),
     "options as a text": (["--set", "daemon.options=--by-cgroup"], "'/daemon/options'.*got string, want array"),
+    "an option that is none": (["--set", "daemon.options={--max-serise=5}"],
+                               r"daemon\.options: --max-serise is no option"),
+    "an option of the chart": (["--set", "daemon.options={--host=a}"],
+                               r"daemon\.options: --host is no option .* the chart has a value for it; take one of"),
+    "a port that no probe asks": (["--set", "exporter.options={--web.listen-address=:1}"],
+                                  r"exporter\.options: --web\.listen-address=:1: the chart has its own"),
     "an option that is a number": (["--set", "daemon.options={5}"], "'/daemon/options/0'.*got number, want string"),
     "a capability by its long name": (["--set", "daemon.capabilities={CAP_BPF}"],
                                       "'/daemon/capabilities/0'.*must be one of 'BPF', 'PERFMON'"),

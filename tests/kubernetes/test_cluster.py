@@ -61,7 +61,7 @@ spec:
 @pytest.fixture(scope="module")
 def traced(cluster: Cluster, helm: Helm) -> Object:
     """The chart's pod, ready."""
-    told = cluster.apply(helm.template("--set", "daemon.options={--by-cgroup}"))
+    told = cluster.apply(helm.template())
     assert "daemonset.apps/nagletrace created" in told
     return cluster.ready_pod(NAMESPACE, LABELS)
 

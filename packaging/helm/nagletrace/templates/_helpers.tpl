@@ -49,6 +49,26 @@ imagePullPolicy: {{ . }}
 {{- end -}}
 {{- end -}}
 
+{{- /* The daemon would end with exit code 2 on each node, or serve another socket; the exporter another port. */ -}}
+{{- define "nagletrace.checkOptions" -}}
+{{- $known := splitList " " (print
+  "--name --cgroup --container --pod --unit --netns --port --localport --remoteport --ipv4 --ipv6 --min --stacks "
+  "--hooks --btf --max-overhead --quiet --verbose --group --window --standby-after --by-cgroup --max-series "
+  "--max-connections --max-late-acks") -}}
+{{- range .Values.daemon.options -}}
+{{- $name := splitList "=" . | first -}}
+{{- if and (hasPrefix "-" $name) (not (has $name $known)) -}}
+{{- fail (printf (print "daemon.options: %s is no option to give here: the daemon does not know it, or the chart has a "
+  "value for it; take one of %s") $name (join " " $known)) -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.exporter.options -}}
+{{- if has (splitList "=" . | first) (list "--web.listen-address" "--daemon.socket") -}}
+{{- fail (printf "exporter.options: %s: the chart has its own, which probes and monitors ask; leave it out" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The daemon would end with exit code 4 on each node. What --stacks lacks it says, and goes on. */ -}}
 {{- define "nagletrace.checkCapabilities" -}}
 {{- $has := .Values.daemon.capabilities -}}
