@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT / "exporters" / "tests"), str(ROOT / "exporters")]
 
 import recordings  # noqa: E402
 import test_join as duckdb  # noqa: E402
+from nagletrace_exporters.exporter.otlp.records import log_record_of  # noqa: E402
 
 #: What is moved to yesterday: the store keeps 30 days.
 DAYS = datetime.datetime.now(datetime.timezone.utc).date() - recordings.BEGIN.date() - datetime.timedelta(days=1)
@@ -153,6 +154,55 @@ def test_it_answers_as_nagletrace_join(function: Callable[..., None], call: dict
             store.insert(write(tmp_path / f"sent{number}.jsonl", sent(lines)))
         store.refresh()
         assert answered(store) == expected(answers)
+
+
+# ---- what comes by OpenTelemetry ----
+
+#: As the Collector's ClickHouse exporter makes it, without indexes and codecs.
+OTEL_LOGS = """CREATE TABLE otel_logs (
+    Timestamp DateTime64(9), TimestampTime DateTime DEFAULT toDateTime(Timestamp), TraceId String, SpanId String,
+    TraceFlags UInt8, SeverityText LowCardinality(String), SeverityNumber UInt8, ServiceName LowCardinality(String),
+    Body String, ResourceSchemaUrl LowCardinality(String), ResourceAttributes Map(LowCardinality(String), String),
+    ScopeSchemaUrl LowCardinality(String), ScopeName String, ScopeVersion LowCardinality(String),
+    ScopeAttributes Map(LowCardinality(String), String), LogAttributes Map(LowCardinality(String), String)
+) ENGINE = MergeTree ORDER BY Timestamp"""
+
+
+def otel_row(record: Row) -> Row:
+    """A record as the exporter hands it on and the Collector stores it: each value as text."""
+    made = json.loads(log_record_of(record, 1))
+    attributes = {one["key"]: json.dumps(value) if isinstance(value, bool) else value
+                  for one in made["attributes"] for value in one["value"].values()}
+    return {"Timestamp": f"{made['timeUnixNano'][:-9]}.{made['timeUnixNano'][-9:]}", "ServiceName": "nagletrace",
+            "Body": made["body"]["stringValue"], "LogAttributes": attributes}
+
+
+def test_records_that_a_collector_stored_are_those_that_came_as_lines(lines: list[Row], store: Store,
+                                                                      tmp_path: Path) -> None:
+    records = [line for line in lines if "ack_id" in line]
+    odd = {**records[0], "ack_id": f"{999:016x}", "contradicted": True, "ack_after_hold_us": 7}
+    odd["sender"] = {**odd["sender"], "comm": '"true.x\\', "options": {"nodelay": True, "cork": False}}
+    records.append({key: value for key, value in odd.items() if key not in ("cause", "evidence")} | {"type": "hold"})
+    store.insert(write(tmp_path / "lines.jsonl", records))
+    by_lines = store.rows("SELECT * FROM nagletrace.records FINAL ORDER BY host, number, ack_id")
+    assert len(by_lines) == len(records)
+    store.empty()
+    store.run(OTEL_LOGS)
+    [view] = statements("from-otel.sql")
+    store.run(view)
+    first, *rest = map(otel_row, records)
+    first["LogAttributes"]["code.stacktrace"] = "send\nmain"
+    others = [{**first, "ServiceName": "checkout"}, {"ServiceName": "nagletrace", "Body": "it started"}]
+    rows = write(tmp_path / "rows.jsonl", [first, *rest, *others])
+    store.run(f"INSERT INTO otel_logs SELECT * FROM file('{rows}', 'JSONEachRow')")
+    by_collector = store.rows("SELECT * FROM nagletrace.records FINAL ORDER BY host, number, ack_id")
+    store.run("DROP TABLE nagletrace.from_otel")
+    store.run("DROP TABLE otel_logs")
+    [with_stack] = [row for row in by_collector if row["sender"]["stack"]]
+    assert with_stack["sender"].pop("stack") == "send\nmain"
+    with_stack["sender"]["stack"] = ""
+    assert by_collector == by_lines
+    assert not store.rows("SELECT * FROM nagletrace.refused")
 
 
 # ---- what comes in another order, twice, late, or is no record ----
