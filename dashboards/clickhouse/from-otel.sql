@@ -8,13 +8,15 @@ WITH
     -- the path of a value in the record; the Collector makes text of each value
     mapKeys(told) AS keys,
     arrayMap((key, value) -> concat(toJSONString(substring(key, 12)), ':',
-                                    if(match(key, '\\.(contradicted|options\\.[a-z]+)$'), value, toJSONString(value))),
+                                    if(match(key, '\\.(contradicted|options\\.[a-z]+)$') AND value IN ('true', 'false'),
+                                       value, toJSONString(value))),
              keys, mapValues(told)) AS values,
     multiIf(mapContains(told, 'nagletrace.cause'), 'stall',
             mapContains(told, 'nagletrace.side'), 'hold', 'late_ack') AS kind,
     concat('"sender.stack":', toJSONString(LogAttributes['code.stacktrace'])) AS stack
-SELECT toJSONString(CAST(concat('{', arrayStringConcat(arrayConcat(values, [
+-- what is no record becomes null, which is counted as refused; with CAST it would stop the Collector's insert
+SELECT ifNull(toJSONString(accurateCastOrNull(concat('{', arrayStringConcat(arrayConcat(values, [
            concat('"type":"', kind, '"'), concat('"time":"', toString(toDateTime64(Timestamp, 6, 'UTC')), 'Z"'),
-           if(told['nagletrace.side'] = 'sender', stack, '"stack":""')]), ','), '}') AS JSON)) AS line
+           if(told['nagletrace.side'] = 'sender', stack, '"stack":""')]), ','), '}'), 'JSON(time String)')), 'null') AS line
 FROM otel_logs
-WHERE ServiceName = 'nagletrace' AND mapContains(told, 'nagletrace.boot_id');
+WHERE mapContains(told, 'nagletrace.boot_id');

@@ -192,7 +192,8 @@ def test_records_that_a_collector_stored_are_those_that_came_as_lines(lines: lis
     store.run(view)
     first, *rest = map(otel_row, records)
     first["LogAttributes"]["code.stacktrace"] = "send\nmain"
-    others = [{**first, "ServiceName": "checkout"}, {"ServiceName": "nagletrace", "Body": "it started"}]
+    others = [{**first, "LogAttributes": {"http.route": "/"}}, {"ServiceName": "nagletrace", "Body": "it started"},
+              {**first, "LogAttributes": {**first["LogAttributes"], "nagletrace.type": "stall"}}]
     rows = write(tmp_path / "rows.jsonl", [first, *rest, *others])
     store.run(f"INSERT INTO otel_logs SELECT * FROM file('{rows}', 'JSONEachRow')")
     by_collector = store.rows("SELECT * FROM nagletrace.records FINAL ORDER BY host, number, ack_id")
@@ -202,7 +203,7 @@ def test_records_that_a_collector_stored_are_those_that_came_as_lines(lines: lis
     assert with_stack["sender"].pop("stack") == "send\nmain"
     with_stack["sender"]["stack"] = ""
     assert by_collector == by_lines
-    assert not store.rows("SELECT * FROM nagletrace.refused")
+    assert sum(int(row["lines"]) for row in store.rows("SELECT lines FROM nagletrace.refused")) == 1
 
 
 # ---- what comes in another order, twice, late, or is no record ----

@@ -579,14 +579,16 @@ int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
 int nt_tracer_see_reads(struct nt_tracer *tracer, bool wanted)
 {
 	for (size_t i = 0; i < nt_n_hooks; i++) {
-		if (nt_hooks[i].need != NT_FOR_LATE_ACKS || tracer->hooks.detached[i] ||
+		if (nt_hooks[i].need != NT_FOR_LATE_ACKS ||
 		    !(nt_hooks[i].families & NT_FAMILY(tracer->hooks.family)))
 			continue;
 		if (!wanted && tracer->links[i])
 			detach_hook(tracer, i);
 		if (!wanted || tracer->links[i])
 			return 0;
-		return tracer->targets[i] ? attach_hook(tracer, i, tracer->targets[i]) : -ENOENT;
+		if (!tracer->targets[i] || tracer->hooks.detached[i])
+			return -ENOENT;
+		return attach_hook(tracer, i, tracer->targets[i]);
 	}
 	return 0;
 }

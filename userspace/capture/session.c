@@ -378,8 +378,8 @@ void nt_session_want_late_acks(struct nt_session *session, bool wanted)
 	if (session->standby.state != NT_STANDBY_WAITING)
 		err = nt_tracer_see_reads(&session->tracer, wanted || session->settings->timeline);
 	if (err && origin->all_late_acks) {
-		nt_log("cannot hook tcp_rcv_space_adjust: %s; late ACKs that a read sent are not "
-		       "recorded",
+		nt_log("without the hook tcp_rcv_space_adjust (%s) streams lack late ACKs that a "
+		       "read sent, and say so",
 		       strerror(-err));
 		origin->all_late_acks = origin->all_holds = false;
 	}

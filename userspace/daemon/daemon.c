@@ -161,7 +161,8 @@ static void begin_stream(struct daemon *d, struct nt_reader *reader, FILE *out,
 	FILE *inner;
 
 	nt_reader_stream(reader, format);
-	want_late_acks(d);
+	if (format == NT_FORMAT_JSON) /* on_second() ends it, at most once a second */
+		want_late_acks(d);
 	nt_json_streaming(out, &d->session);
 	inner = writer.heading ? open_memstream(&text, &length) : NULL;
 	if (!inner)
