@@ -260,7 +260,7 @@ REFUSED = {
     "an option that is none": (["--set", "daemon.options={--max-serise=5}"],
                                r"daemon\.options: --max-serise is no option"),
     "an option of the chart": (["--set", "daemon.options={--host=a}"],
-                               r"daemon\.options: --host is no option .* the chart has a value for by that"),
+                               r"daemon\.options: --host is no option .* or the chart's value for it; take one of"),
     "a port that no probe asks": (["--set", "exporter.options={--web.listen-address=:1}"],
                                   r"exporter\.options: --web\.listen-address=:1: the chart has its own"),
     "an option that is a number": (["--set", "daemon.options={5}"], "'/daemon/options/0'.*got number, want string"),

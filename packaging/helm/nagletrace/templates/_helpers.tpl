@@ -58,8 +58,8 @@ imagePullPolicy: {{ . }}
 {{- range .Values.daemon.options -}}
 {{- $name := splitList "=" . | first -}}
 {{- if and (hasPrefix "-" $name) (not (has $name $known)) -}}
-{{- fail (printf (print "daemon.options: %s is no option to give here: give long names, and what the chart has a value "
-  "for by that; take one of %s") $name (join " " $known)) -}}
+{{- fail (printf (print "daemon.options: %s is no option to give here: give its long name, or the chart's value for it; "
+  "take one of %s") $name (join " " $known)) -}}
 {{- end -}}
 {{- end -}}
 {{- range .Values.exporter.options -}}
