@@ -391,6 +391,7 @@ def cost_of_wrong(exporter: Exporter, user: str, times: int) -> float:
     return (cpu_ns(exporter.process) - before) / times / 1e6
 
 
+@pytest.mark.slow
 def test_the_time_of_a_wrong_password_tells_no_users(daemon: FakeDaemon, tmp_path: Path) -> None:
     """Users of different costs, one who is told by the right password, and nobody: all take as long.
 

@@ -81,7 +81,7 @@ def test_after_all_of_that_a_good_answer_is_taken(session: Session) -> None:
         assert b"nagletrace_up 1.0\n" in session.exporter.get().body
 
 
-@pytest.mark.parametrize("count", [pytest.param(1500, id="more than are taken"),
+@pytest.mark.parametrize("count", [pytest.param(1500, id="more than are taken", marks=pytest.mark.slow),
                                    pytest.param(4000, id="longer than is read")])
 def test_more_label_sets_are_taken_when_they_are_asked_for(tmp_path: Path, count: int) -> None:
     many = snapshot(*(series(f"p{number}", [40.0]) for number in range(count)))
@@ -112,7 +112,7 @@ def test_report_and_flame_show_it_or_end_with_one_line(tmp_path: Path, watched: 
             assert not any(raw in (tmp_path / "out").read_bytes() for raw in RAW)
 
 
-@pytest.mark.parametrize("answer", [pytest.param(answer, marks=pytest.mark.slow if number % 12 else (), id=answer.name)
+@pytest.mark.parametrize("answer", [pytest.param(answer, marks=pytest.mark.slow if number % 40 else (), id=answer.name)
                                     for number, answer in enumerate(ANSWERS) if not answer.slow])
 def test_the_follower_of_otlp_lives_and_follows_the_next_daemon(
         tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -151,7 +151,7 @@ def least_memory(name: str) -> int:
     return played(name, "--help")[1]
 
 
-@pytest.mark.parametrize("name", ["report", "flame"])
+@pytest.mark.parametrize("name", ["report", pytest.param("flame", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("answer", [answer for answer in ANSWERS if answer.again and not answer.slow],
                          ids=lambda answer: answer.name)
 def test_what_has_no_end_costs_report_and_flame_bounded_memory(tmp_path: Path, name: str, answer: Answer) -> None:

@@ -166,8 +166,8 @@ def test_the_report_names_both_processes_and_the_clocks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ends,reason,said", [
     ("both", "msg_more", "MSG_MORE of the last write holds the bytes"),
-    ("both", "sndbuf", "the send buffer is full"),
-    ("both, a hold of it", "cwnd", "small_cwnd: 6 B in flight, 7 B held"),
+    pytest.param("both", "sndbuf", "the send buffer is full", marks=pytest.mark.slow),
+    pytest.param("both, a hold of it", "cwnd", "small_cwnd: 6 B in flight, 7 B held", marks=pytest.mark.slow),
     ("both, a hold of it", "msg_more", "write_write_read: 6 B in flight, 7 B held"),
     ("receiver", "unknown", "the sender waited for this ACK, mostly with bytes that Nagle holds")])
 def test_what_waited_without_nagle_keeps_its_reason(ends: str, reason: str, said: str, tmp_path: Path) -> None:
@@ -507,7 +507,8 @@ def foreign_columns(path: Path, metadata: str = "") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("what", ["saved already", "a recording", "no file"])
+@pytest.mark.parametrize("what", ["saved already", *(pytest.param(what, marks=pytest.mark.slow) for what in (
+    "a recording", "no file"))])
 def test_no_file_is_replaced_that_holds_more(what: str, tmp_path: Path) -> None:
     recording, kept = tmp_path / "web1.jsonl", tmp_path / "kept; of web1"
     recording.write_text(json.dumps(both_hosts()[0].start) + "\n")

@@ -90,7 +90,8 @@ HOSTILE_KEYS = ("\x1b[31m\nred\x00", "\ud800", "\u202elanif", "<script>&]]>", "x
 
 
 @pytest.mark.parametrize("key", HOSTILE_KEYS, ids=lambda key: ascii(key[:20]))
-@pytest.mark.parametrize("output", ["html", "svg", "folded"])
+@pytest.mark.parametrize("output", ["html", pytest.param("svg", marks=pytest.mark.slow),
+                                    pytest.param("folded", marks=pytest.mark.slow)])
 def test_what_is_wrong_with_a_hostile_key_is_one_printable_line(tmp_path: Path, key: str, output: str) -> None:
     bad = r.report(r.connection())
     bad["totals"]["holds"] = {key: "many"}
@@ -112,7 +113,7 @@ def test_what_is_wrong_with_a_hostile_key_is_one_printable_line(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.jsonl", b"a\x1b[31m\nb.jsonl", "caf\u00e9.jsonl".encode()])
-@pytest.mark.parametrize("output", ["html", "svg"])
+@pytest.mark.parametrize("output", ["html", pytest.param("svg", marks=pytest.mark.slow)])
 def test_a_file_of_any_name_is_read_and_named(tmp_path: Path, name: bytes, output: str) -> None:
     path = tmp_path / os.fsdecode(name)
     r.write(path, [r.start(), r.seen()])

@@ -183,7 +183,6 @@ def test_the_bcc_habit_counts_seconds() -> None:
     assert [r["closing"] for r in tracer.records("report")] == [False, False, True]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("command", [(), ("sample",)], ids=["trace", "sample"])
 def test_as_many_reports_are_printed_as_were_asked_for(command: tuple[str, ...]) -> None:
     for count in (1, 3):

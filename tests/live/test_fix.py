@@ -264,7 +264,7 @@ def test_quickack_is_set_often_where_it_matters_though_hundreds_of_others_are_id
 
 @pytest.mark.parametrize("scenario,options", [
     ("write-write-read", ["--v4-mapped"]), ("write-write-read", ["-6", "--over", "veth"]), ("fork-worker", []),
-    ("pass-fd", []), pytest.param("write-write-read", ["--mptcp", "--over", "veth"], marks=pytest.mark.quick)],
+    ("pass-fd", []), ("write-write-read", ["--mptcp", "--over", "veth"])],
     ids=["v4-mapped", "ipv6-netns", "child", "passed", "mptcp"])
 def test_the_socket_is_found_however_the_process_came_by_it(scenario: str, options: list[str]) -> None:
     with Lab(scenario, "--rounds", "100000", "--interval", "2ms", "--seconds", "3", *options) as lab:
@@ -859,7 +859,7 @@ def test_where_nothing_stalled_nothing_is_touched() -> None:
 
 
 @pytest.mark.parametrize("answer,is_set", [
-    pytest.param("y\n", True, marks=pytest.mark.quick, id="yes"), pytest.param("n\n", False, id="no"),
+    pytest.param("y\n", True, id="yes"), pytest.param("n\n", False, id="no"),
     pytest.param("\n", False, marks=pytest.mark.quick, id="enter"), pytest.param("\x03", False, id="ctrl-c"),
     pytest.param("\x04", False, id="ctrl-d")])
 def test_it_asks_on_the_terminal_and_sets_nothing_without_a_yes(answer: str, is_set: bool) -> None:

@@ -27,8 +27,11 @@ from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer,
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 BY_NAME = {answer.name: answer for answer in ANSWERS}
+#: `top` takes none of these for its answer, and waits for that until it gives up.
+TOP_WAITS = ("text", "skipped", "report", "a stall", "a type that")
 #: Those that are wrong alike follow one another.
-QUICK = [answer.name for answer in ANSWERS if not answer.slow][::6]
+QUICK = [answer.name for answer in ANSWERS
+         if not answer.slow and not any(word in answer.name for word in TOP_WAITS)][::6]
 REPORTS = {"report": (), "report -j": ("-j",), "report -f": ("-f",), "report -f -j": ("-f", "-j")}
 CLIENTS = (*REPORTS, "top")
 #: So many answers are played at a time; most of the time is spent waiting.

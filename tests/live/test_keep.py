@@ -122,8 +122,7 @@ def median_us(connection: http.client.HTTPConnection) -> float:
 
 
 @needs_nodelay
-@pytest.mark.quick
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.quick)])
 def test_no_connection_of_the_cgroup_stalls_while_the_command_runs(place: Place, how: signal.Signals) -> None:
     assert stalls_in(place)
     with Keeper(place, "--nodelay") as keeper:
@@ -182,9 +181,9 @@ def test_a_pinned_remedy_stays_until_it_is_undone(place: Place, pins: None) -> N
     assert undone.returncode == 2 and undone.stderr.count("\n") == 1 and "nothing is pinned" in undone.stderr
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("remedy", [pytest.param(("--nodelay",), marks=needs_nodelay), ("--quickack-limit", "10ms")],
-                         ids=["nodelay", "quickack-limit"])
+@pytest.mark.parametrize("remedy", [
+    pytest.param(("--nodelay",), marks=[needs_nodelay, pytest.mark.quick], id="nodelay"),
+    pytest.param(("--quickack-limit", "10ms"), id="quickack-limit")])
 def test_a_server_that_nobody_can_change_answers_in_time(place: Place, remedy: tuple[str, ...]) -> None:
     """TCP_NODELAY belongs to the server, which writes twice; the limit to the client, which delays its ACKs. Both are
     in the cgroup, for the test's own process joins it."""

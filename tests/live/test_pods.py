@@ -14,8 +14,6 @@ from harness import Lab, Record, Tracer, assert_felt, lacking, run, stalled_roun
 from pods import Place, a_pod
 from test_daemon import report, until
 
-pytestmark = pytest.mark.quick
-
 WHO = ("address", "netns", "pid", "comm", "cgroup", "container_id", "pod_uid")
 
 
@@ -24,6 +22,7 @@ def ends_of(tracer: Tracer) -> set[tuple[Record, ...]]:
             for stall in tracer.stalls() if "netns" in stall["receiver"]}
 
 
+@pytest.mark.quick
 def test_a_record_is_the_same_in_a_cgroup_namespace_and_out_of_it() -> None:
     """The client is in a pod, the server in a container of Docker's; one of the tracers is in a container too."""
     docker, name = secrets.token_hex(32), f"/nagletrace-test-{os.getpid()}"
@@ -55,7 +54,8 @@ def with_runtime(directory: Path, name: str, container: str) -> dict[str, str]:
     return {"PATH": f"{directory}:{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("way", ["id", "name", "pod", "unit"])
+@pytest.mark.parametrize("way", ["id", pytest.param("name", marks=pytest.mark.quick),
+                                 pytest.param("pod", marks=pytest.mark.quick), "unit"])
 def test_a_container_a_pod_and_a_unit_choose_their_processes(way: str, tmp_path: Path) -> None:
     unit = f"nagletrace-{secrets.token_hex(4)}.service"
     with a_pod() as pod, a_pod() as other, Place(f"/nagletrace.slice/{unit}") as service, \
@@ -76,6 +76,7 @@ def test_a_container_a_pod_and_a_unit_choose_their_processes(way: str, tmp_path:
     assert f"nagletrace: {chosen[1]} is the cgroup {path}\n" in tracer.errors.text()
 
 
+@pytest.mark.quick
 def test_what_is_not_there_or_there_twice_is_one_line() -> None:
     unit = f"nagletrace-{secrets.token_hex(4)}.service"
     # in a user's own manager that user may call a cgroup as they like
@@ -94,6 +95,7 @@ def test_what_is_not_there_or_there_twice_is_one_line() -> None:
             assert all(word in done.stderr for word in (arguments[0], *words)), done
 
 
+@pytest.mark.quick
 def test_a_daemon_counts_each_container_in_series_of_its_own() -> None:
     with a_pod() as pod, a_pod() as other, Lab("write-write-read", "--own-netns", "--linger", "500ms") as lab:
         pod.place.take(lab.client)

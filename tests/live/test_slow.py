@@ -115,8 +115,7 @@ def slow_holds(tracer: Tracer, reason: str) -> Record:
     return next(row for row in tracer.closing()["slow_holds"] if row["reason"] == reason)
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("kind", [Nagle, ReceiveWindow, Pacing])
+@pytest.mark.parametrize("kind", [pytest.param(Nagle, marks=pytest.mark.quick), ReceiveWindow, Pacing])
 def test_what_held_the_bytes_is_told_with_process_time_and_advice(kind: type[Nagle | ReceiveWindow | Pacing]) -> None:
     wait = kind()
     with serving(wait.serve) as address:
@@ -152,8 +151,7 @@ def test_what_the_path_or_the_peer_holds_is_told(arguments: tuple[str, ...], rea
     assert 100_000 < row["hold_us"] < took and advice in row["advice"] and not tracer.stalls()
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("least", ["1ms", "1s"])
+@pytest.mark.parametrize("least", [pytest.param("1ms", marks=pytest.mark.quick), "1s"])
 def test_a_stall_is_no_slow_hold_however_short(least: str) -> None:
     with Lab("write-write-read", "--rounds", "5") as lab:
         with Tracer("-p", str(lab.client), "-m", least) as tracer:

@@ -186,8 +186,8 @@ def test_a_signal_before_ready_ends_it_without_a_word() -> None:
 
 @pytest.mark.parametrize("arguments,how", [
     pytest.param(["--all-holds"], signal.SIGINT, marks=pytest.mark.quick),
-    pytest.param(["--json"], signal.SIGTERM, marks=pytest.mark.quick),
-    pytest.param(["sample", "1"], signal.SIGINT, marks=pytest.mark.quick),
+    (["--json"], signal.SIGTERM),
+    (["sample", "1"], signal.SIGINT),
     (["--timeline"], signal.SIGTERM),
     (["--timeline", "--json"], signal.SIGINT),
 ])

@@ -95,9 +95,9 @@ def test_with_the_fix_nothing_is_reported(scenario: str, fix: list[str]) -> None
     assert tracer.closing()["stalls"] == 0
 
 
-@pytest.mark.quick
 @pytest.mark.guest
-@pytest.mark.parametrize("over", [("--own-netns",), ("--over", "veth")], ids=["loopback", "veth"])
+@pytest.mark.parametrize("over", [pytest.param(("--own-netns",), id="loopback"),
+                                  pytest.param(("--over", "veth"), marks=pytest.mark.quick, id="veth")])
 def test_where_each_side_stalls_the_other_both_are_reported(over: tuple[str, ...]) -> None:
     """length-data, answered the same way: of each round one process sees one stall from either side."""
     with Lab("length-data", *over, "--rounds", "8") as lab:
@@ -142,8 +142,8 @@ def test_a_stall_is_as_short_as_the_routes_rto_min_makes_it_and_that_is_said() -
         ("timer", "delack_max")}
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("how,reason", [([], "cork"), (["--msg-more"], "msg_more")])
+@pytest.mark.parametrize("how,reason", [([], "cork"),
+                                        pytest.param(["--msg-more"], "msg_more", marks=pytest.mark.quick)])
 def test_a_cork_that_is_forgotten_ends_at_its_ceiling(how: list[str], reason: str) -> None:
     with Lab("cork-forgotten", "--rounds", "3", *how) as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
@@ -199,7 +199,6 @@ def test_a_stall_at_the_end_of_a_large_transfer_has_its_writer() -> None:
     assert len(with_writer) >= len(stalls) - 1, [s for s in stalls if s not in with_writer]
 
 
-@pytest.mark.quick
 def test_bulk_and_one_way_streams_are_never_accused() -> None:
     for scenario in ("bulk", "one-way"):
         with Lab(scenario, "--over", "veth") as lab:
@@ -271,10 +270,9 @@ def test_the_delayed_acks_that_the_timer_ended_are_as_many_as_the_kernel_counts(
     assert tracer.closing()["totals"]["delayed_acks"]["timer"] + unseen(tracer) == counted
 
 
-@pytest.mark.quick
 @pytest.mark.guest
-@pytest.mark.parametrize("scenario,how,reason", [("uncork", [], "cork"),
-                                                 ("write-write-read", ["--msg-more"], "msg_more")])
+@pytest.mark.parametrize("scenario,how,reason", [
+    ("uncork", [], "cork"), pytest.param("write-write-read", ["--msg-more"], "msg_more", marks=pytest.mark.quick)])
 def test_holds_that_the_application_ends_itself_are_no_stalls(scenario: str, how: list[str], reason: str) -> None:
     with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab:
         _, tracer = trace(lab, "-p", str(lab.client), "--all-holds")

@@ -377,11 +377,16 @@ def played(wait: Wait, pair: Pair, family: int, only: str = "", *more: str) -> t
     return took, tracer, server if only == "server" else os.getpid()
 
 
+#: `make test` plays each once, some at one end and some at the other.
+QUICK = {("client", FullBuffer), ("client", FullBufferOfAPoller), ("client", DeferredHandshake),
+         ("server", FullBuffer), ("server", SmallWindow), ("server", LingeringClose)}
+
+
 @pytest.mark.parametrize("only, family, kind", [
     *[pytest.param("", 4, kind, id=f"{kind.__name__}") for kind in WAITS],
     *[pytest.param("", 6, kind, marks=pytest.mark.once, id=f"{kind.__name__}-ipv6") for kind in WAITS],
     *[pytest.param(end, 4, kind, id=f"{kind.__name__}-{end}",
-                   marks=[pytest.mark.once, *([] if kind is DeferredAccept else [pytest.mark.quick])])
+                   marks=[pytest.mark.once, *([pytest.mark.quick] if (end, kind) in QUICK else [])])
       for end, kinds in (("client", WAITS), ("server", [FullBuffer, SmallWindow, LingeringClose, DeferredHandshake]))
       for kind in kinds],
 ])
@@ -400,8 +405,8 @@ def test_who_waits_for_a_late_ack_is_told(pair: Pair, only: str, family: int, ki
     assert all(wait.remedy in connection["fix"] for connection in tracer.closing()["connections"])
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("kind", [FullBuffer, pytest.param(LingeringClose, marks=pytest.mark.once)])
+@pytest.mark.parametrize("kind", [pytest.param(FullBuffer, marks=pytest.mark.quick),
+                                  pytest.param(LingeringClose, marks=pytest.mark.once)])
 def test_a_timeline_has_the_wait_that_its_ack_ended(pair: Pair, kind: type[Wait]) -> None:
     wait = kind()
     took, tracer, _ = played(wait, pair, 4, "", "--timeline")
@@ -410,10 +415,10 @@ def test_a_timeline_has_the_wait_that_its_ack_ended(pair: Pair, kind: type[Wait]
     assert {stall["duration_us"] for stall in assert_told(took, tracer)} <= waits
 
 
-@pytest.mark.quick
 @pytest.mark.once
 @pytest.mark.parametrize("kind, option, said", [
-    (FullBuffer, "--nodelay", "by sndbuf, which TCP_NODELAY does not end: leave SO_SNDBUF"),
+    pytest.param(FullBuffer, "--nodelay", "by sndbuf, which TCP_NODELAY does not end: leave SO_SNDBUF",
+                 marks=pytest.mark.quick),
     (DeferredHandshake, "--quickack", "by handshake, which TCP_QUICKACK does not end: "),
 ])
 def test_fix_says_what_its_option_does_nothing_for(pair: Pair, kind: type[Wait], option: str, said: str) -> None:
@@ -540,8 +545,9 @@ HARMLESS = [CloseOfNobody, CloseAfterItsFin, CloseAfterTheReply, CloseAfterReset
             ClientFirst, LateGreeting, FullBufferOfNobody]
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[] if kind is ClientFirst else pytest.mark.quick,
-                                               id=kind.__name__) for kind in HARMLESS])
+@pytest.mark.parametrize("kind", [
+    pytest.param(kind, marks=[] if kind in (ClientFirst, CloseAfterReset, FullBufferOfNobody) else pytest.mark.quick,
+                 id=kind.__name__) for kind in HARMLESS])
 def test_a_late_ack_that_nobody_waits_for_is_not_told(pair: Pair, kind: type[Wait]) -> None:
     wait = kind()
     _, tracer, _ = played(wait, pair, 4)

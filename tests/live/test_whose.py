@@ -75,7 +75,7 @@ WAYS = {
     "IPv4-mapped IPv6": ["--v4-mapped"],
     "writev of each part": ["--sendmsg"],
 }
-QUICK = ("open before attaching", "connected after attaching", "a forked worker")
+QUICK = ("connected after attaching", "a forked worker")
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.quick if way in QUICK else ()) for way in WAYS])
@@ -143,8 +143,7 @@ def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("family", ["-4", "-6"])
-@pytest.mark.quick
+@pytest.mark.parametrize("family", ["-4", pytest.param("-6", marks=pytest.mark.quick)])
 def test_families_choose(family: str) -> None:
     with Lab("write-write-read", family, "--own-netns") as lab:
         same, other = Tracer(family), Tracer("-6" if family == "-4" else "-4")
@@ -238,8 +237,7 @@ def asks_and_ends(address: tuple[str, int], way: str) -> None:
     os._exit(0)
 
 
-@pytest.mark.parametrize("way", ["recv", pytest.param("poll", marks=pytest.mark.quick),
-                                 pytest.param("epoll", marks=pytest.mark.quick), "sleep"])
+@pytest.mark.parametrize("way", ["recv", "poll", pytest.param("epoll", marks=pytest.mark.quick), "sleep"])
 def test_a_receiver_that_ends_at_once_has_its_name_or_counts(way: str) -> None:
     children = set()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -294,8 +292,8 @@ def answers(listener: socket.socket, request: int) -> None:
                 connection.sendall(b"x")
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("server", [MPTCP, 0], ids=["mptcp", "tcp"])
+@pytest.mark.parametrize("server", [pytest.param(MPTCP, marks=pytest.mark.quick, id="mptcp"),
+                                    pytest.param(0, id="tcp")])
 def test_who_has_an_mptcp_socket_owns_its_subflows(server: int) -> None:
     try:
         client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP)

@@ -79,13 +79,12 @@ def test_the_command_has_our_streams_and_reports_go_to_stderr() -> None:
     assert "\ncomplaint\n" in done.stderr and stalls_of(done.stderr) == 0
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("limit,command,code", [
-    ("--fail-on-stall", STALLING, 5),
-    ("--fail-on-stall=1000", STALLING, 0),
-    ("--fail-on-stall", ["true"], 0),
-    ("--fail-on-stall", ["sh", "-c", f"{' '.join(STALLING)}; exit 9"], 9),
-], ids=["stalls", "few", "none", "fails-by-itself"])
+    pytest.param("--fail-on-stall", STALLING, 5, marks=pytest.mark.quick, id="stalls"),
+    pytest.param("--fail-on-stall=1000", STALLING, 0, marks=pytest.mark.quick, id="few"),
+    pytest.param("--fail-on-stall", ["true"], 0, id="none"),
+    pytest.param("--fail-on-stall", ["sh", "-c", f"{' '.join(STALLING)}; exit 9"], 9, id="fails-by-itself"),
+])
 def test_stalls_fail_the_command_that_asks_for_it(limit: str, command: list[str], code: int) -> None:
     done = run(limit, "--", *command)
     assert done.returncode == code, done
@@ -247,8 +246,7 @@ def fill(pipe: int) -> None:
                 pass
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("when", ["before ready", "after the command"])
+@pytest.mark.parametrize("when", ["before ready", pytest.param("after the command", marks=pytest.mark.quick)])
 def test_a_signal_ends_a_tracer_whose_output_nobody_reads(when: str) -> None:
     read, write = os.pipe()
     if when == "before ready":
