@@ -14,8 +14,11 @@ from tools import present
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORTERS = ROOT / "exporters"
-#: The commits that may have changed bpf/ since `make bench` measured it.
-MOST_COMMITS = 10
+#: The pages of figures: how each names the commit that was measured, and how many others may have changed bpf/ since.
+FIGURES = {
+    "performance.md": (r"at commit\s`([0-9a-f]{10})\+?`", 10),
+    "accuracy.md": (r"\| `([0-9a-f]{10})\+?` \| 20", 20),
+}
 #: Others break lines elsewhere.
 FORMATTER = "clang-format version 14."
 
@@ -54,14 +57,16 @@ def test_every_function_is_typed(tools: Path) -> None:
         "nagletrace_exporters")
 
 
-def test_the_figures_of_performance_are_of_the_programs_as_they_are() -> None:
+@pytest.mark.parametrize("page", FIGURES)
+def test_the_figures_of_a_page_are_of_the_programs_as_they_are(page: str) -> None:
     """They were measured at a commit since which few others have changed the programs."""
+    named, most = FIGURES[page]
     if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository") == "true":
         pytest.skip("a source archive or shallow clone does not know the commits")
-    commits = re.findall(r"at commit\s`([0-9a-f]{10})\+?`", (ROOT / "docs" / "performance.md").read_text())
-    assert commits, "`make bench` writes it"
+    commits = re.findall(named, (ROOT / "docs" / page).read_text())
+    assert commits, "`make bench` or `make accuracy` writes it"
     for commit in commits:
-        assert int(git("rev-list", "--count", f"{commit}..HEAD", "--", "bpf")) <= MOST_COMMITS, "run `make bench`"
+        assert int(git("rev-list", "--count", f"{commit}..HEAD", "--", "bpf")) <= most, "measure it anew"
 
 
 def test_each_part_of_the_tests_says_which_rooms_it_belongs_to() -> None:
