@@ -79,8 +79,10 @@ static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 {
 	if (f->release != NT_RELEASE_ACK || !f->pure_ack)
 		return NT_EVIDENCE_INVALID;
-	/* written while the ACK was on its way, the bytes waited for that way */
-	if (f->late_release != NT_ACK_INVALID && 2 * f->pending_in_hold_ns < nt_excess_ns(f))
+	/* written while the ACK was on its way, the bytes waited for that way; but a locked
+	 * socket's ACK leaves only when the lock goes, which tracepoints do not see */
+	if (f->late_release != NT_ACK_INVALID && 2 * f->pending_in_hold_ns < nt_excess_ns(f) &&
+	    !(f->locked && f->pending_in_hold_ns >= nt_late_limit_ns(f)))
 		return NT_EVIDENCE_INVALID;
 	if (f->late_release == NT_ACK_TIMER)
 		return NT_EVIDENCE_SEEN;

@@ -30,7 +30,8 @@ CREATE TABLE IF NOT EXISTS nagletrace.understood (
             stack String),
         receiver Tuple(address String, netns UInt64, pid UInt32, comm String, cgroup String, container_id String,
             pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
-            pending_ack Tuple(duration_us Int64, reason String, release String, limit_us Int64, bytes Int64)),
+            pending_ack Tuple(duration_us Int64, reason String, release String, limit_us Int64, bytes Int64,
+                              locked Bool)),
         version String, kernel String, ack_key String, late_acks String, holds String, span_us Int64,
         unseen Nullable(Int64),
         dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
@@ -53,7 +54,8 @@ FROM (
                stack String),
            receiver Tuple(address String, netns UInt64, pid UInt32, comm String, cgroup String, container_id String,
                pod_uid String, options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
-               pending_ack Tuple(duration_us Int64, reason String, release String, limit_us Int64, bytes Int64)),
+               pending_ack Tuple(duration_us Int64, reason String, release String, limit_us Int64, bytes Int64,
+                              locked Bool)),
            version String, kernel String, ack_key String, late_acks String, holds String, span_us Int64,
            unseen Nullable(Int64),
            dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
@@ -94,7 +96,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.records (
         cgroup LowCardinality(String), container_id LowCardinality(String), pod_uid LowCardinality(String),
         options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
         pending_ack Tuple(duration_us Int64, reason LowCardinality(String), release LowCardinality(String),
-            limit_us Int64, bytes Int64)) CODEC(ZSTD)
+            limit_us Int64, bytes Int64, locked Bool)) CODEC(ZSTD)
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toDate(hour)
@@ -228,7 +230,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.joined (
         cgroup LowCardinality(String), container_id LowCardinality(String), pod_uid LowCardinality(String),
         options Tuple(nodelay Bool, cork Bool, pingpong Bool, quickack Bool),
         pending_ack Tuple(duration_us Int64, reason LowCardinality(String), release LowCardinality(String),
-            limit_us Int64, bytes Int64)) CODEC(ZSTD)
+            limit_us Int64, bytes Int64, locked Bool)) CODEC(ZSTD)
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY toDate(hour)
@@ -298,8 +300,10 @@ WITH
     r.receiver.pending_ack.duration_us AS pending_us,
     least(pending_us, ack_could_wait_us) AS in_hold_us,
     s.origin != 0 AND r.origin != 0 AS paired,
-    paired AND in_hold_us >= 1000 AND 2 * in_hold_us >= ack_could_wait_us
-        AND (r.receiver.pending_ack.release = 'timer' OR pending_us >= 30000) AS seen,
+    r.receiver.pending_ack.release = 'timer' AS by_timer,
+    paired AND in_hold_us >= 1000 AND (by_timer OR pending_us >= 30000)
+        AND (2 * in_hold_us >= ack_could_wait_us
+             OR by_timer AND r.receiver.pending_ack.locked AND in_hold_us >= 30000) AS seen,
     if(side = 'sender', s, stall) AS e
 SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS place,
        multiIf(seen, if(side = 'sender', 'seen', 'told'), e.kind != 'stall', 'no stall',

@@ -68,7 +68,7 @@ class Host:
         """Has a late ACK, or infers a stall, of which it sees the receiver."""
         end = {"address": address, "netns": 2, "pid": 8, "comm": "nginx", "options": recordings.options(),
                "pending_ack": {"duration_us": pending_us, "reason": "pingpong", "release": of.pop("release", "timer"),
-                               "limit_us": 200_000, "bytes": 6}}
+                               "limit_us": 200_000, "bytes": 6, **of.pop("ack", {})}}
         stall = {"cause": "delayed_ack", "reason": "unknown", "side": "receiver", "evidence": "inferred",
                  "pattern": "peer_holds", "duration_us": pending_us, "excess_us": pending_us}
         return self.tell(us, {"type": kind, "family": 4, "ack_id": name_of(ack_id), "sender": {"address": ROUTER},
@@ -365,6 +365,16 @@ def test_an_ack_that_was_not_late_by_the_rules_of_one_host_makes_no_stall(tmp_pa
     joined = Joined(tmp_path, web.lines(3 * SECOND), db.lines(3 * SECOND), options=JSON)
     assert joined.verdicts == {"contradicted": 1, "seen": 1}
     assert joined.records[-1]["ack_id"] == name_of(3) and joined.records[-1]["excess_us"] == 19_700
+
+
+def test_the_ack_of_a_locked_socket_left_later_than_its_timer_says(tmp_path: Path) -> None:
+    web, db = Host("web1"), Host("db1")
+    for number, pending_us, ack in ((1, 40_000, {}), (2, 40_000, {"locked": True}), (3, 29_000, {"locked": True})):
+        web.sends(number * SECOND, number, duration_us=160_000)
+        db.delays(number * SECOND, number, pending_us=pending_us, ack=ack)
+    joined = Joined(tmp_path, web.lines(4 * SECOND), db.lines(4 * SECOND), options=JSON)
+    assert joined.verdicts == {"contradicted": 2, "seen": 1}
+    assert [record["ack_id"] for record in joined.records if record.get("evidence") == "seen"] == [name_of(2)]
 
 
 def test_with_one_record_in_ten_removed_nothing_false_is_told(tmp_path: Path) -> None:

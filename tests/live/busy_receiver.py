@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 REQUEST = 13
-BEFORE_S, BUSY_S = 0.010, 0.070
+BEFORE_S, BUSY_S = 0.010, 0.150
 SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282}[os.uname().machine]
 UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 0xC018AA3F, 0xC020AA00, 0xC020AA04  # linux/userfaultfd.h
 UFFD_API, MODE_MISSING = 0xAA, 1

@@ -211,6 +211,21 @@ static void a_pending_ack_that_the_reader_sent_must_have_come_too_late(void **st
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
+static void the_ack_of_a_locked_socket_left_later_than_its_timer_says(void **state)
+{
+	struct nt_stall_facts f = textbook();
+
+	f.late_release = NT_ACK_TIMER;
+	f.duration_ns = 160 * MS;
+	f.pending_in_hold_ns = 40 * MS;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.locked = true;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	/* written when that ACK was due */
+	f.pending_in_hold_ns = 29 * MS;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+}
+
 static void a_hold_shorter_than_the_round_trip_lost_nothing(void **state)
 {
 	struct nt_stall_facts f = textbook();
@@ -331,6 +346,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(from_one_end_acks_that_keep_coming_explain_the_wait),
 	cmocka_unit_test(loss_recovery_explains_a_delay_from_one_end),
 	cmocka_unit_test(a_pending_ack_that_the_reader_sent_must_have_come_too_late),
+	cmocka_unit_test(the_ack_of_a_locked_socket_left_later_than_its_timer_says),
 	cmocka_unit_test(a_hold_shorter_than_the_round_trip_lost_nothing),
 	cmocka_unit_test(a_cork_that_the_probe_timer_ended_is_a_cork_ceiling),
 	cmocka_unit_test(handshakes_take_turns_and_messages_in_parts_do_not),

@@ -371,7 +371,7 @@ static void add_hold(struct json_object *o, const struct nt_hold_part *hold)
 	json_object_object_add(o, "hold", h);
 }
 
-static void add_pending_ack(struct json_object *o, const struct nt_ack_part *ack)
+static void add_pending_ack(struct json_object *o, const struct nt_ack_part *ack, bool locked)
 {
 	struct json_object *p = json_object_new_object();
 
@@ -381,6 +381,8 @@ static void add_pending_ack(struct json_object *o, const struct nt_ack_part *ack
 	if (ack->limit_us)
 		nt_json_number(p, "limit_us", ack->limit_us);
 	nt_json_number(p, "bytes", ack->bytes);
+	if (locked)
+		json_object_object_add(p, "locked", json_object_new_boolean(true));
 	json_object_object_add(o, "pending_ack", p);
 }
 
@@ -405,7 +407,7 @@ static struct json_object *receiver_of(const struct nt_stall *stall)
 
 	if (end->present) {
 		add_options(o, end);
-		add_pending_ack(o, &stall->record.ack);
+		add_pending_ack(o, &stall->record.ack, end->locked);
 	}
 	return o;
 }

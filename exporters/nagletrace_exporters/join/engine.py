@@ -47,7 +47,7 @@ ENDS = {
                "stack": [{"ip": "VARCHAR", "symbol": "VARCHAR"}]},
     "receiver": {"address": "VARCHAR", "netns": "BIGINT", "comm": "VARCHAR", "pid": "BIGINT",
                  "pending_ack": {"duration_us": "BIGINT", "reason": "VARCHAR", "release": "VARCHAR",
-                                 "limit_us": "BIGINT"}},
+                                 "limit_us": "BIGINT", "locked": "BOOLEAN"}},
 }
 
 #: Which lines are records of the shape that is joined.
@@ -124,7 +124,8 @@ COLUMNS = {
     "receiver_pid": ("BIGINT", "receiver.pid"),
     "pending_us": ("BIGINT", "receiver.pending_ack.duration_us"),
     "pending_reason": ("VARCHAR", "receiver.pending_ack.reason"),
-    "pending_release": ("VARCHAR", "receiver.pending_ack.release"),
+    "by_timer": ("TINYINT", "CASE WHEN receiver.pending_ack.release <> 'timer' THEN 0 "
+                 "WHEN receiver.pending_ack.locked THEN 2 ELSE 1 END"),
     "limit_us": ("BIGINT", "receiver.pending_ack.limit_us"),
     # whose stall it is, for a report that counts them
     "who": ("UBIGINT", "hash(host, side, cause, reason, sender.comm, sender.pid, receiver.comm, receiver.pid)"),
@@ -153,7 +154,7 @@ SELECT source, line, kind, time_us, origin, ack_id, number, complete,
        sender_netns IS NOT NULL AS by_sender, receiver_netns IS NOT NULL AS by_receiver, of_hold,
        coalesce(sender, '') AS sender, coalesce(receiver, '') AS receiver, duration_us, coalesce(rtt_us, 0) AS rtt_us,
        coalesce(pending_us, 0) AS pending_us, coalesce(span_us, 0) AS span_us,
-       CASE WHEN pending_release = 'timer' THEN 1 ELSE 0 END AS by_timer,
+       coalesce(by_timer, 0) AS by_timer,
        evidence, excess_us, who
 FROM lines WHERE kind IS NOT NULL
 """

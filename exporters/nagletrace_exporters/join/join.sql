@@ -15,7 +15,8 @@
 --   of_hold        of a hold: 1 where an ACK ended it that may have been late
 --   sender, receiver         the addresses, as this origin sees them
 --   duration_us, rtt_us, pending_us, and of report span_us
---   by_timer       the delayed-ACK timer sent the ACK: 1 or 0
+--   by_timer       the delayed-ACK timer sent the ACK: 1, or 2 if it found the socket locked, so that the ACK left later
+--                  than pending_us says; else 0
 --   evidence, excess_us      as the line says; only a stall has them
 --   who            the number of the line's two processes
 --
@@ -65,10 +66,11 @@ SELECT line, kind, time_us, origin, ack_id, pending_us, by_timer, who FROM (
 -- step: near_ones
 -- Both ends of one ACK, as far as the clocks may be apart. The pending ACK ends half a round trip before the hold; in the
 -- hold it was pending for the rest at most (in_hold_us). By the rules of one host (bpf/judge.h, nt_late_evidence()) bytes
--- that were written while the ACK was on its way waited for that way, and an ACK that was sent for another reason than the
--- timer is late only from 30 ms on: else the pair is no stall.
+-- that were written while the ACK was on its way waited for that way, unless a locked socket kept the ACK for longer; and an
+-- ACK that was sent for another reason than the timer is late only from 30 ms on: else the pair is no stall.
 CREATE TEMP VIEW near_ones AS
-SELECT *, CASE WHEN in_hold_us >= 1000 AND 2 * in_hold_us >= duration_us - rtt_us AND (by_timer = 1 OR pending_us >= 30000)
+SELECT *, CASE WHEN in_hold_us >= 1000 AND (by_timer >= 1 OR pending_us >= 30000)
+                   AND (2 * in_hold_us >= duration_us - rtt_us OR by_timer = 2 AND in_hold_us >= 30000)
                THEN 1 ELSE 0 END AS stalled
 FROM (
     SELECT s.ack_id AS ack_id, s.line AS s_line, s.time_us AS s_time_us, s.origin AS s_origin, s.duration_us AS duration_us,
