@@ -282,6 +282,8 @@ int net_listen(struct lab_end *end)
 	end->listener = fd;
 	if (opt->any_address && at.ss_family == AF_INET)
 		((struct sockaddr_in *)&at)->sin_addr.s_addr = htonl(INADDR_ANY);
+	else if (opt->any_address)
+		((struct sockaddr_in6 *)&at)->sin6_addr = in6addr_any;
 	err = socket_before_listen(fd, opt);
 	if (err)
 		return err;

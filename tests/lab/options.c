@@ -115,7 +115,7 @@ static const struct option_row rows[] = {
 	FLAG("v4-mapped", v4_mapped, "IPv4 on AF_INET6 sockets"),
 	{"over", 0, OPT_OVER, AT(over_veth), 0, 0, "loopback|veth",
 	 "loopback (default) or veth between two fresh namespaces"},
-	FLAG("any-address", any_address, "the server listens on every IPv4 address"),
+	FLAG("any-address", any_address, "the server listens on every address"),
 	FLAG("own-netns", own_netns, "loopback in a fresh network namespace"),
 	DURATION("rtt", rtt_ns, 10 * LAB_SEC, "netem: so much round trip, half of it each way"),
 	DURATION("jitter", jitter_ns, LAB_SEC, "netem: each way varies by so much"),

@@ -27,11 +27,14 @@ pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor Du
 #: Of the first second of a recording, and of the last one, it is no witness: join.sql, `contradicted`.
 MARGIN_S = 1.1
 #: As the server's host calls both ends, and as the client's does.
-CLIENTS_VIEW = {"198.51.100.254:": "192.0.2.1:", "198.51.100.2:": "192.0.2.2:"}
+CLIENTS_VIEW = {"198.51.100.254:": "192.0.2.1:", "198.51.100.2:": "192.0.2.2:",
+                "[2001:db8:1::1]:": "[2001:db8::1]:", "[2001:db8:1::2]:": "[2001:db8::2]:"}
+#: The router's address for the client, its address for the server, and the server's.
+ADDRESSES = {"ip": ("192.0.2.2/24", "198.51.100.254/24", "198.51.100.2/24"),
+             "ip6": ("2001:db8::2/64", "2001:db8:1::1/64", "2001:db8:1::2/64")}
 
-#: A router knows no IPv6 here, and the lab's server has lost its route.
-ROWS: list[Row] = [row for row in PUBLISHED + INNOCENT
-                   if row[1][:2] == VETH and not {"-6", "--quickack-route"} & set(row[1])]
+#: Behind a router the lab's server has lost its route.
+ROWS: list[Row] = [row for row in PUBLISHED + INNOCENT if row[1][:2] == VETH and "--quickack-route" not in row[1]]
 MIXTURE: Row = ("mix", (*VETH, "--seed", "1", "--seconds", "4"), 100)
 
 
@@ -69,24 +72,25 @@ class Router:
     def _plug(self) -> None:
         router = ["nsenter", "-t", str(self.holder.pid), "-n"]
         server = ["nsenter", "-t", str(self.lab.server), "-n"]
+        links = ((router, "lab-server"), (router, "to-server"), (server, "lab-server"))
         run(*server, "ip", "link", "set", "lab-server", "netns", self.holder.pid)
-        run(*router, "ip", "address", "add", "192.0.2.2/24", "dev", "lab-server")
-        run(*router, "ip", "link", "set", "lab-server", "up")
         run(*router, "ip", "link", "add", "to-server", "type", "veth", "peer", "name", "lab-server", "netns",
             self.lab.server)
-        for place, device, address in ((router, "to-server", "198.51.100.254/24"),
-                                       (server, "lab-server", "198.51.100.2/24")):
-            run(*place, "ip", "address", "add", address, "dev", device)
+        run(*router, "sh", "-c", "cd /proc/sys/net && echo 1 | tee ipv4/ip_forward ipv6/conf/all/forwarding")
+        for place, device in links:
             run(*place, "ip", "link", "set", device, "up")
-        run(*router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
-        nft(router,
-            "add table ip nat",
-            "add chain ip nat before { type nat hook prerouting priority -100; }",
-            'add rule ip nat before iifname "lab-server" dnat to 198.51.100.2',
-            "add chain ip nat after { type nat hook postrouting priority 100; }",
-            'add rule ip nat after oifname "to-server" snat to 198.51.100.254')
+        for family, addresses in ADDRESSES.items():
+            for (place, device), address in zip(links, addresses):
+                run(*place, "ip", "address", "add", address, "dev", device, *(["nodad"] if family == "ip6" else []))
+            _, gate, own = (address.partition("/")[0] for address in addresses)
+            nft(router,
+                f"add table {family} nat",
+                f"add chain {family} nat before {{ type nat hook prerouting priority -100; }}",
+                f'add rule {family} nat before iifname "lab-server" meta l4proto tcp dnat to {own}',
+                f"add chain {family} nat after {{ type nat hook postrouting priority 100; }}",
+                f'add rule {family} nat after oifname "to-server" meta l4proto tcp snat to {gate}')
         # a link takes a while to run, and its first packets would be lost
-        for place, device in ((router, "lab-server"), (router, "to-server"), (server, "lab-server")):
+        for place, device in links:
             until = time.monotonic() + PATIENCE
             while " UP " not in subprocess.check_output([*place, "ip", "-br", "link", "show", device], text=True):
                 assert time.monotonic() < until, f"{device} does not come up"
