@@ -9,11 +9,13 @@ import http.client
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +74,33 @@ def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
                     "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
                     str(key), "-out", str(certificate)], check=True, capture_output=True)
     return certificate, key
+
+
+PROXY = """
+daemon off; worker_rlimit_nofile 8192; error_log {at}/error.log; pid {at}/pid;
+events {{ worker_connections 4096; }}
+http {{ access_log off; client_body_temp_path {at}; proxy_temp_path {at}; fastcgi_temp_path {at};
+uwsgi_temp_path {at}; scgi_temp_path {at};
+{site} }}
+"""
+
+
+@contextlib.contextmanager
+def nginx(at: Path, site: Callable[[int], str]) -> Iterator[int]:
+    """Runs nginx with the `server` blocks that `site` makes of a free port of 127.0.0.1, which is what is yielded."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (at / "conf").write_text(PROXY.format(at=at, site=site(port)))
+    with subprocess.Popen(["/usr/sbin/nginx", "-e", "stderr", "-p", at, "-c", at / "conf"]) as proxy:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.01)
+        try:
+            yield port
+        finally:
+            proxy.terminate()
 
 
 def authorization(user: str, password: str) -> dict[str, str]:

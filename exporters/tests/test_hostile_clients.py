@@ -30,7 +30,7 @@ from fake_daemon import FakeDaemon, series, snapshot
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory
+from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory, nginx
 
 from nagletrace_exporters.exporter.logs import MOST_LINES, PERIOD_S
 from nagletrace_exporters.exporter.web import server
@@ -574,39 +574,20 @@ def test_nothing_is_left_of_a_client_that_has_gone(monkeypatch: pytest.MonkeyPat
 
 
 #: What is around it where docs/install.md puts it.
-PROXY = """
-daemon off; worker_rlimit_nofile 8192; error_log {at}/error.log; pid {at}/pid;
-events {{ worker_connections 4096; }}
-http {{ access_log off; client_body_temp_path {at}; proxy_temp_path {at}; fastcgi_temp_path {at};
-uwsgi_temp_path {at}; scgi_temp_path {at};
-{site} }}
-"""
-
-
 @pytest.mark.slow
 def test_behind_the_proxy_of_the_documents_no_handshake_that_never_ends_costs_a_scrape(daemon: FakeDaemon,
                                                                                        tmp_path: Path) -> None:
     found = re.search(r"```nginx\n(.*?)```", (HERE.parent / "docs" / "install.md").read_text(), re.DOTALL)
     assert found
     certificate, _ = make_certificate(tmp_path, "nagletrace")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     with started(daemon) as exporter:
         site = found[1].replace("/etc/nginx", str(tmp_path)).replace(":10040", f":{exporter.ports[0]}")
-        (tmp_path / "conf").write_text(PROXY.format(at=tmp_path, site=site.replace("10041", f"127.0.0.1:{port}")))
-        with subprocess.Popen(["/usr/sbin/nginx", "-e", "stderr", "-p", tmp_path, "-c", tmp_path / "conf"]) as proxy:
-            end = time.monotonic() + PATIENCE
-            while time.monotonic() < end:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-            try:
-                with attack(port, 1000, b"\x16\x03\x01\x02\x00\x01") as strangers:
-                    wait_for_opened(strangers, 1000)
-                    took = scrapes(exporter, ATTACK_S, ca=certificate, port=port)
-                memory = most_memory(exporter.process)
-                assert took.in_time() and memory <= MOST_BYTES
-            finally:
-                proxy.terminate()
+        with nginx(tmp_path, lambda port: site.replace("10041", f"127.0.0.1:{port}")) as port:
+            with attack(port, 1000, b"\x16\x03\x01\x02\x00\x01") as strangers:
+                wait_for_opened(strangers, 1000)
+                took = scrapes(exporter, ATTACK_S, ca=certificate, port=port)
+            memory = most_memory(exporter.process)
+            assert took.in_time() and memory <= MOST_BYTES
 
 
 class Broken(Collector):

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path[:0] = [str(ROOT / "exporters" / "tests"), str(ROOT / "exporters"), str(ROOT / "tests")]
 
 from receivers import BOOT_ID, HOST, STREAMING, StreamingDaemon, late_ack, stall  # noqa: E402
+from run_exporter import make_certificate, nginx  # noqa: E402
 from test_otlp import Carrying  # noqa: E402
 from tools import tools  # noqa: E402
 
@@ -114,3 +115,32 @@ def test_what_the_queue_holds_arrives_when_rotel_comes_back(rotel: Rotel, daemon
     assert len(rotel.numbers()) == 3000, "none twice: it was killed when no request was under way"
 
 
+
+
+#: rotel takes no TLS: nginx ends it, as in front of a Collector, and asks the exporter for its certificate.
+TLS = """server {{
+    listen 127.0.0.1:{port} ssl;
+    ssl_certificate {at}/server.pem;
+    ssl_certificate_key {at}/server.key;
+    ssl_client_certificate {at}/client.pem;
+    ssl_verify_client on;
+    location / {{ proxy_pass http://127.0.0.1:{rotel}; }}
+}}"""
+
+
+def test_it_arrives_over_tls_and_from_nobody_without_a_certificate(rotel: Rotel, daemon: StreamingDaemon,
+                                                                   tmp_path: Path) -> None:
+    config = tmp_path / "otlp.yml"
+    for name in ("server", "client"):
+        make_certificate(tmp_path, name)
+    with nginx(tmp_path, lambda port: TLS.format(at=tmp_path, port=port, rotel=rotel.port)) as port:
+        to = (f"https://127.0.0.1:{port}", "--otlp.config.file", str(config))
+        config.write_text("tls_config: {ca_file: server.pem}\n")
+        with Carrying(daemon, *to) as exporter:
+            daemon.tell(stall(1))
+            exporter.wait_for(**{"dropped_records refused": 1})
+        daemon.followers.clear()
+        config.write_text("tls_config: {ca_file: server.pem, cert_file: client.pem, key_file: client.key}\n")
+        with Carrying(daemon, *to):
+            daemon.tell(stall(2), late_ack(3))
+            rotel.wait_for({2, 3})
