@@ -261,6 +261,10 @@ REFUSED = {
                                r"daemon\.options: --max-serise is no option"),
     "an option of the chart": (["--set", "daemon.options={--host=a}"],
                                r"daemon\.options: --host is no option .* or the chart's value for it; take one of"),
+    "a scrape over TLS, which probes do not speak": (
+        ["--set", "exporter.options={--web.config.file=/web.yml}"],
+        "exporter.options: --web.config.file=/web.yml: probes and monitors ask over http and without a password; leave "
+        "it out, and name in networkPolicy.from who may scrape"),
     "a port that no probe asks": (["--set", "exporter.options={--web.listen-address=:1}"],
                                   r"exporter\.options: --web\.listen-address=:1: the chart has its own"),
     "an option that is a number": (["--set", "daemon.options={5}"], "'/daemon/options/0'.*got number, want string"),

@@ -63,8 +63,13 @@ imagePullPolicy: {{ . }}
 {{- end -}}
 {{- end -}}
 {{- range .Values.exporter.options -}}
-{{- if has (splitList "=" . | first) (list "--web.listen-address" "--daemon.socket") -}}
+{{- $name := splitList "=" . | first -}}
+{{- if has $name (list "--web.listen-address" "--web.telemetry-path" "--daemon.socket") -}}
 {{- fail (printf "exporter.options: %s: the chart has its own, which probes and monitors ask; leave it out" .) -}}
+{{- end -}}
+{{- if eq $name "--web.config.file" -}}
+{{- fail (printf (print "exporter.options: %s: probes and monitors ask over http and without a password; leave it out, and "
+  "name in networkPolicy.from who may scrape") .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
