@@ -92,6 +92,18 @@ static void grow_on_demand(struct bpf_map *map, unsigned int most)
 }
 
 /*
+ * Gives each CPU its part of an LRU map. Before Linux 6.16 each takes 128 free entries for itself
+ * at once, and where none are left the next CPU has a map of one: bpf_lru_list.c.
+ */
+static void size_by_cpus(struct bpf_map *map)
+{
+	int least = 2 * 128 * libbpf_num_possible_cpus(); /* negative: an error */
+
+	if (least > (int)bpf_map__max_entries(map))
+		bpf_map__set_max_entries(map, least);
+}
+
+/*
  * Sizes the maps: those that this run does not use are not made, and those for filters shrink to a
  * minimum without the filter.
  */
@@ -115,6 +127,9 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settin
 	bpf_map__set_autocreate(skel->maps.stacks, settings->stacks);
 	bpf_map__set_autocreate(skel->maps.stack_dumps, settings->stacks);
 	bpf_map__set_autocreate(skel->maps.calls, tracer->hooks.family == NT_HOOKS_KPROBE);
+	size_by_cpus(skel->maps.late_acks);
+	size_by_cpus(skel->maps.calls);
+	size_by_cpus(skel->maps.share_uses);
 	if (!filtered)
 		bpf_map__set_max_entries(skel->maps.owned, 64);
 	if (!settings->n_pids)
