@@ -49,7 +49,7 @@ struct nt_stall_facts {
 	bool recovering;    /* from loss, during the hold */
 	bool nodelay;       /* TCP_NODELAY is set when the hold is over */
 	bool handshake;     /* it began in the handshake: nt_in_handshake() */
-	bool locked;        /* the receiver's timer found the socket locked */
+	__u8 locked;        /* enum nt_lock, of the receiver */
 	bool rest;          /* the held bytes are what is left of a write, or follow what is
 			     * left of bytes of which the peer has acknowledged a part */
 	bool unanswered;    /* the peer has sent no data since the stall before */
@@ -79,10 +79,10 @@ static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 {
 	if (f->release != NT_RELEASE_ACK || !f->pure_ack)
 		return NT_EVIDENCE_INVALID;
-	/* written while the ACK was on its way, the bytes waited for that way; but a locked
-	 * socket's ACK leaves only when the lock goes, which tracepoints do not see */
+	/* written while the ACK was on its way, the bytes waited for that way, or for the lock of
+	 * the receiver's socket */
 	if (f->late_release != NT_ACK_INVALID && 2 * f->pending_in_hold_ns < nt_excess_ns(f) &&
-	    !(f->locked && f->pending_in_hold_ns >= nt_late_limit_ns(f)))
+	    !(f->locked == NT_LOCK_UNSEEN && f->pending_in_hold_ns >= nt_late_limit_ns(f)))
 		return NT_EVIDENCE_INVALID;
 	if (f->late_release == NT_ACK_TIMER)
 		return NT_EVIDENCE_SEEN;

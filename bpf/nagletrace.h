@@ -168,6 +168,13 @@ enum nt_socket_user {
 	NT_USER_KERNEL, /* comm is the name of its module or thread, or "" */
 };
 
+/* The delayed-ACK timer fired while the application held the socket, so that the ACK waited. */
+enum nt_lock {
+	NT_LOCK_NONE = 0,
+	NT_LOCK_SEEN = 1,   /* until it left, which a hook saw */
+	NT_LOCK_UNSEEN = 2, /* for longer than the record says, which tracepoints do not see */
+};
+
 /* Describes an end of a connection that is on this host. */
 struct nt_end {
 	__u64 sk; /* the socket's address: a key, valid while the socket lives */
@@ -185,7 +192,7 @@ struct nt_end {
 	__u8 cork;
 	__u8 pingpong; /* interactive mode */
 	__u8 quick;    /* quick-ACK credit left */
-	__u8 locked;   /* the delayed-ACK timer fired while the application held the socket */
+	__u8 locked;   /* enum nt_lock */
 	__u8 user;     /* enum nt_socket_user */
 };
 

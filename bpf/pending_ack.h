@@ -308,7 +308,8 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 		return 0;
 	read_end(&la->end, &t);
 	la->end.pingpong = p->pingpong >= pingpong_thresh(&t);
-	la->end.locked = p->locked;
+	if (p->locked)
+		la->end.locked = nt_config.functions ? NT_LOCK_SEEN : NT_LOCK_UNSEEN;
 	end_take_waiter(&la->end, t.sk);
 	end_take_owner(&la->end, t.sk);
 	la->part.begin_ns = p->begin_ns;

@@ -8,7 +8,7 @@ WITH
     -- the path of a value in the record; the Collector makes text of each value
     mapKeys(told) AS keys,
     arrayMap((key, value) -> concat(toJSONString(substring(key, 12)), ':',
-                                    if(match(key, '\\.(contradicted|options\\.[a-z]+)$') AND value IN ('true', 'false'),
+                                    if(match(key, '\\.(contradicted|locked|options\\.[a-z]+)$') AND value IN ('true', 'false'),
                                        value, toJSONString(value))),
              keys, mapValues(told)) AS values,
     multiIf(mapContains(told, 'nagletrace.cause'), 'stall',

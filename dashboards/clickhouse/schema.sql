@@ -303,7 +303,7 @@ WITH
     r.receiver.pending_ack.release = 'timer' AS by_timer,
     paired AND in_hold_us >= 1000 AND (by_timer OR pending_us >= 30000)
         AND (2 * in_hold_us >= ack_could_wait_us
-             OR by_timer AND r.receiver.pending_ack.locked AND in_hold_us >= 30000) AS seen,
+             OR r.receiver.pending_ack.locked AND in_hold_us >= 30000) AS seen,
     if(side = 'sender', s, stall) AS e
 SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS place,
        multiIf(seen, if(side = 'sender', 'seen', 'told'), e.kind != 'stall', 'no stall',
@@ -320,8 +320,9 @@ SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS 
        e.duration_us AS duration_us,
        multiIf(verdict = 'seen', greatest(0, ack_could_wait_us), verdict = 'contradicted', 0, e.excess_us) AS excess_us,
        e.min_rtt_us AS min_rtt_us, e.family AS family,
-       multiIf(verdict = 'seen', e.duration_us - intDiv(e.min_rtt_us, 2) - pending_us,
-               verdict = 'contradicted', NULL, e.ack_after_hold_us) AS ack_after_hold_us,
+       multiIf(verdict = 'seen' AND NOT r.receiver.pending_ack.locked,
+               e.duration_us - intDiv(e.min_rtt_us, 2) - pending_us,
+               verdict IN ('seen', 'contradicted'), NULL, e.ack_after_hold_us) AS ack_after_hold_us,
        s.host AS sender_host, r.host AS receiver_host,
        if(side = 'sender', r.boot_id, s.boot_id) AS other_boot_id,
        if(side = 'sender', e.receiver.address, e.sender.address) AS far_address,

@@ -277,6 +277,8 @@ class PendingAck:
     release: Word
     bytes: Count
     reason: MaybeWord = None
+    #: it left later than that
+    locked: Flag = False
 
 
 @dataclass(frozen=True)

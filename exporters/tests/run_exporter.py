@@ -76,6 +76,7 @@ def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
     return certificate, key
 
 
+#: What is around the site of docs/install.md.
 PROXY = """
 daemon off; worker_rlimit_nofile 8192; error_log {at}/error.log; pid {at}/pid;
 events {{ worker_connections 4096; }}
@@ -93,11 +94,12 @@ def nginx(at: Path, site: Callable[[int], str]) -> Iterator[int]:
     (at / "conf").write_text(PROXY.format(at=at, site=site(port)))
     with subprocess.Popen(["/usr/sbin/nginx", "-e", "stderr", "-p", at, "-c", at / "conf"]) as proxy:
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.01)
         try:
+            while True:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                assert time.monotonic() < end and proxy.poll() is None, "nginx does not listen"
+                time.sleep(0.01)
             yield port
         finally:
             proxy.terminate()

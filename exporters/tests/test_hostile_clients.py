@@ -573,7 +573,6 @@ def test_nothing_is_left_of_a_client_that_has_gone(monkeypatch: pytest.MonkeyPat
             signal.signal(number, handler)
 
 
-#: What is around it where docs/install.md puts it.
 @pytest.mark.slow
 def test_behind_the_proxy_of_the_documents_no_handshake_that_never_ends_costs_a_scrape(daemon: FakeDaemon,
                                                                                        tmp_path: Path) -> None:

@@ -66,6 +66,15 @@ def test_where_the_tracer_tells_when_the_ack_became_pending_it_is_drawn_there() 
     assert answer.measured and "when and how long" in made.notes[0] and "when it became pending" not in made.notes[0]
 
 
+def test_the_ack_of_a_locked_socket_leaves_in_time_for_the_hold_to_end() -> None:
+    record = r.seen(ack_after_hold_us=200)
+    record["receiver"]["pending_ack"] |= {"duration_us": 20_000, "locked": True}
+    made = ladder([record])
+    ack, [arrow] = span(made, "pending_ack"), arrows(made, "ack")
+    assert (ack.begin, ack.basis) == (200, INFERRED) and ack.finish == arrow.depart > 40_000
+    assert arrow.depart_basis == INFERRED
+
+
 def test_from_one_end_nothing_of_the_other_is_called_measured() -> None:
     sender = from_stall(decode(Stall, r.inferred()))
     assert span(sender, "hold").basis == MEASURED and span(sender, "pending_ack").basis == INFERRED

@@ -115,8 +115,6 @@ def test_what_the_queue_holds_arrives_when_rotel_comes_back(rotel: Rotel, daemon
     assert len(rotel.numbers()) == 3000, "none twice: it was killed when no request was under way"
 
 
-
-
 #: rotel takes no TLS: nginx ends it, as in front of a Collector, and asks the exporter for its certificate.
 TLS = """server {{
     listen 127.0.0.1:{port} ssl;

@@ -106,7 +106,7 @@ def sent(lines: list[Row], by: datetime.timedelta = DAYS) -> list[Row]:
 
 END = {"address": "", "pid": 0, "tid": 0, "comm": ""}
 HOLD = {"reason": "", "release": "", "bytes": 0, "in_flight_bytes": 0, "mss": 0}
-PENDING = {"duration_us": 0, "reason": "", "release": "", "limit_us": 0, "bytes": 0}
+PENDING = {"duration_us": 0, "reason": "", "release": "", "limit_us": 0, "bytes": 0, "locked": False}
 
 
 def known(of: Row, keys: Row) -> tuple[Any, ...]:
@@ -183,6 +183,9 @@ def test_records_that_a_collector_stored_are_those_that_came_as_lines(lines: lis
     odd = {**records[0], "ack_id": f"{999:016x}", "contradicted": True, "ack_after_hold_us": 7}
     odd["sender"] = {**odd["sender"], "comm": '"true.x\\', "options": {"nodelay": True, "cork": False}}
     records.append({key: value for key, value in odd.items() if key not in ("cause", "evidence")} | {"type": "hold"})
+    late = next(record for record in records if "pending_ack" in record["receiver"])
+    receiver = {**late["receiver"], "pending_ack": {**late["receiver"]["pending_ack"], "locked": True}}
+    records.append({**late, "ack_id": f"{998:016x}", "number": 998, "receiver": receiver})
     store.insert(write(tmp_path / "lines.jsonl", records))
     by_lines = store.rows("SELECT * FROM nagletrace.records FINAL ORDER BY host, number, ack_id")
     assert len(by_lines) == len(records)

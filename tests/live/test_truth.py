@@ -135,7 +135,7 @@ IN_EVERY_GUEST = {
 }
 
 
-#: `make test` plays these, over veth where that is not said: each hold reason, release and way to stall.
+#: `make test` plays these, over veth where that is not said; test_zz_met.py says what is met.
 QUICK = {
     "echo", "write-write-read", "write-write-read --nodelay", "header-body --interval 20ms",
     "header-body --interval 20ms --quickack", "header-body --interval 20ms --quickack-route",

@@ -377,7 +377,7 @@ def played(wait: Wait, pair: Pair, family: int, only: str = "", *more: str) -> t
     return took, tracer, server if only == "server" else os.getpid()
 
 
-#: `make test` plays each once, some at one end and some at the other.
+#: `make test` plays these, some at one end and some at the other.
 QUICK = {("client", FullBuffer), ("client", FullBufferOfAPoller), ("client", DeferredHandshake),
          ("server", FullBuffer), ("server", SmallWindow), ("server", LingeringClose)}
 

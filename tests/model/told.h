@@ -164,7 +164,7 @@ static bool ack_is_alike(const struct endpoint *e, const struct true_hold *h,
 	return !joined ||
 	       (h->late.begin_ns == r->ack.begin_ns && h->late.end_ns == r->ack.end_ns &&
 		h->late.bytes == r->ack.bytes && h->late.release == r->ack.release && h->late.reason == r->ack.reason &&
-		h->late_locked == r->receiver.locked && h->late_pingpong == r->receiver.pingpong);
+		h->late_locked == !!r->receiver.locked && h->late_pingpong == r->receiver.pingpong);
 }
 
 static bool writer_is_alike(const struct endpoint *e, const struct true_hold *h, const struct nt_record *r)

@@ -219,7 +219,9 @@ static void the_ack_of_a_locked_socket_left_later_than_its_timer_says(void **sta
 	f.duration_ns = 160 * MS;
 	f.pending_in_hold_ns = 40 * MS;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
-	f.locked = true;
+	f.locked = NT_LOCK_SEEN;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.locked = NT_LOCK_UNSEEN;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	/* written when that ACK was due */
 	f.pending_in_hold_ns = 29 * MS;

@@ -407,7 +407,7 @@ static struct json_object *receiver_of(const struct nt_stall *stall)
 
 	if (end->present) {
 		add_options(o, end);
-		add_pending_ack(o, &stall->record.ack, end->locked);
+		add_pending_ack(o, &stall->record.ack, end->locked == NT_LOCK_UNSEEN);
 	}
 	return o;
 }

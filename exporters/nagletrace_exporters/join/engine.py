@@ -237,8 +237,8 @@ def whole_lines() -> str:
         f"""',"sender":' || {with_host("s.sender_end", "s.host")}""",
         f"""',"receiver":' || {with_host("coalesce(o.receiver_end, s.receiver_end)", "o.host")}""",
         # the ACK took half a round trip; so no clock of the two hosts is compared
-        member("ack_after_hold_us", f"CASE WHEN {seen} THEN s.duration_us - {rtt} // 2 - o.pending_us "
-               f"WHEN NOT {dismissed} THEN s.ack_after_hold_us END")]
+        member("ack_after_hold_us", f"CASE WHEN {seen} AND coalesce(o.by_timer, 0) <> 2 THEN s.duration_us "
+               f"- {rtt} // 2 - o.pending_us WHEN NOT {seen} AND NOT {dismissed} THEN s.ack_after_hold_us END")]
     return ("SELECT '{\"type\":\"' || CASE WHEN a.evidence = 'contradicted' THEN 'hold' ELSE 'stall' END || '\"' || "  # noqa: S608
             + " || ".join(members) + " || '}' AS line FROM answers AS a INNER JOIN lines AS s ON s.line = a.line "
             "LEFT JOIN lines AS o ON o.line = a.other_line ORDER BY a.time_us, a.line")

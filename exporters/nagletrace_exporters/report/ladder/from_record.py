@@ -155,7 +155,14 @@ def waited_for(ladder: Ladder, way: int) -> None:
     stall, end = ladder.stall, ladder.stall.duration_us
     acked = end - way
     departed, label = 0, "in flight"
-    if stall.pending_ack:
+    seen = MEASURED if stall.ack_after_hold_us is not None and stall.pending_ack else INFERRED
+    if stall.pending_ack and stall.pending_ack.locked:
+        begin, seen = stall.ack_after_hold_us or 0, INFERRED
+        departed = min(0, begin - way)
+        ladder.spans.append(Span(RECEIVER, "pending_ack", begin, acked, INFERRED, ack_lines(stall)))
+        ladder.notes.append("Measured: the hold and its release, and that the ACK's timer found the socket in use. "
+                            "Inferred: when the ACK left.")
+    elif stall.pending_ack:
         begin, basis = acked - stall.pending_ack.duration_us, PLACED
         if stall.ack_after_hold_us is not None:
             begin, basis = stall.ack_after_hold_us, MEASURED
@@ -174,7 +181,6 @@ def waited_for(ladder: Ladder, way: int) -> None:
                             "and when, is inferred; what was in flight had left by the time the hold began.")
     if stall.hold and stall.hold.in_flight_bytes:
         label = f"{stall.hold.in_flight_bytes} B in flight"
-    seen = MEASURED if stall.ack_after_hold_us is not None and stall.pending_ack else INFERRED
     ladder.arrows.append(Arrow(SENDER, "data", departed, begin, label, INFERRED, seen))
     ladder.arrows.append(Arrow(RECEIVER, "ack", acked, end, "ACK", seen, MEASURED))
 
