@@ -261,6 +261,8 @@ REFUSED = {
                                r"daemon\.options: --max-serise is no option"),
     "an option of the chart": (["--set", "daemon.options={--host=a}"],
                                r"daemon\.options: --host is no option .* or the chart's value for it; take one of"),
+    "a path that no monitor asks": (["--set", "exporter.options={--web.telemetry-path=/m}"],
+                                    r"exporter\.options: --web\.telemetry-path=/m: the chart has its own"),
     "a scrape over TLS, which probes do not speak": (
         ["--set", "exporter.options={--web.config.file=/web.yml}"],
         "exporter.options: --web.config.file=/web.yml: probes and monitors ask over http and without a password; leave "

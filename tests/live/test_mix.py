@@ -18,7 +18,7 @@ SEEDS = 1 if IN_GUEST else 10
 QUICK_S, LONG_S = 4, 12
 #: An emulated guest has no core to give away: it plays fewer connections and without a load beside them.
 SIZE = ("--connections", "8") if IN_GUEST else ()
-ROUNDS_PER_S = 15 if IN_GUEST else 800
+ROUNDS_PER_S = 17 if IN_GUEST else 834
 #: A kernel that takes the CPU from a program which runs skips it meanwhile for all others on that CPU. What is skipped
 #: is counted, and mostly made up for. Natively that is one or none in a run. In an emulated guest one verdict in so
 #: many may be lost by it: in 70 where two guests have two cores to themselves, in 14 where they share these with ten

@@ -49,10 +49,8 @@ def test_a_receiver_that_was_busy_on_its_socket_is_told_so(side: str, fix: str) 
     told = [stall for stall in tracer.stalls() if stall["pattern"] == "locked_socket"]
     assert found_locked >= 2 and found_locked - lacking(tracer) <= len(told) <= found_locked, tracer.stalls()
     assert {stall["side"] for stall in told} == {side}
-    # from where the tail was held until the call ended, 10 ms and 150 ms after; at the receiver, by tracepoints, until
-    # the timer expired
-    assert all(stall["duration_us"] < 300_000 for stall in told), told
-    assert side == "receiver" or all(stall["duration_us"] >= 150_000 for stall in told), told
+    # from where the tail was held until the call ended, 10 ms and 150 ms after
+    assert all(150_000 <= stall["duration_us"] < 280_000 for stall in told), told
     assert all(stall["receiver"]["pending_ack"]["locked"] for stall in told), told
     assert tracer.closing()["connections"][0]["fix"].startswith(fix)
 
