@@ -15,7 +15,7 @@
  */
 #define NT_INFER_NS 30000000ULL
 
-/* An ACK that is later than the smallest round trip by this waited for something. */
+/* An ACK that is later than a prompt one by this waited for something. */
 #define NT_PROMPT_NS 1000000ULL
 
 /*
@@ -35,12 +35,12 @@ struct nt_stall_facts {
 	__u64 pending_in_hold_ns; /* how much of pending_ns was during the hold */
 	__u64 pending_ns; /* how long the releasing ACK was pending, where a program saw that */
 	__u64 silent_ns;  /* before the releasing ACK: since the one before it, or the start */
-	__u64 min_rtt_ns; /* 0: not known */
 	__u64 delack_limit_ns; /* the shortest delay of ACKs that the local settings make likely */
 	__u32 in_flight_bytes; /* when the hold began */
 	__u32 silent_bytes;    /* in flight while no ACK came, before the releasing one */
 	__u32 mss;
 	__u32 writes;       /* that wrote the held bytes; 0: not known */
+	__u32 way_us;       /* of a prompt ACK: nt_way_us(); 0: not known */
 	__u8 reason;        /* enum nt_hold_reason */
 	__u8 release;       /* enum nt_release */
 	__u8 late_release;  /* enum nt_ack_release of the pending ACK; INVALID: unseen */
@@ -55,9 +55,22 @@ struct nt_stall_facts {
 	bool unanswered;    /* the peer has sent no data since the stall before */
 };
 
+/*
+ * Returns, in us, how long after the start of a hold the ACK would have come if the receiver had
+ * not delayed it: what was left of a round trip, since the bytes in flight had been on their way
+ * for age_us. It is half a round trip at least: bytes that were written while the ACK was on its
+ * way back waited for that way. min_rtt_us: the smallest round trip; 0: not known.
+ */
+static inline __u32 nt_way_us(__u32 min_rtt_us, __u32 age_us)
+{
+	return min_rtt_us - (age_us < min_rtt_us / 2 ? age_us : min_rtt_us / 2);
+}
+
 static inline __u64 nt_excess_ns(const struct nt_stall_facts *f)
 {
-	return f->duration_ns > f->min_rtt_ns ? f->duration_ns - f->min_rtt_ns : 0;
+	__u64 way_ns = f->way_us * 1000ULL;
+
+	return f->duration_ns > way_ns ? f->duration_ns - way_ns : 0;
 }
 
 static inline __u64 nt_late_limit_ns(const struct nt_stall_facts *f)
@@ -94,7 +107,7 @@ static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 	/* nobody knows what is late before a round trip was measured; a queue on the way explains
 	 * the wait while ACKs of earlier bytes keep coming; and no receiver delays the ACK of two
 	 * full segments */
-	if (!f->min_rtt_ns || f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
+	if (!f->way_us || f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
 	    f->silent_ns < nt_late_limit_ns(f) || !nt_lone(f->silent_bytes, f->mss))
 		return NT_EVIDENCE_INVALID;
 	return NT_EVIDENCE_INFERRED;

@@ -58,10 +58,11 @@ class Host:
         """Infers a stall (or has a hold) of which it sees the sender."""
         end = {"address": address, "netns": 1, "pid": 7, "tid": 7, "comm": "java", "options": recordings.options(),
                "hold": recordings.hold(mss=1448, reason=held_by)}
-        stall = {"cause": "nagle_delayed_ack", "evidence": "inferred", "excess_us": duration_us - 300}
+        stall = {"cause": "nagle_delayed_ack", "evidence": "inferred"}
         return self.tell(us, {"type": kind, "side": "sender", "pattern": "write_write_read", "duration_us": duration_us,
-                              "min_rtt_us": 300, "family": 4, "ack_id": name_of(ack_id), "sender": end,
-                              "receiver": {"address": VIP}, **(stall if kind == "stall" else {}), **of})
+                              "excess_us": max(0, duration_us - 300), "min_rtt_us": 300, "family": 4,
+                              "ack_id": name_of(ack_id), "sender": end, "receiver": {"address": VIP},
+                              **(stall if kind == "stall" else {}), **of})
 
     def delays(self, us: int, ack_id: int, kind: str = "late_ack", pending_us: int = 40_000, address: str = SERVER,
                **of: Any) -> Record:
@@ -362,9 +363,13 @@ def test_an_ack_that_was_not_late_by_the_rules_of_one_host_makes_no_stall(tmp_pa
     db.delays(SECOND, 2)  # written while the ACK was on its way
     web.sends(2 * SECOND, 3, kind="hold", duration_us=20_000)
     db.delays(2 * SECOND, 3)  # the sender knew too little to infer this one
-    joined = Joined(tmp_path, web.lines(3 * SECOND), db.lines(3 * SECOND), options=JSON)
-    assert joined.verdicts == {"contradicted": 1, "seen": 1}
-    assert joined.records[-1]["ack_id"] == name_of(3) and joined.records[-1]["excess_us"] == 19_700
+    # half of the round trip was over when these bytes were written
+    web.sends(3 * SECOND, 4, kind="hold", duration_us=65_000, min_rtt_us=50_000, excess_us=40_000)
+    db.delays(3 * SECOND, 4)
+    joined = Joined(tmp_path, web.lines(4 * SECOND), db.lines(4 * SECOND), options=JSON)
+    assert joined.verdicts == {"contradicted": 1, "seen": 2}
+    assert [(one["ack_id"], one["excess_us"]) for one in joined.records if "excess_us" in one] == [
+        (name_of(3), 19_700), (name_of(4), 40_000)]
 
 
 def test_the_ack_of_a_locked_socket_left_later_than_its_timer_says(tmp_path: Path) -> None:

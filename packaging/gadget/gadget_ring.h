@@ -224,8 +224,9 @@ static __always_inline void set_facts(struct stall *stall, const struct nt_recor
 		held ? r->hold.end_ns - r->hold.begin_ns : r->ack.end_ns - r->ack.begin_ns;
 	stall->excess_raw = stall->duration_raw;
 	if (held)
-		stall->excess_raw -= stall->min_rtt_raw < stall->duration_raw ? stall->min_rtt_raw
-									      : stall->duration_raw;
+		stall->excess_raw -= r->hold.way_us * 1000ULL < stall->duration_raw
+					     ? r->hold.way_us * 1000ULL
+					     : stall->duration_raw;
 	if (r->receiver.present)
 		stall->pending_ack_raw = r->ack.end_ns - r->ack.begin_ns;
 	stall->bytes = r->hold.bytes;

@@ -114,7 +114,7 @@ def test_each_stall_comes_out_with_process_connection_duration_and_reason(images
         assert event["netns_id"] == lab.ready["client"]["netns"]
         assert (event["side"], event["cause"], event["reason"], event["release"], event["pattern"]) == (
             "sender", "nagle_delayed_ack", "nagle", "ack", "write_write_read")
-        assert event["excess_raw"] == event["duration_raw"] - event["min_rtt_raw"] and event["min_rtt_raw"] < 5e6
+        assert 0 <= event["duration_raw"] - event["excess_raw"] <= event["min_rtt_raw"] < 5e6
         assert (event["bytes"], event["writes"], event["nodelay"]) == (7, 1, False)
     seen = [event for event in told if event["evidence"] == "seen"]
     assert len(told) - len(seen) <= unseen(tracer), "a sender infers what a hidden timer ended"

@@ -640,7 +640,7 @@ static void silence_lasts_a_round_trip_and_two_ticks(void)
 	e->tp.lsndtime = world_jiffies();
 	e->tp.rtt_min.s[0].v = 10000;
 	world_delay(5 * world.tick_ns);
-	assert_int_equal(last_sent_ns(&t), sent_ns);
+	assert_int_equal(last_sent_ns(&t, true), sent_ns);
 	assert_true(silent_since(&t, sent_ns - limit_ns));
 	assert_false(silent_since(&t, sent_ns - limit_ns - 1));
 	endpoint_leaves(e);
@@ -772,7 +772,7 @@ static void acknowledged_holds_end_when_something_tells(void)
 
 static void hold_meets_a_late_ack_from_a_millisecond_on(void)
 {
-	struct nt_stall_facts f = {.duration_ns = 3 * MS, .min_rtt_ns = 2 * MS, .reason = NT_HOLD_NAGLE,
+	struct nt_stall_facts f = {.duration_ns = 3 * MS, .way_us = 2000, .reason = NT_HOLD_NAGLE,
 				   .release = NT_RELEASE_ACK};
 	struct hold h = {.ack_seen = true, .held.reason = NT_HOLD_NAGLE};
 

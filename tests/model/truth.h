@@ -69,6 +69,8 @@ static void truth_begin(struct endpoint *e, u8 reason, u64 since_ns)
 	h->reason = reason;
 	h->begin_ns = h->last_ack_ns = since_ns;
 	h->in_flight = h->last_in_flight = e->tp.snd_nxt - e->tp.snd_una;
+	/* at the latest: the kernel notes that to a jiffy */
+	h->sent_ns = world.now_ns - (world_jiffies() - e->tp.lsndtime) * world.tick_ns + world.tick_ns;
 	h->mss = e->tp.mss_cache;
 	h->first = e->tp.data_segs_out <= (e->tp.data_segs_in < e->tp.data_segs_out ? FIRST_PACKETS : 2 * FIRST_PACKETS);
 	h->rcv_nxt = e->tp.rcv_nxt;
@@ -115,11 +117,22 @@ static u64 least_rtt_ns(const struct endpoint *e)
 	return e->tp.rtt_min.s[0].v == ~0U ? 0 : e->tp.rtt_min.s[0].v * 1000ULL;
 }
 
+/*
+ * Returns how long bytes that were held since begin_ns have waited beyond the time when a prompt ACK
+ * would have come, or would have been half way if they were written later than that.
+ */
+static u64 excess_since(const struct endpoint *e, u64 begin_ns)
+{
+	u64 rtt = least_rtt_ns(e), half = rtt / 2 / US * US;
+	u64 prompt = rtt + max_u64(min_u64(e->hold.sent_ns, begin_ns), begin_ns - half);
+
+	return world.now_ns > prompt ? world.now_ns - prompt : 0;
+}
+
 /* Says whether this ACK released a Nagle stall, of bytes held since begin_ns. */
 static bool was_nagle_stall(const struct endpoint *e, const struct wire *ack, u64 begin_ns)
 {
-	u64 from = max_u64(begin_ns, ack->late.begin_ns), rtt = least_rtt_ns(e);
-	u64 duration = world.now_ns - begin_ns, excess = duration > rtt ? duration - rtt : 0;
+	u64 from = max_u64(begin_ns, ack->late.begin_ns), excess = excess_since(e, begin_ns);
 	u64 limit = min_u64(ack_limit_ns(e), INFERRED_NS);
 
 	if (ack->end_seq != ack->seq || ack->lateness == ACK_PROMPT || ack->sent_ns < from)
@@ -176,7 +189,7 @@ static bool tcp_recovers(const struct endpoint *e)
 /* Says how an ACK released a small segment that did not stall. */
 static u8 pattern_of_release(const struct endpoint *e, const struct true_hold *h)
 {
-	u64 lasted = world.now_ns - h->begin_ns, rtt = least_rtt_ns(e), excess = lasted > rtt ? lasted - rtt : 0;
+	u64 excess = excess_since(e, h->begin_ns);
 
 	if (e->came->len && excess >= MS)
 		return h->recovered || tcp_recovers(e) || e->tp.total_retrans != h->retransmitted
@@ -246,7 +259,7 @@ static void judge(struct endpoint *e, enum caller caller)
 		h->pattern = NT_PATTERN_ONE_WAY;
 	h->clean = truth_visible(e) && rtt && e->came->lateness == ACK_BY_TIMER && !e->tp.total_retrans &&
 		   world.now_ns - h->last_ack_ns > INFERRED_NS &&
-		   world.now_ns - h->begin_ns > rtt + INFERRED_NS + MS &&
+		   excess_since(e, h->begin_ns) > INFERRED_NS + MS &&
 		   h->last_in_flight < 2 * h->mss && !e->talk->hostile;
 	h->felt_clean = has_to_be_felt(e, h);
 }

@@ -12,11 +12,11 @@ static struct nt_stall_facts textbook(void)
 		.duration_ns = 43900000,
 		.silent_ns = 43900000,
 		.pending_in_hold_ns = 43800000,
-		.min_rtt_ns = 35000,
 		.delack_limit_ns = 200 * MS,
 		.in_flight_bytes = 6,
 		.silent_bytes = 6,
 		.mss = 1448,
+		.way_us = 35,
 		.reason = NT_HOLD_NAGLE,
 		.release = NT_RELEASE_ACK,
 		.late_release = NT_ACK_TIMER,
@@ -119,7 +119,7 @@ static void from_one_end_it_takes_30_ms_beyond_the_round_trip(void **state)
 	struct nt_stall_facts f = textbook();
 
 	f.late_release = NT_ACK_INVALID;
-	f.min_rtt_ns = 20 * MS;
+	f.way_us = 20000;
 	f.duration_ns = 50 * MS;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.duration_ns--;
@@ -142,7 +142,7 @@ static void an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for(v
 {
 	struct nt_stall_facts f = textbook();
 
-	f.min_rtt_ns = 0;
+	f.way_us = 0;
 	f.duration_ns = 4 * MS;
 	f.pending_in_hold_ns = 2 * MS;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
@@ -168,9 +168,9 @@ static void from_one_end_a_smaller_limit_in_force_counts(void **state)
 	struct nt_stall_facts f = textbook();
 
 	f.late_release = NT_ACK_INVALID;
-	f.min_rtt_ns = MS / 10;
+	f.way_us = 100;
 	f.delack_limit_ns = 5 * MS;
-	f.duration_ns = f.min_rtt_ns + 5 * MS;
+	f.duration_ns = 5 * MS + 100000;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.duration_ns--;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
@@ -181,7 +181,7 @@ static void from_one_end_nothing_is_late_before_a_round_trip_was_measured(void *
 	struct nt_stall_facts f = textbook();
 
 	f.late_release = NT_ACK_INVALID;
-	f.min_rtt_ns = 0;
+	f.way_us = 0;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.late_release = NT_ACK_TIMER;
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
@@ -232,10 +232,21 @@ static void a_hold_shorter_than_the_round_trip_lost_nothing(void **state)
 {
 	struct nt_stall_facts f = textbook();
 
-	f.min_rtt_ns = f.duration_ns + 1;
+	f.duration_ns = 35 * 1000 - 1;
 	assert_int_equal(nt_excess_ns(&f), 0);
-	f.min_rtt_ns = f.duration_ns - 1;
+	f.duration_ns += 2;
 	assert_int_equal(nt_excess_ns(&f), 1);
+}
+
+static void a_prompt_ack_takes_what_is_left_of_a_round_trip(void **state)
+{
+	assert_int_equal(nt_way_us(50000, 0), 50000);
+	assert_int_equal(nt_way_us(50000, 20000), 30000);
+	/* later, the ACK may have been on its way back already */
+	assert_int_equal(nt_way_us(50000, 25000), 25000);
+	assert_int_equal(nt_way_us(50000, 4000000000), 25000);
+	assert_int_equal(nt_way_us(1, 4000000000), 1);
+	assert_int_equal(nt_way_us(0, 20000), 0); /* nobody knows it */
 }
 
 static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
@@ -313,7 +324,7 @@ static void an_ack_with_a_late_message_is_no_clock(void **state)
 	struct nt_stall_facts f = textbook();
 
 	f.late_release = NT_ACK_INVALID;
-	f.duration_ns = f.min_rtt_ns + NT_INFER_NS - 1;
+	f.duration_ns = 35000 + NT_INFER_NS - 1;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);
 	f.duration_ns++; /* and something else says that it was no delayed ACK */
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
@@ -324,7 +335,7 @@ static void an_ack_with_a_late_message_is_no_clock(void **state)
 	f.recovering = true; /* loss explains the wait */
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
 	f.recovering = false;
-	f.duration_ns = f.min_rtt_ns + NT_PROMPT_NS;
+	f.duration_ns = 35000 + NT_PROMPT_NS;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_PIGGYBACKED_ACK);
 	f.duration_ns--;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);
@@ -350,6 +361,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_pending_ack_that_the_reader_sent_must_have_come_too_late),
 	cmocka_unit_test(the_ack_of_a_locked_socket_left_later_than_its_timer_says),
 	cmocka_unit_test(a_hold_shorter_than_the_round_trip_lost_nothing),
+	cmocka_unit_test(a_prompt_ack_takes_what_is_left_of_a_round_trip),
 	cmocka_unit_test(a_cork_that_the_probe_timer_ended_is_a_cork_ceiling),
 	cmocka_unit_test(handshakes_take_turns_and_messages_in_parts_do_not),
 	cmocka_unit_test(patterns_are_told_apart),

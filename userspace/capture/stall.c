@@ -150,9 +150,7 @@ static void describe(struct nt_process *process, const struct nt_end *end, pid_t
 		nt_owners_remember(owners, end, process);
 }
 
-/*
- * Measures the excess: a prompt ACK would have ended the hold one round trip after its start, and
- * the pending ACK at once.
+/* Measures the excess over the way of a prompt ACK, which would have ended a pending ACK at once.
  */
 static void measure(struct nt_stall *stall)
 {
@@ -164,7 +162,7 @@ static void measure(struct nt_stall *stall)
 
 	stall->min_rtt_us = held ? r->sender.min_rtt_us : r->receiver.min_rtt_us;
 	stall->duration_ns = end > begin ? end - begin : 0;
-	unavoidable = held ? stall->min_rtt_us * 1000ULL : 0;
+	unavoidable = held ? r->hold.way_us * 1000ULL : 0;
 	stall->excess_ns = stall->duration_ns > unavoidable ? stall->duration_ns - unavoidable : 0;
 }
 

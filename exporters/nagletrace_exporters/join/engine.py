@@ -60,6 +60,8 @@ time IS NOT NULL AND CASE
         AND (type = 'late_ack' OR coalesce(duration_us BETWEEN 0 AND {MAX_NUMBER} AND CASE side
                 WHEN 'sender' THEN sender.netns >= 0 AND sender.hold.bytes >= 0 AND sender.hold.in_flight_bytes >= 0
                     AND sender.hold.mss >= 0 AND sender.hold.reason IS NOT NULL AND sender.hold.release IS NOT NULL
+                    AND (sender.hold.release <> 'ack' OR contradicted
+                         OR coalesce(excess_us BETWEEN 0 AND {MAX_NUMBER}, false))
                 WHEN 'receiver' THEN receiver.netns >= 0
                     AND (type = 'hold' OR receiver.pending_ack.duration_us >= 0)
                 END, false))
@@ -229,8 +231,7 @@ def whole_lines() -> str:
         member("evidence", f"CASE WHEN {seen} THEN 'seen' WHEN NOT {dismissed} THEN s.evidence END"),
         member("pattern", "s.pattern"),
         member("duration_us", "s.duration_us"),
-        member("excess_us", f"CASE WHEN {seen} THEN greatest(0, s.duration_us - {rtt}) WHEN NOT {dismissed} "
-               "THEN s.excess_us END"),
+        member("excess_us", f"CASE WHEN NOT {dismissed} THEN s.excess_us END"),
         member("min_rtt_us", "s.rtt_us"), member("family", "s.family"), member("ack_id", "s.ack_name"),
         member("host", "s.host"), member("boot_id", "s.boot_id"),
         f"CASE WHEN {dismissed} THEN ',\"contradicted\":true' ELSE '' END",

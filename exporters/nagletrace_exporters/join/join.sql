@@ -17,7 +17,8 @@
 --   duration_us, rtt_us, pending_us, and of report span_us
 --   by_timer       the delayed-ACK timer sent the ACK: 1, or 2 if it found the socket locked, so that the ACK left later
 --                  than pending_us says; else 0
---   evidence, excess_us      as the line says; only a stall has them
+--   evidence                 as the line says; only a stall has it
+--   excess_us                as the line says; a stall has it, and a hold that an ACK ended
 --   who            the number of the line's two processes
 --
 -- Addresses are read again where they are asked for, and are not carried along: most stalls have a partner, and a table of
@@ -37,13 +38,13 @@ HAVING count(*) FILTER (by_sender) > 1 OR count(*) FILTER (by_receiver) > 1;
 -- What a sender's host has alone: a stall that it infers, or a hold that was none to it. One line of each ACK,
 -- whatever the number of recordings that have it.
 CREATE TEMP TABLE senders AS
-SELECT line, kind, time_us, origin, ack_id, duration_us, rtt_us, who, 0 AS again
+SELECT line, kind, time_us, origin, ack_id, duration_us, excess_us, rtt_us, who, 0 AS again
 FROM records AS s ANTI JOIN repeated AS k ON k.ack_id = s.ack_id
 WHERE s.by_sender AND NOT s.by_receiver AND s.ack_id <> 0 AND (s.kind = 'stall' OR s.of_hold = 1)
 UNION ALL
-SELECT line, kind, time_us, origin, ack_id, duration_us, rtt_us, who, 1 FROM (
+SELECT line, kind, time_us, origin, ack_id, duration_us, excess_us, rtt_us, who, 1 FROM (
     SELECT s.*, row_number() OVER (PARTITION BY s.origin, s.ack_id ORDER BY s.kind DESC, s.source, s.line) AS place
-    FROM (SELECT line, source, kind, time_us, origin, ack_id, duration_us, rtt_us, who FROM records
+    FROM (SELECT line, source, kind, time_us, origin, ack_id, duration_us, excess_us, rtt_us, who FROM records
           WHERE by_sender AND NOT by_receiver AND ack_id <> 0 AND (kind = 'stall' OR of_hold = 1)) AS s
     SEMI JOIN repeated AS k ON k.ack_id = s.ack_id
 ) AS one WHERE place = 1;
@@ -64,19 +65,19 @@ SELECT line, kind, time_us, origin, ack_id, pending_us, by_timer, who FROM (
 ) AS one WHERE place = 1;
 
 -- step: near_ones
--- Both ends of one ACK, as far as the clocks may be apart. The pending ACK ends half a round trip before the hold; in the
--- hold it was pending for the rest at most (in_hold_us). By the rules of one host (bpf/judge.h, nt_late_evidence()) bytes
--- that were written while the ACK was on its way waited for that way, unless a locked socket kept the ACK for longer; and an
--- ACK that was sent for another reason than the timer is late only from 30 ms on: else the pair is no stall.
+-- Both ends of one ACK, as far as the clocks may be apart. The excess is what the hold lasted beyond the way of a prompt ACK:
+-- for so long at most was the ACK pending in the hold (in_hold_us). By the rules of one host (bpf/judge.h, nt_late_evidence())
+-- bytes that were written while the ACK was on its way waited for that way, unless a locked socket kept the ACK for longer;
+-- and an ACK that was sent for another reason than the timer is late only from 30 ms on: else the pair is no stall.
 CREATE TEMP VIEW near_ones AS
 SELECT *, CASE WHEN in_hold_us >= 1000 AND (by_timer >= 1 OR pending_us >= 30000)
-                   AND (2 * in_hold_us >= duration_us - rtt_us OR by_timer = 2 AND in_hold_us >= 30000)
+                   AND (2 * in_hold_us >= excess_us OR by_timer = 2 AND in_hold_us >= 30000)
                THEN 1 ELSE 0 END AS stalled
 FROM (
     SELECT s.ack_id AS ack_id, s.line AS s_line, s.time_us AS s_time_us, s.origin AS s_origin, s.duration_us AS duration_us,
-           s.rtt_us AS rtt_us, s.who AS s_who, r.line AS r_line, r.kind AS r_kind, r.time_us AS r_time_us,
-           r.origin AS r_origin, r.pending_us AS pending_us, r.by_timer AS by_timer, r.who AS r_who, s.again AS again,
-           least(r.pending_us, s.duration_us - s.rtt_us) AS in_hold_us
+           s.excess_us AS excess_us, s.rtt_us AS rtt_us, s.who AS s_who, r.line AS r_line, r.kind AS r_kind,
+           r.time_us AS r_time_us, r.origin AS r_origin, r.pending_us AS pending_us, r.by_timer AS by_timer, r.who AS r_who, s.again AS again,
+           least(r.pending_us, s.excess_us) AS in_hold_us
     FROM senders AS s INNER JOIN receivers AS r ON s.ack_id = r.ack_id
     WHERE s.origin <> r.origin AND abs(s.time_us - r.time_us) <= $window
 ) AS both_ends;
@@ -84,10 +85,12 @@ FROM (
 -- step: pairs
 -- Of them the nearest in time, and each in one pair only.
 CREATE TEMP TABLE pairs AS
-SELECT ack_id, s_line, s_time_us, s_origin, duration_us, rtt_us, s_who, r_line, r_kind, r_time_us, r_origin, r_who, stalled
+SELECT ack_id, s_line, s_time_us, s_origin, duration_us, excess_us, rtt_us, s_who, r_line, r_kind, r_time_us, r_origin,
+       r_who, stalled
 FROM near_ones WHERE again = 0
 UNION ALL
-SELECT ack_id, s_line, s_time_us, s_origin, duration_us, rtt_us, s_who, r_line, r_kind, r_time_us, r_origin, r_who, stalled
+SELECT ack_id, s_line, s_time_us, s_origin, duration_us, excess_us, rtt_us, s_who, r_line, r_kind, r_time_us, r_origin,
+       r_who, stalled
 FROM (
     SELECT *, row_number() OVER (PARTITION BY r_line ORDER BY apart_us, s_line) AS r_place
     FROM (
@@ -307,7 +310,7 @@ WHERE r.place = 1;
 -- The answer in the end: a line for each stall, with the line of its other end where there is one.
 CREATE TEMP VIEW answers AS
 SELECT s_line AS line, s_time_us AS time_us, 'seen' AS evidence, r_line AS other_line, r_time_us AS other_time_us,
-       duration_us, greatest(0, duration_us - rtt_us) AS excess_us, s_who AS who, r_who AS other_who
+       duration_us, excess_us, s_who AS who, r_who AS other_who
 FROM pairs WHERE stalled = 1
 UNION ALL
 SELECT line, time_us, evidence, NULL, NULL, duration_us, excess_us, who, NULL FROM left_over;
