@@ -79,6 +79,15 @@ static inline __u64 nt_late_limit_ns(const struct nt_stall_facts *f)
 }
 
 /*
+ * Returns how late an ACK has to be for one end alone to call it late. A limit of a few
+ * milliseconds counts on a short way only: on others ACKs come and go by as much.
+ */
+static inline __u64 nt_infer_limit_ns(const struct nt_stall_facts *f)
+{
+	return 4 * f->way_us * 1000ULL <= nt_late_limit_ns(f) ? nt_late_limit_ns(f) : NT_INFER_NS;
+}
+
+/*
  * Is so little in flight that the receiver may delay its ACK? It acknowledges two full segments at
  * once: __tcp_ack_snd_check().
  */
@@ -107,8 +116,8 @@ static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 	/* nobody knows what is late before a round trip was measured; a queue on the way explains
 	 * the wait while ACKs of earlier bytes keep coming; and no receiver delays the ACK of two
 	 * full segments */
-	if (!f->way_us || f->recovering || nt_excess_ns(f) < nt_late_limit_ns(f) ||
-	    f->silent_ns < nt_late_limit_ns(f) || !nt_lone(f->silent_bytes, f->mss))
+	if (!f->way_us || f->recovering || nt_excess_ns(f) < nt_infer_limit_ns(f) ||
+	    f->silent_ns < nt_infer_limit_ns(f) || !nt_lone(f->silent_bytes, f->mss))
 		return NT_EVIDENCE_INVALID;
 	return NT_EVIDENCE_INFERRED;
 }
@@ -195,7 +204,7 @@ static inline enum nt_pattern nt_released_pattern(const struct nt_stall_facts *f
 {
 	if (f->ack_with_data && nt_excess_ns(f) >= NT_PROMPT_NS)
 		return f->recovering ? NT_PATTERN_INVALID : NT_PATTERN_PIGGYBACKED_ACK;
-	return nt_excess_ns(f) < nt_late_limit_ns(f) ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
+	return nt_excess_ns(f) < nt_infer_limit_ns(f) ? NT_PATTERN_ACK_CLOCKED : NT_PATTERN_INVALID;
 }
 
 /* Returns what the program did, by its writes, so that a small segment waited for a late ACK. */

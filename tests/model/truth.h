@@ -118,13 +118,19 @@ static u64 least_rtt_ns(const struct endpoint *e)
 }
 
 /*
- * Returns how long bytes that were held since begin_ns have waited beyond the time when a prompt ACK
- * would have come, or would have been half way if they were written later than that.
+ * Returns when a prompt ACK would have come for bytes that were held since begin_ns, or would have been
+ * half way if they were written later than that.
  */
-static u64 excess_since(const struct endpoint *e, u64 begin_ns)
+static u64 prompt_ns(const struct endpoint *e, u64 begin_ns)
 {
 	u64 rtt = least_rtt_ns(e), half = rtt / 2 / US * US;
-	u64 prompt = rtt + max_u64(min_u64(e->hold.sent_ns, begin_ns), begin_ns - half);
+
+	return rtt + max_u64(min_u64(e->hold.sent_ns, begin_ns), begin_ns - half);
+}
+
+static u64 excess_since(const struct endpoint *e, u64 begin_ns)
+{
+	u64 prompt = prompt_ns(e, begin_ns);
 
 	return world.now_ns > prompt ? world.now_ns - prompt : 0;
 }
@@ -189,13 +195,14 @@ static bool tcp_recovers(const struct endpoint *e)
 /* Says how an ACK released a small segment that did not stall. */
 static u8 pattern_of_release(const struct endpoint *e, const struct true_hold *h)
 {
-	u64 excess = excess_since(e, h->begin_ns);
+	u64 excess = excess_since(e, h->begin_ns), way = prompt_ns(e, h->begin_ns) - h->begin_ns;
+	u64 limit = min_u64(ack_limit_ns(e), INFERRED_NS);
 
 	if (e->came->len && excess >= MS)
 		return h->recovered || tcp_recovers(e) || e->tp.total_retrans != h->retransmitted
 			       ? 0
 			       : NT_PATTERN_PIGGYBACKED_ACK;
-	return excess < min_u64(ack_limit_ns(e), INFERRED_NS) ? NT_PATTERN_ACK_CLOCKED : 0;
+	return excess < (limit / 4 < way ? INFERRED_NS : limit) ? NT_PATTERN_ACK_CLOCKED : 0;
 }
 
 /* Returns how many writes wrote the held bytes, where the program that looks can know. */

@@ -174,6 +174,14 @@ static void from_one_end_a_smaller_limit_in_force_counts(void **state)
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.duration_ns--;
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	/* unless jitter may be as long */
+	f.way_us = 1250;
+	f.duration_ns = 10 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	f.way_us++;
+	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.duration_ns = NT_INFER_NS + 2 * MS;
+	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 }
 
 static void from_one_end_nothing_is_late_before_a_round_trip_was_measured(void **state)
