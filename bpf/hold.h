@@ -46,7 +46,7 @@ struct hold {
 	u32 writes;
 	u32 write_bytes; /* of each of them; 0: they are not alike */
 	u32 written;     /* of them all */
-	u32 age_us; /* how long the bytes in flight had been on their way when it began, at least */
+	u32 age_us;      /* flight_age_us() when it began */
 	struct nt_stack_key stack;
 	u64 begin_ns;
 	u64 looked_ns;
@@ -209,6 +209,17 @@ static __always_inline bool tcp_recovering(const struct tcp *t)
 	       PROBED_BITS(&t->tp->inet_conn, icsk_ca_state) >= 3;
 }
 
+static __always_inline bool hold_may_stall(const struct hold *h)
+{
+	return nt_may_stall(h->held.reason, h->held.lone);
+}
+
+/* Does the next ACK that moves the window release these bytes? No ACK opens a cork. */
+static __always_inline bool waits_for_ack(const struct hold *h)
+{
+	return h->held.reason != NT_HOLD_CORK && hold_may_stall(h);
+}
+
 /* Collects the facts of a hold that is over. la: the late ACK that released it, or NULL. */
 static __always_inline void hold_facts(struct nt_stall_facts *f, const struct hold *h,
 				       const struct tcp *t, enum nt_release release,
@@ -220,7 +231,8 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	f->duration_ns = duration_ns(h->begin_ns, released_ns);
 	f->silent_ns = h->silent_ns;
 	f->silent_bytes = h->silent_bytes;
-	f->way_us = nt_way_us(tcp_min_rtt_us(t), h->age_us);
+	if (waits_for_ack(h))
+		f->way_us = nt_way_us(tcp_min_rtt_us(t), h->age_us);
 	f->delack_limit_ns = tcp_delack_limit_ns(t);
 	f->in_flight_bytes = h->in_flight_bytes;
 	f->mss = h->held.mss;
@@ -292,17 +304,6 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 		r->ack = la->part;
 	}
 	ring_submit(r);
-}
-
-static __always_inline bool hold_may_stall(const struct hold *h)
-{
-	return nt_may_stall(h->held.reason, h->held.lone);
-}
-
-/* Does the next ACK that moves the window release these bytes? No ACK opens a cork. */
-static __always_inline bool waits_for_ack(const struct hold *h)
-{
-	return h->held.reason != NT_HOLD_CORK && hold_may_stall(h);
 }
 
 /* Finds the late ACK that released the hold, if the receiver sent it while the bytes were held. */
@@ -493,18 +494,24 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 		scratch_give(level);
 }
 
-/* Returns when the socket sent data last, for the first time or again, to a jiffy. */
-static __always_inline u64 last_sent_ns(const struct tcp *t, const bool trusted)
+/*
+ * Returns how long the bytes in flight have been on their way at since_ns, at least, in us. The
+ * device has kept them until then if it has segments of ours yet, or did so until the hold began.
+ */
+static __always_inline u32 flight_age_us(const struct hold *h, const struct tcp *t,
+					 const struct nt_tcp_state *s, u64 since_ns,
+					 const bool trusted)
 {
-	u32 ago = (u32)bpf_jiffies64() - TCP(t, lsndtime);
-
-	return bpf_ktime_get_ns() - ago * nt_config.tick_ns;
+	if (s->queued_below || h->held.reason == NT_HOLD_AUTOCORK || h->held.reason == NT_HOLD_TSQ)
+		return 0;
+	return duration_ns(TCP(t, tcp_wstamp_ns), since_ns) / 1000;
 }
 
 static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 				       const struct nt_tcp_state *s, enum nt_hold_reason reason,
 				       u64 since_ns, const bool trusted)
 {
+	h->age_us = flight_age_us(h, t, s, since_ns, trusted);
 	h->held.mss = s->mss;
 	h->held.reason = reason;
 	h->held.lone = nt_lone(s->snd_nxt - s->snd_una, s->mss);
@@ -513,7 +520,6 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->rcv_nxt = TCP(t, rcv_nxt);
 	h->handshake = nt_in_handshake(TCP(t, data_segs_out), TCP(t, data_segs_in));
 	h->begin_ns = h->ack_ns = since_ns;
-	h->age_us = duration_ns(last_sent_ns(t, trusted) + nt_config.tick_ns, since_ns) / 1000;
 	h->recovered = false;
 	h->flight = FLIGHT_UNSURE;
 }
@@ -798,11 +804,18 @@ static __always_inline void close_waited(void *ctx, const struct tcp *t, const b
 	scratch_give(level);
 }
 
+/* Returns when the socket sent data last, for the first time or again, to a jiffy. */
+static __always_inline u64 last_sent_ns(const struct tcp *t)
+{
+	u32 ago = (u32)bpf_jiffies64() - PROBED(t->tp, lsndtime);
+
+	return bpf_ktime_get_ns() - ago * nt_config.tick_ns;
+}
+
 /* Has the socket sent nothing, no loss probe either, later than a round trip after that time? */
 static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
 {
-	return last_sent_ns(t, false) <=
-	       time_ns + tcp_min_rtt_us(t) * 1000ULL + 2 * nt_config.tick_ns;
+	return last_sent_ns(t) <= time_ns + tcp_min_rtt_us(t) * 1000ULL + 2 * nt_config.tick_ns;
 }
 
 /*
@@ -818,7 +831,7 @@ static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
 __noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total_retrans)
 {
 	struct tcp t = tcp_of((void *)sk, false);
-	u64 sent_ns = last_sent_ns(&t, false), room_ns = 2 * nt_config.tick_ns;
+	u64 sent_ns = last_sent_ns(&t), room_ns = 2 * nt_config.tick_ns;
 	u64 rto_ns = PROBED(t.tp, inet_conn.icsk_rto) * nt_config.tick_ns;
 
 	if (rto_ns < NT_RTO_MIN_NS)
@@ -848,7 +861,7 @@ static __always_inline bool loss_probe_may_end(u64 lasted_ns, u64 delay_ns)
 __noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
 {
 	struct tcp t = tcp_of((void *)sk, false);
-	u64 sent_ns = last_sent_ns(&t, false), limit_ns = tcp_delack_limit_ns(&t);
+	u64 sent_ns = last_sent_ns(&t), limit_ns = tcp_delack_limit_ns(&t);
 
 	if (sent_ns > latest_ns)
 		sent_ns = latest_ns;
@@ -908,7 +921,7 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 		hold_note_ack(h, h->held.seq, h->rcv_nxt, ACK_PURE, sent_ns);
 		return sent_ns;
 	}
-	sent_ns = last_sent_ns(t, false) + 2 * nt_config.tick_ns;
+	sent_ns = last_sent_ns(t) + 2 * nt_config.tick_ns;
 	if (sent_ns > s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */
 		sent_ns = s->clock_ns;
 	if (!h->ack_seen || h->ack != s->snd_una)

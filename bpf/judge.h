@@ -9,7 +9,7 @@
 #include "verdict.h"
 
 /*
- * Where only one end is here: no prompt ACK comes later than the connection's own round trip by
+ * Where only one end is here: no ACK comes later than a prompt one would have by
  * this much. The kernel's delayed-ACK timer runs for 40 ms (TCP_DELACK_MIN) less at most one jiffy
  * of rounding at HZ=100.
  */
@@ -40,7 +40,7 @@ struct nt_stall_facts {
 	__u32 silent_bytes;    /* in flight while no ACK came, before the releasing one */
 	__u32 mss;
 	__u32 writes;       /* that wrote the held bytes; 0: not known */
-	__u32 way_us;       /* of a prompt ACK: nt_way_us(); 0: not known */
+	__u32 way_us;       /* nt_way_us(), of a hold that waits for an ACK; 0: not known */
 	__u8 reason;        /* enum nt_hold_reason */
 	__u8 release;       /* enum nt_release */
 	__u8 late_release;  /* enum nt_ack_release of the pending ACK; INVALID: unseen */
@@ -63,7 +63,9 @@ struct nt_stall_facts {
  */
 static inline __u32 nt_way_us(__u32 min_rtt_us, __u32 age_us)
 {
-	return min_rtt_us - (age_us < min_rtt_us / 2 ? age_us : min_rtt_us / 2);
+	__u32 half = min_rtt_us / 2;
+
+	return min_rtt_us - (age_us < half ? age_us : half);
 }
 
 static inline __u64 nt_excess_ns(const struct nt_stall_facts *f)

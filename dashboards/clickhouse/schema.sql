@@ -295,13 +295,14 @@ SETTINGS enable_named_columns_in_function_tuple = 1;
 -- What `meet` writes: first all rows of an hour, then its mark, so that a join that was cut short is done again.
 CREATE VIEW IF NOT EXISTS nagletrace.joining AS
 WITH
-    -- by the rules of one host (bpf/judge.h, nt_late_evidence()); the ACK took half a round trip
+    -- by the rules of one host (bpf/judge.h, nt_late_evidence())
+    greatest(s.excess_us, s.duration_us - s.min_rtt_us) AS hold_excess_us, -- an older tracer has not said it of a hold
     r.receiver.pending_ack.duration_us AS pending_us,
-    least(pending_us, s.excess_us) AS in_hold_us,
+    least(pending_us, hold_excess_us) AS in_hold_us,
     s.origin != 0 AND r.origin != 0 AS paired,
     r.receiver.pending_ack.release = 'timer' AS by_timer,
     paired AND in_hold_us >= 1000 AND (by_timer OR pending_us >= 30000)
-        AND (2 * in_hold_us >= s.excess_us
+        AND (2 * in_hold_us >= hold_excess_us
              OR r.receiver.pending_ack.locked AND in_hold_us >= 30000) AS seen,
     if(side = 'sender', s, stall) AS e
 SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS place,
@@ -317,7 +318,7 @@ SELECT e.hour AS hour, ack_id, e.host AS host, e.boot_id AS boot_id, side, 0 AS 
                    OR (e.sender.hold.writes = 1 AND e.sender.hold.write_bytes > e.sender.hold.bytes), 'reply_tail',
                e.sender.hold.writes > 1, 'several_writes', 'write_write_read') AS pattern,
        e.duration_us AS duration_us,
-       if(verdict = 'contradicted', 0, e.excess_us) AS excess_us,
+       multiIf(verdict = 'seen', hold_excess_us, verdict IN ('contradicted', 'no stall'), 0, e.excess_us) AS excess_us,
        e.min_rtt_us AS min_rtt_us, e.family AS family,
        multiIf(verdict = 'seen' AND NOT r.receiver.pending_ack.locked,
                e.duration_us - intDiv(e.min_rtt_us, 2) - pending_us,

@@ -52,7 +52,7 @@ def overview() -> list[Row]:
         ("Overview", [
             number("Stalls per second", "All hosts and processes chosen: time lost for nothing, whichever the cause.",
                    "cps", rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)"),
-            number("Lost time", "What stalls lasted beyond the smallest round trip, as a share of the time that "
+            number("Lost time", "What stalls lasted beyond the way of a prompt ACK, as a share of the time that "
                    "passed. Several connections can lose time at once, so it may exceed 100 %.", "percentunit",
                    rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", 0.25),
             number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})"),
@@ -245,7 +245,7 @@ def connection() -> list[Row]:
         ("One process", [
             number("Stalls", "Of the process chosen, in the range shown.", "short", f"sum(increase({stalls}))",
                    instant=True),
-            number("Lost time", "What its stalls lasted beyond the smallest round trip, as a share of the time that "
+            number("Lost time", "What its stalls lasted beyond the way of a prompt ACK, as a share of the time that "
                    "passed. 4 % is one user waiting 40 ms each second.", "percentunit",
                    rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS), 0.25),
             number("A stall lasts", "Half of the stalls in the range shown are shorter.", "s",

@@ -223,7 +223,7 @@ static __always_inline void set_facts(struct stall *stall, const struct nt_recor
 	stall->duration_raw =
 		held ? r->hold.end_ns - r->hold.begin_ns : r->ack.end_ns - r->ack.begin_ns;
 	stall->excess_raw = stall->duration_raw;
-	if (held)
+	if (held && r->hold.release == NT_RELEASE_ACK)
 		stall->excess_raw -= r->hold.way_us * 1000ULL < stall->duration_raw
 					     ? r->hold.way_us * 1000ULL
 					     : stall->duration_raw;

@@ -237,7 +237,8 @@ def delayed_acks(result: Record, over_veth: bool) -> int:
 def visible(stalls: list[score.Stall], played: Played, only: str, late: int) -> list[score.Stall]:
     """Returns the stalls as this one end can know them. A cork at the other end shows nothing here.
 
-    late: the sender alone calls an ACK delayed if it is so many ns later than the smallest round trip so far.
+    late: the sender alone calls an ACK delayed if it is so many ns later than a prompt one, by the smallest round trip
+    so far.
     """
     here = {connection[only] for connection in played.result["connections"]}
     segments = played.at_client if only == "client" else played.at_server
@@ -247,7 +248,11 @@ def visible(stalls: list[score.Stall], played: Played, only: str, late: int) -> 
         if stall.sender not in here:
             continue
         rtt = wire.min_rtt([s for s in segments if s.time < stall.ended], stall.sender, stall.receiver)
-        if stall.cause == "nagle_delayed_ack" and (rtt is None or stall.duration - rtt < late + DOUBT.late):
+        begun = stall.ended - stall.duration
+        sent = max((s.time for s in segments if s.source == stall.sender and s.length and s.time < begun + MS),
+                   default=begun)
+        if stall.cause == "nagle_delayed_ack" and (
+                rtt is None or stall.duration - max(rtt - max(0, begun - sent), rtt // 2) < late + DOUBT.late):
             stall = replace(stall, doubt=stall.doubt or "hardly longer than the round trips so far")
         from_here.append(stall)
     return from_here + score.seen_by_receiver(there, MS if IN_GUEST else 3 * MS)

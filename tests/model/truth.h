@@ -61,16 +61,19 @@ static void truth_count(const struct endpoint *e, const struct true_hold *h, u64
 	truth.hold_ns[h->reason] += until_ns - h->begin_ns;
 }
 
-static void truth_begin(struct endpoint *e, u8 reason, u64 since_ns)
+/* before: why the bytes were held until now, or 0. */
+static void truth_begin(struct endpoint *e, u8 reason, u8 before, u64 since_ns)
 {
 	struct true_hold *h = &e->hold;
+	bool device;
 
 	h->active = true;
 	h->reason = reason;
 	h->begin_ns = h->last_ack_ns = since_ns;
 	h->in_flight = h->last_in_flight = e->tp.snd_nxt - e->tp.snd_una;
-	/* at the latest: the kernel notes that to a jiffy */
-	h->sent_ns = world.now_ns - (world_jiffies() - e->tp.lsndtime) * world.tick_ns + world.tick_ns;
+	/* the device sends it only now where it has kept us waiting, or still has a segment */
+	device = before == NT_HOLD_AUTOCORK || before == NT_HOLD_TSQ || sock_of(e)->sk_wmem_alloc.refs.counter > 1;
+	h->sent_ns = device ? since_ns : e->tp.tcp_wstamp_ns;
 	h->mss = e->tp.mss_cache;
 	h->first = e->tp.data_segs_out <= (e->tp.data_segs_in < e->tp.data_segs_out ? FIRST_PACKETS : 2 * FIRST_PACKETS);
 	h->rcv_nxt = e->tp.rcv_nxt;
@@ -327,6 +330,7 @@ static void truth_hold_for(struct endpoint *e, u8 reason, u64 since_ns)
 {
 	struct true_hold *h = &e->hold;
 	bool goes_on = h->active;
+	u8 before = h->reason;
 
 	if (!h->active || h->seq != e->tp.snd_nxt ||
 	    (!may_stall(h) && h->reason != NT_HOLD_AUTOCORK))
@@ -341,7 +345,7 @@ static void truth_hold_for(struct endpoint *e, u8 reason, u64 since_ns)
 		h->active = false;
 	}
 	if (!h->active)
-		truth_begin(e, reason, since_ns);
+		truth_begin(e, reason, goes_on ? before : 0, since_ns);
 	if (h->seq != e->tp.snd_nxt) {
 		h->seq = e->tp.snd_nxt;
 		if (!goes_on || h->writes != 1 || h->end_seq != e->tp.write_seq)

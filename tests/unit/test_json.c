@@ -80,6 +80,7 @@ static struct nt_stall stall_of(enum nt_side side, bool sender, bool receiver)
 							  .write_bytes = 7,
 							  .sent_one = 1,
 							  .mss = 1448,
+							  .way_us = 35,
 							  .reason = NT_HOLD_NAGLE,
 							  .release = NT_RELEASE_ACK};
 		stall.sender = client;

@@ -150,7 +150,9 @@ static void describe(struct nt_process *process, const struct nt_end *end, pid_t
 		nt_owners_remember(owners, end, process);
 }
 
-/* Measures the excess over the way of a prompt ACK, which would have ended a pending ACK at once.
+/*
+ * Measures the excess: what a hold that an ACK ended lasted beyond the way of a prompt one, and all
+ * of any other wait.
  */
 static void measure(struct nt_stall *stall)
 {
@@ -162,7 +164,7 @@ static void measure(struct nt_stall *stall)
 
 	stall->min_rtt_us = held ? r->sender.min_rtt_us : r->receiver.min_rtt_us;
 	stall->duration_ns = end > begin ? end - begin : 0;
-	unavoidable = held ? r->hold.way_us * 1000ULL : 0;
+	unavoidable = held && r->hold.release == NT_RELEASE_ACK ? r->hold.way_us * 1000ULL : 0;
 	stall->excess_ns = stall->duration_ns > unavoidable ? stall->duration_ns - unavoidable : 0;
 }
 

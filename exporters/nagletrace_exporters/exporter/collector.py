@@ -176,7 +176,7 @@ class NagletraceCollector(Collector):
             raise BadRecord("label values of the series that are too long together")
         count = CounterMetricFamily("nagletrace_stalls", "Stalls.", labels=labels)
         excess = CounterMetricFamily("nagletrace_stall_excess_seconds",
-                                     "Time lost by stalls: what they lasted beyond the smallest round trip.",
+                                     "Time lost by stalls: what they lasted beyond the way of a prompt ACK.",
                                      labels=labels)
         for values, stalls in sums.items():
             count.add_metric(values, stalls.count)

@@ -60,8 +60,6 @@ time IS NOT NULL AND CASE
         AND (type = 'late_ack' OR coalesce(duration_us BETWEEN 0 AND {MAX_NUMBER} AND CASE side
                 WHEN 'sender' THEN sender.netns >= 0 AND sender.hold.bytes >= 0 AND sender.hold.in_flight_bytes >= 0
                     AND sender.hold.mss >= 0 AND sender.hold.reason IS NOT NULL AND sender.hold.release IS NOT NULL
-                    AND (sender.hold.release <> 'ack' OR contradicted
-                         OR coalesce(excess_us BETWEEN 0 AND {MAX_NUMBER}, false))
                 WHEN 'receiver' THEN receiver.netns >= 0
                     AND (type = 'hold' OR receiver.pending_ack.duration_us >= 0)
                 END, false))
@@ -107,7 +105,9 @@ COLUMNS = {
             AND sender.hold.write_bytes > sender.hold.bytes THEN 'reply_tail'
         WHEN sender.hold.writes > 1 THEN 'several_writes' ELSE 'write_write_read' END"""),
     "duration_us": ("BIGINT", "coalesce(duration_us, 0)"),
-    "excess_us": ("BIGINT", "excess_us"),
+    # of a hold an older tracer has not said it: no less than this
+    "excess_us": ("BIGINT", "CASE WHEN type = 'hold' THEN greatest(coalesce(excess_us, 0), duration_us - "
+                  "coalesce(min_rtt_us, 0)) ELSE excess_us END"),
     "rtt_us": ("BIGINT", "min_rtt_us"),
     "of_hold": ("TINYINT", "CASE WHEN type = 'hold' AND contradicted IS NULL AND sender.hold.reason IN "
                 "('nagle', 'msg_more', 'cwnd', 'sndbuf', 'linger') AND sender.hold.release = 'ack' THEN 1 ELSE 0 END"),
