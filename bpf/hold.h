@@ -231,7 +231,7 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	f->duration_ns = duration_ns(h->begin_ns, released_ns);
 	f->silent_ns = h->silent_ns;
 	f->silent_bytes = h->silent_bytes;
-	if (waits_for_ack(h))
+	if (release == NT_RELEASE_ACK && waits_for_ack(h))
 		f->way_us = nt_way_us(tcp_min_rtt_us(t), h->age_us);
 	f->delack_limit_ns = tcp_delack_limit_ns(t);
 	f->in_flight_bytes = h->in_flight_bytes;

@@ -9,9 +9,9 @@
 #include "verdict.h"
 
 /*
- * Where only one end is here: no ACK comes later than a prompt one would have by
- * this much. The kernel's delayed-ACK timer runs for 40 ms (TCP_DELACK_MIN) less at most one jiffy
- * of rounding at HZ=100.
+ * Where only one end is here: no ACK comes later by this much than a prompt one would have. The
+ * kernel's delayed-ACK timer runs for 40 ms (TCP_DELACK_MIN) less at most one jiffy of rounding at
+ * HZ=100.
  */
 #define NT_INFER_NS 30000000ULL
 
@@ -40,7 +40,7 @@ struct nt_stall_facts {
 	__u32 silent_bytes;    /* in flight while no ACK came, before the releasing one */
 	__u32 mss;
 	__u32 writes;       /* that wrote the held bytes; 0: not known */
-	__u32 way_us;       /* nt_way_us(), of a hold that waits for an ACK; 0: not known */
+	__u32 way_us;       /* nt_way_us(), of a hold that an ACK ended; 0: not known */
 	__u8 reason;        /* enum nt_hold_reason */
 	__u8 release;       /* enum nt_release */
 	__u8 late_release;  /* enum nt_ack_release of the pending ACK; INVALID: unseen */

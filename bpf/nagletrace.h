@@ -209,7 +209,7 @@ struct nt_hold_part {
 	__u8 release;   /* enum nt_release */
 	__u8 sent_one;  /* what was in flight was one write, and the held bytes are others */
 	__u8 reserved;
-	__u32 way_us; /* of a prompt ACK: nt_way_us(); 0: not known, or no ACK releases it */
+	__u32 way_us; /* nt_way_us(), of a hold that an ACK ended; 0: not known */
 	__u64 stack_word;
 };
 

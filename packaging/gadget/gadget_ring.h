@@ -218,15 +218,13 @@ static __always_inline bool set_ends(struct told_stall *told)
 static __always_inline void set_facts(struct stall *stall, const struct nt_record *r)
 {
 	const bool held = r->sender.present;
+	__u64 way_ns;
 
 	stall->min_rtt_raw = (held ? r->sender.min_rtt_us : r->receiver.min_rtt_us) * 1000ULL;
 	stall->duration_raw =
 		held ? r->hold.end_ns - r->hold.begin_ns : r->ack.end_ns - r->ack.begin_ns;
-	stall->excess_raw = stall->duration_raw;
-	if (held && r->hold.release == NT_RELEASE_ACK)
-		stall->excess_raw -= r->hold.way_us * 1000ULL < stall->duration_raw
-					     ? r->hold.way_us * 1000ULL
-					     : stall->duration_raw;
+	way_ns = r->hold.way_us * 1000ULL;
+	stall->excess_raw = stall->duration_raw > way_ns ? stall->duration_raw - way_ns : 0;
 	if (r->receiver.present)
 		stall->pending_ack_raw = r->ack.end_ns - r->ack.begin_ns;
 	stall->bytes = r->hold.bytes;

@@ -164,7 +164,7 @@ static void measure(struct nt_stall *stall)
 
 	stall->min_rtt_us = held ? r->sender.min_rtt_us : r->receiver.min_rtt_us;
 	stall->duration_ns = end > begin ? end - begin : 0;
-	unavoidable = held && r->hold.release == NT_RELEASE_ACK ? r->hold.way_us * 1000ULL : 0;
+	unavoidable = r->hold.way_us * 1000ULL;
 	stall->excess_ns = stall->duration_ns > unavoidable ? stall->duration_ns - unavoidable : 0;
 }
 

@@ -567,8 +567,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	nt_json_string(o, "pattern", nt_pattern_word(r->pattern));
 	nt_json_number(o, "duration_us", stall->duration_ns / 1000);
 	/* the other host may know that the ACK which ended a hold was late */
-	if (stall->is_stall ||
-	    (r->hold.release == NT_RELEASE_ACK && r->hold.way_us && !stall->contradicted))
+	if (stall->is_stall || (r->hold.way_us && !stall->contradicted))
 		nt_json_number(o, "excess_us", stall->excess_ns / 1000);
 	if (stall->min_rtt_us)
 		nt_json_number(o, "min_rtt_us", stall->min_rtt_us);

@@ -76,8 +76,8 @@ SELECT *, CASE WHEN in_hold_us >= 1000 AND (by_timer >= 1 OR pending_us >= 30000
 FROM (
     SELECT s.ack_id AS ack_id, s.line AS s_line, s.time_us AS s_time_us, s.origin AS s_origin, s.duration_us AS duration_us,
            s.excess_us AS excess_us, s.rtt_us AS rtt_us, s.who AS s_who, r.line AS r_line, r.kind AS r_kind,
-           r.time_us AS r_time_us, r.origin AS r_origin, r.pending_us AS pending_us, r.by_timer AS by_timer, r.who AS r_who, s.again AS again,
-           least(r.pending_us, s.excess_us) AS in_hold_us
+           r.time_us AS r_time_us, r.origin AS r_origin, r.pending_us AS pending_us, r.by_timer AS by_timer,
+           r.who AS r_who, s.again AS again, least(r.pending_us, s.excess_us) AS in_hold_us
     FROM senders AS s INNER JOIN receivers AS r ON s.ack_id = r.ack_id
     WHERE s.origin <> r.origin AND abs(s.time_us - r.time_us) <= $window
 ) AS both_ends;
