@@ -7,6 +7,7 @@
 #include "programs.h"
 
 #include "hooks.h"
+#include "model_limits.h"
 #include "single_calls.h"
 #include "single_rules.h"
 #include "talk.h"
@@ -376,23 +377,7 @@ struct share {
 	u64 part, whole;
 };
 
-static struct {
-	struct share stalls_missed, holds_missed, felt_missed, felt_otherwise;
-	struct share never_were, contradicted;
-	struct share otherwise[PARTS];
-	struct share holds[NT_HOLD_REASONS], hold_ns[NT_HOLD_REASONS]; /* off by so many */
-	struct share acks[NT_ACK_RELEASES];
-	struct share lookups; /* in maps, for each program that runs */
-} pool;
-
-#define MEASURES (sizeof(pool) / sizeof(struct share))
-
-struct limits {
-	const char *kind;
-	u32 most[MEASURES]; /* of ten thousand each */
-};
-
-#include "model_limits.h"
+static struct share pool[MEASURES];
 
 static void share_add(struct share *s, u64 part, u64 whole)
 {
@@ -400,72 +385,62 @@ static void share_add(struct share *s, u64 part, u64 whole)
 	s->whole += whole;
 }
 
+/* The totals, by tracepoint hooks; totals_are_exact() is for the others. */
+static void pool_totals(void)
+{
+	const struct nt_totals *t = totals_told();
+
+	for (u32 i = NT_HOLD_NAGLE; i < NT_HOLD_UNKNOWN; i++) {
+		bool certain = i <= NT_HOLD_MSG_MORE;
+
+		share_add(&pool[certain ? HOLDS_COUNTED : OTHERS_COUNTED], apart(t->holds[i], truth.holds[i]),
+			  truth.holds[i]);
+		if (certain)
+			share_add(&pool[HELD_FOR], apart(t->hold_ns[i], truth.hold_ns[i]), truth.hold_ns[i]);
+	}
+	share_add(&pool[ACKS_BY_TIMER], apart(t->delayed_acks[NT_ACK_TIMER], truth.delayed_acks[NT_ACK_TIMER]),
+		  truth.delayed_acks[NT_ACK_TIMER]);
+}
+
 static void pool_play(const struct setting *setting)
 {
-	const struct nt_totals *t;
-	u64 some;
-
 	play(setting);
 	assert_int_equal(run.false_stalls, 0);
 	totals_are_the_records();
-	if (!setting->skip)
+	if (!setting->skip) {
 		nothing_is_dropped();
-	t = totals_told();
+		pool_totals();
+	}
 	assert_true(truth.clean > 10);
 	assert_true(run.one_way_told >= run.one_way * 3 / 4);
-	share_add(&pool.stalls_missed, truth.clean - run.told_clean, truth.clean);
-	share_add(&pool.holds_missed, apart(truth.long_holds, run.holds_told), truth.long_holds);
+	share_add(&pool[STALLS_MISSED], truth.clean - run.told_clean, truth.clean);
+	if (!setting->stalls_only)
+		share_add(&pool[HOLDS_MISSED], apart(truth.long_holds, run.holds_told), truth.long_holds);
 	if (setting->netns)
-		share_add(&pool.felt_missed, truth.felt_clean - run.felt_told, truth.felt_clean);
-	share_add(&pool.felt_otherwise, run.felt_unlike, run.felt_told);
-	share_add(&pool.never_were, run.holds_unknown, run.holds_told);
-	share_add(&pool.contradicted, run.contradicted, truth.clean);
+		share_add(&pool[FELT_MISSED], truth.felt_clean - run.felt_told, truth.felt_clean);
+	share_add(&pool[FELT_OTHERWISE], run.felt_unlike, run.felt_told);
+	share_add(&pool[NEVER_WERE], run.holds_unknown, run.holds_told);
+	share_add(&pool[CONTRADICTED], run.contradicted, truth.clean);
 	for (enum part part = 0; part < PARTS; part++)
-		share_add(&pool.otherwise[part], run.unlike[part], run.compared);
-	some = world.steps / 3000; /* are added to those that there are hardly any of */
-	for (u32 i = 1; i < NT_HOLD_REASONS; i++) {
-		share_add(&pool.holds[i], apart(t->holds[i], truth.holds[i]), truth.holds[i] + some);
-		share_add(&pool.hold_ns[i], apart(t->hold_ns[i], truth.hold_ns[i]),
-			  truth.hold_ns[i] + some * MS);
-	}
-	for (u32 i = 1; i < NT_ACK_RELEASES; i++)
-		share_add(&pool.acks[i], apart(t->delayed_acks[i], truth.delayed_acks[i]), truth.delayed_acks[i]);
-	share_add(&pool.lookups, host.lookups, world.steps);
+		share_add(&pool[OTHERWISE + part], run.unlike[part], run.compared);
+	share_add(&pool[LOOKUPS], host.lookups, world.steps);
 }
 
-/* NAGLETRACE_MODEL_LIMITS: for model_limits.py, what the limits are to be made of. */
-static void pool_check(const char *format, ...)
+/* Compares with model_limits.h what was played since the last time; NAGLETRACE_MODEL_LIMITS shows it instead. */
+static void pool_check(const struct setting *s)
 {
-	struct share shares[MEASURES];
-	bool shown = getenv("NAGLETRACE_MODEL_LIMITS");
-	/* they were measured with the steps and the seed that are played by default */
-	u64 slack = getenv("NAGLETRACE_MODEL_STEPS") || getenv("NAGLETRACE_MODEL_SEED") ? 2 : 1;
-	const struct limits *l = limits;
-	char kind[64];
-	va_list args;
-
-	memcpy(shares, &pool, sizeof(shares));
-	memset(&pool, 0, sizeof(pool));
-	va_start(args, format);
-	vsnprintf(kind, sizeof(kind), format, args);
-	va_end(args);
-	if (shown)
-		fprintf(stderr, "measured %s:", kind);
-	while (!shown && strcmp(l->kind, kind))
-		assert_true(++l < limits + sizeof(limits) / sizeof(limits[0]));
 	for (u32 i = 0; i < MEASURES; i++) {
-		double share = shares[i].whole ? (double)shares[i].part / (double)shares[i].whole : 0;
-		u64 of_ten_thousand = share * 10000;
+		const struct limit *l = &limits[i];
+		double most = most_of(l, s->family == TRACEPOINT, s->netns, s->skip);
+		double share = pool[i].whole ? 100.0 * pool[i].part / pool[i].whole : 0;
 
-		if (shown)
-			fprintf(stderr, " %llu", (unsigned long long)of_ten_thousand);
-		else if (of_ten_thousand > slack * l->most[i])
-			fail_msg("%s: measure %u is %llu of %llu, which is beyond %u of ten thousand", kind, i,
-				 (unsigned long long)shares[i].part, (unsigned long long)shares[i].whole,
-				 l->most[i]);
+		if (getenv("NAGLETRACE_MODEL_LIMITS"))
+			fprintf(stderr, "%-22s %6.2f %% of %6.2f\n", l->what, share, most);
+		else if (share > most)
+			fail_msg("%s: %llu of %llu, which is beyond %.2f %%", l->what,
+				 (unsigned long long)pool[i].part, (unsigned long long)pool[i].whole, most);
 	}
-	if (shown)
-		fprintf(stderr, "\n");
+	memset(&pool, 0, sizeof(pool));
 }
 
 /* ---- the tests ---- */
@@ -473,6 +448,7 @@ static void pool_check(const char *format, ...)
 static void exactly(const struct setting *setting)
 {
 	pool_play(setting);
+	pool_check(setting);
 	totals_are_exact();
 	assert_int_equal(run.told, truth.stalls[1] + truth.stalls[2] + truth.stalls[3]);
 }
@@ -483,19 +459,16 @@ static void functions_tell_each_hold_as_it_was(void **state)
 		exactly(&(struct setting){.family = FUNCTION, .sk_storage = i & 1, .direct = i >> 1,
 					  .min_ns = i & 1 ? NO_LEAST : 0, .timeout_field = i & 1,
 					  .usec_stamps = i >> 1, .stacks = i >> 1, .seed = i});
-	pool_check("functions");
 }
 
 static void kprobes_tell_each_hold_as_it_was(void **state)
 {
 	exactly(&(struct setting){.family = KPROBE, .min_ns = NO_LEAST, .seed = 10});
-	pool_check("kprobes");
 }
 
 static void only_stalls_are_told_where_no_more_is_asked_for(void **state)
 {
 	exactly(&(struct setting){.family = FUNCTION, .stalls_only = true, .sk_storage = true, .seed = 11});
-	pool_check("stalls only");
 }
 
 /* The totals count the sockets of who was asked for; the records say who that is. */
@@ -504,7 +477,6 @@ static void the_totals_are_of_who_was_asked_for(void **state)
 	for (enum nt_target target = NT_TARGET_PIDS; target <= NT_TARGET_CGROUP; target++)
 		exactly(&(struct setting){.family = FUNCTION, .target = target, .sk_storage = target & 1,
 					  .min_ns = NO_LEAST, .seed = 12 + target});
-	pool_check("targets");
 }
 
 static void dropped_is_what_found_no_room(void **state)
@@ -566,8 +538,6 @@ static void untrusted_sockets_are_read_by_probes_only(void **state)
 	play(&(struct setting){.family = TRACEPOINT, .direct = true, .guarded = true, .short_run = true,
 			       .skip = 3, .seed = 29});
 }
-
-static const char *const families[] = {"functions", "kprobes", "tracepoints"};
 
 /* Which may be a little late, as round trips vary: latest_answer_ns(). */
 static void an_answer_to_a_late_ack_comes_a_round_trip_after_it(void **state)
@@ -733,21 +703,29 @@ static void a_share_has_so_many_records_a_second(void **state)
 
 static void tracepoints_tell_each_stall(void **state)
 {
-	for (int i = 0; i < 4; i++)
-		pool_play(&(struct setting){.family = TRACEPOINT, .sk_storage = i & 1, .direct = i >> 1,
-					    .timeout_field = i & 1, .usec_stamps = i >> 1,
-					    .min_ns = i & 1 ? NO_LEAST : 0, .seed = 30 + i});
-	pool_check("tracepoints");
+	struct setting s = {.family = TRACEPOINT};
+
+	for (int i = 0; i < 4; i++) {
+		s.sk_storage = s.timeout_field = i & 1;
+		s.direct = s.usec_stamps = i >> 1;
+		s.min_ns = i & 1 ? NO_LEAST : 0;
+		s.seed = 30 + i;
+		pool_play(&s);
+	}
+	pool_check(&s);
 }
 
 static void one_end_alone_accuses_nobody_falsely(void **state)
 {
 	for (enum family family = 0; family < FAMILIES; family++) {
-		for (int i = 0; i < 2; i++)
-			pool_play(&(struct setting){.family = family, .netns = i ? CLIENT_SPACE : SERVER_SPACE,
-						    .sk_storage = family != KPROBE, .usec_stamps = i,
-						    .seed = 40 + 2 * family + i});
-		pool_check("%s, one end", families[family]);
+		struct setting s = {.family = family, .sk_storage = family != KPROBE, .seed = 40 + 2 * family};
+
+		for (s.netns = CLIENT_SPACE; s.netns <= SERVER_SPACE; s.netns++, s.seed++) {
+			s.usec_stamps = s.netns == CLIENT_SPACE;
+			pool_play(&s);
+		}
+		s.netns = SERVER_SPACE;
+		pool_check(&s);
 	}
 }
 
@@ -761,12 +739,12 @@ static void programs_that_are_skipped_accuse_nobody(void **state)
 					    .seed = 100 + 16 * family + i};
 
 			pool_play(&s);
-			pool_check("%s, 1 in %u skipped", families[family], rates[i]);
+			pool_check(&s);
 			for (s.netns = CLIENT_SPACE; s.netns <= SERVER_SPACE; s.netns++) {
 				s.seed += 4;
 				pool_play(&s);
 			}
-			pool_check("%s, one end, 1 in %u skipped", families[family], rates[i]);
+			pool_check(&s);
 		}
 	}
 }
