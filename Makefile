@@ -157,7 +157,7 @@ GUESTS := $(foreach k,6.1 7 6.12 5.10,"test-kernels K=$(k) H=function") "test-ke
 	$(foreach k,7 6.12,"test-kernels K=$(k) H=tracepoint") "test-kernels K=6.1 H=once"
 
 test-all: ## all there are, part by part, in hours; ends with a table of them
-	@/usr/bin/python3 tests/run.py steps check $(filter-out test-model test-live test-kernels,$(PARTS:%=test-%)) \
+	@/usr/bin/python3 tests/run.py steps check mutants $(filter-out test-model test-live test-kernels,$(PARTS:%=test-%)) \
 		"test-live M=quick" "test-live M='not quick'" $(GUESTS)
 
 # A part is a row: $(1) its name, $(2) what is built for it, $(3) what it needs besides the build. Its tests lie in
@@ -190,9 +190,9 @@ $(eval $(call part,images,$(BUILD)/nagletrace $(BUILD)/nagle-lab,$(TEST_PACKAGES
 $(eval $(call part,browser,,$(EXPORTER_PACKAGES) chromium)) ## the pages of the Python programs in a browser
 $(eval $(call part,pictures,$(BUILD)/nagletrace $(BUILD)/nagle-lab,$(TEST_PACKAGES) $(PICTURE_PACKAGES))) ## the dashboards in a browser, by Grafana's components (from npm, 460 MB), of hosts that stall
 
-mutants: ## a hundred mutants of the rules of bpf/, and how many of them the tests on the host find; a quarter of an hour
+mutants: ## a hundred mutants of the rules of bpf/, and how many of them the tests on the host find; in ten minutes
 	@DEPS=$${DEPS:-say} tests/deps.sh $(BUILD_PACKAGES) $(UNIT_PACKAGES)
-	@/usr/bin/python3 tests/model/mutants.py --jobs $$(nproc)
+	@/usr/bin/python3 tests/model/mutants.py --jobs $$(nproc) $(COUNTS:%=--counts %)
 
 test-guest: ## test-kernels K=6.1
 	@$(MAKE) --no-print-directory test-kernels K=6.1

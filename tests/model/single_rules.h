@@ -27,6 +27,8 @@ static void endpoint_leaves(struct endpoint *e)
 	hook_destroy(e);
 	host_socket_gone(e);
 	n_told = 0;
+	for (u32 i = 0; i < SCRATCH_LEVELS; i++)
+		assert_false(scratch_here()->busy[i]);
 }
 
 static struct tcp tcp_at_hand(struct endpoint *e)
@@ -189,6 +191,16 @@ static void it_was_held_as_a_part_of_one(struct endpoint *e, struct rb_node *sen
 	it_was_held(e, 1, 3000);
 }
 
+static void it_was_held_with_a_write_that_went_unseen(struct endpoint *e, struct rb_node *sent)
+{
+	it_was_held(e, 1, 60);
+}
+
+static void it_was_held_as_a_part_of_two(struct endpoint *e, struct rb_node *sent)
+{
+	it_was_held(e, 2, 3000);
+}
+
 static void it_was_held_as_one_write(struct endpoint *e, struct rb_node *sent)
 {
 	it_was_held(e, 1, 100);
@@ -229,6 +241,11 @@ static void another_sockets_was_held(struct endpoint *e, struct rb_node *sent)
 	bucket_note_mixed(sock_of(e)->__sk_common.skc_hash + BUCKETS, e->tp.snd_una, e->tp.snd_nxt, true, false);
 }
 
+static void its_tail_waits_for_no_ack(struct endpoint *e, struct rb_node *sent)
+{
+	e->tp.snd_wnd = 0;
+}
+
 static void no_buffer(struct endpoint *e, struct rb_node *sent)
 {
 	sock_of(e)->tcp_rtx_queue.rb_node = NULL;
@@ -243,12 +260,15 @@ static void what_is_in_flight_is_one_write_if_it_left_alone(void)
 	assert_int_equal(flight_told(it_left_as_an_ack_came), FLIGHT_UNSURE);
 	assert_int_equal(flight_told(it_was_held_as_two_writes), FLIGHT_UNSURE);
 	assert_int_equal(flight_told(it_was_held_as_a_part_of_one), FLIGHT_REST);
+	assert_int_equal(flight_told(it_was_held_as_a_part_of_two), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(it_was_held_with_a_write_that_went_unseen), FLIGHT_UNSURE);
 	assert_int_equal(flight_told(it_was_held_with_more_before), FLIGHT_REST);
 	assert_int_equal(flight_told(it_was_held_after_a_longer_message), FLIGHT_UNSURE);
 	assert_int_equal(flight_told(it_was_held_as_one_write), FLIGHT_ONE_WRITE);
 	assert_int_equal(flight_told(another_was_held_before), FLIGHT_ONE_WRITE);
 	assert_int_equal(flight_told(another_sockets_was_held), FLIGHT_ONE_WRITE);
 	assert_int_equal(flight_told(no_buffer), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(its_tail_waits_for_no_ack), FLIGHT_UNSURE);
 }
 
 static void timer_starts_when_a_hold_is_over(void)
@@ -265,6 +285,13 @@ static void timer_starts_when_a_hold_is_over(void)
 	write_timer_starts(&t, true);
 	assert_int_equal(n_told, 1);
 	assert_null(hold_at_hand(e));
+	endpoint_leaves(e);
+	e = endpoint_with_tail(100, 50);
+	e->tp.snd_wnd = 0;
+	attempt_fails(e);
+	tail_goes(e);
+	write_timer_starts(&t, true);
+	assert_non_null(hold_at_hand(e)); /* it is no stall, and the next look is soon enough */
 	endpoint_leaves(e);
 }
 
@@ -394,15 +421,28 @@ static void other_bytes_await_no_timer(void)
 	attempt_fails(e);
 	h = hold_at_hand(e);
 	h->held.timer_seen = NT_RELEASE_LOSS_PROBE;
+	h->flight = FLIGHT_ONE_WRITE;
 	h->writes = 3;
 	tcp_read_state(&s, &t, true);
 	hold_note(h, &t, &s, NT_HOLD_RWND, true);
 	assert_int_equal(h->held.timer_seen, NT_RELEASE_LOSS_PROBE);
+	assert_int_equal(h->flight, FLIGHT_ONE_WRITE);
 	assert_int_equal(h->writes, 3);
 	s.snd_nxt++;
 	hold_note(h, &t, &s, NT_HOLD_RWND, true);
 	assert_int_equal(h->held.timer_seen, 0);
+	assert_int_equal(h->flight, FLIGHT_UNSURE);
 	assert_int_equal(h->writes, 0);
+	/* what is left of one write has its writer */
+	h->writes = 1;
+	h->written = h->write_bytes = 5000;
+	s.snd_nxt++;
+	hold_note(h, &t, &s, NT_HOLD_RWND, true);
+	assert_true(h->writes == 1 && h->written == 5000 && h->write_bytes == 5000);
+	s.snd_nxt++;
+	s.write_seq++;
+	hold_note(h, &t, &s, NT_HOLD_RWND, true);
+	assert_true(!h->writes && !h->written && !h->write_bytes);
 	endpoint_leaves(e);
 }
 
@@ -442,6 +482,19 @@ static void attempts_may_go_unseen(void)
 	endpoint_leaves(e);
 }
 
+/* The write's attempt went unseen: Nagle held the tail, however busy the device is as a segment finds it. */
+static void segment_finds_what_a_write_left(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+
+	sock_of(e)->sk_tsq_flags = NT_TSQ_THROTTLED;
+	segment_comes(e, 0, e->tp.snd_una + 40, tcp_stamp(e));
+	assert_int_equal(hold_at_hand(e)->held.reason, NT_HOLD_NAGLE);
+	assert_int_equal(hold_at_hand(e)->ack, e->tp.snd_una + 40);
+	sock_of(e)->sk_tsq_flags = 0;
+	endpoint_leaves(e);
+}
+
 static void ack_releases_what_nagle_holds(void)
 {
 	struct nt_tcp_state s = {.head_end_seq = 150, .snd_wnd = 50};
@@ -462,6 +515,29 @@ static void ack_releases_what_nagle_holds(void)
 		assert_int_equal(ack_will_release(&h, &s, 99), reason == NT_HOLD_MSG_MORE);
 		s.nonagle = 0;
 	}
+}
+
+/* What waits for a congestion window of one segment goes once nothing is in flight. */
+static void last_ack_opens_a_small_window(void)
+{
+	struct nt_tcp_state s = {.snd_nxt = 100, .head_end_seq = 150, .snd_wnd = 50};
+	struct hold h = {.held = {.sml = 100, .reason = NT_HOLD_CWND, .lone = true}};
+
+	assert_true(ack_will_release(&h, &s, 100));
+	assert_false(ack_will_release(&h, &s, 99));
+	s.snd_wnd = 49;
+	assert_false(ack_will_release(&h, &s, 100));
+	s.snd_wnd = 50;
+	s.nonagle = NT_NAGLE_OFF;
+	assert_true(ack_will_release(&h, &s, 100));
+	s.nonagle = NT_NAGLE_CORK;
+	assert_false(ack_will_release(&h, &s, 100));
+	s.nonagle = 0;
+	h.held.lone = false;
+	assert_false(ack_will_release(&h, &s, 100));
+	h.held.lone = true;
+	h.held.reason = NT_HOLD_RWND;
+	assert_false(ack_will_release(&h, &s, 100));
 }
 
 static bool is_taken(struct endpoint *e, u32 seq, u32 len, u32 ack, u8 flags, u32 stamp, bool stamped)
@@ -512,18 +588,27 @@ static void kernel_takes_what_fits(void)
 }
 
 /* A FIN by itself moves what a hold takes for "no data has come"; any other segment does not. */
-static void fin_moves_a_hold(u32 seq_after, u32 ack_after, bool moves)
+static void fin_moves_a_hold(u32 seq_after, u32 len, u32 ack_after, bool moves)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
-	struct tcp t = tcp_at_hand(e);
-	struct segment fin = {.seq = e->tp.rcv_nxt + seq_after, .end_seq = e->tp.rcv_nxt + seq_after + 1,
-			      .ack = e->tp.snd_una + ack_after, .fin = true};
+	struct packet p = {.skb = {.data = p.header}};
+	struct wire fin = {.seq = e->tp.rcv_nxt + seq_after, .end_seq = e->tp.rcv_nxt + seq_after + len + 1, .len = len,
+			   .ack = e->tp.snd_una + ack_after, .flags = TCPHDR_ACK | TCPHDR_FIN,
+			   .ts_value = e->ts_recent};
 
-	fin_meets_hold(&t, &fin, true); /* there is no hold yet */
+	packet_from_wire(&p, &fin);
 	attempt_fails(e);
-	fin_meets_hold(&t, &fin, true);
+	hook_probe(e, &p);
 	assert_int_equal(hold_at_hand(e)->rcv_nxt, e->tp.rcv_nxt + moves);
 	endpoint_leaves(e);
+}
+
+static void fin_alone_is_no_data(void)
+{
+	assert_int_equal(ack_kind_of(&(struct segment){.seq = 5, .end_seq = 5}), ACK_PURE);
+	assert_int_equal(ack_kind_of(&(struct segment){.seq = 5, .end_seq = 6}), ACK_ON_DATA);
+	assert_int_equal(ack_kind_of(&(struct segment){.seq = 5, .end_seq = 6, .fin = true}), ACK_UNSURE);
+	assert_int_equal(ack_kind_of(&(struct segment){.seq = 5, .end_seq = 7, .fin = true}), ACK_ON_DATA);
 }
 
 /* ACKs that acknowledge something are noted, with what a hold needs to know of them. */
@@ -625,6 +710,41 @@ static void timer_leaves_interactive_mode(void)
 	e->tp.inet_conn.icsk_ack.lrcvtime = world_jiffies();
 	assert_false(timer_may_have_sent(&t, true));
 	endpoint_leaves(e);
+}
+
+/* A cork that began lasted_ns ago ended as its socket sent last: was that its probe timer's time? */
+static u64 cork_timer_took(u64 rto_ns, u64 lasted_ns)
+{
+	struct endpoint *e = lone_endpoint();
+	u64 begin_ns, sent_ns;
+
+	tick_begins();
+	begin_ns = world.now_ns - lasted_ns;
+	e->tp.inet_conn.icsk_rto = rto_ns / world.tick_ns;
+	e->tp.lsndtime = world_jiffies();
+	world_delay(5 * world.tick_ns);
+	assert_int_equal(cork_timer_sent_ns((u64)sock_of(e), begin_ns, world.now_ns, 1), 0); /* sent again */
+	sent_ns = cork_timer_sent_ns((u64)sock_of(e), begin_ns, world.now_ns, 0);
+	for (u64 latest_ns = sent_ns; sent_ns && latest_ns <= sent_ns + 2 * world.tick_ns; latest_ns += world.tick_ns)
+		assert_int_equal(cork_timer_sent_ns((u64)sock_of(e), begin_ns, latest_ns, 0), latest_ns);
+	endpoint_leaves(e);
+	return sent_ns ? sent_ns - begin_ns : 0;
+}
+
+/* After the RTO, 200 ms at least, and half as long again at the latest; the ACK may have changed the RTO a little. */
+static void cork_ends_when_its_timer_expires(void)
+{
+	const u64 room_ns = 2 * world.tick_ns;
+
+	assert_int_equal(cork_timer_took(100 * MS, 200 * MS), 200 * MS);
+	assert_int_equal(cork_timer_took(100 * MS, 200 * MS - room_ns), 200 * MS - room_ns);
+	assert_int_equal(cork_timer_took(100 * MS, 200 * MS - room_ns - 1), 0);
+	assert_int_equal(cork_timer_took(100 * MS, 300 * MS), 300 * MS);
+	assert_int_equal(cork_timer_took(100 * MS, 300 * MS + 1), 0);
+	assert_int_equal(cork_timer_took(400 * MS, 300 * MS - room_ns), 300 * MS - room_ns);
+	assert_int_equal(cork_timer_took(400 * MS, 300 * MS - room_ns - 1), 0);
+	assert_int_equal(cork_timer_took(400 * MS, 600 * MS), 600 * MS);
+	assert_int_equal(cork_timer_took(400 * MS, 600 * MS + 1), 0);
 }
 
 /* ---- when a hold ended that nobody saw end ---- */
@@ -736,27 +856,54 @@ static u64 acknowledged_hold_lasted(enum unlike unlike)
 	return ended_ns ? ended_ns - h.begin_ns : 0;
 }
 
-/* A later segment, as a reset, has moved the socket's clock. */
-static void held_bytes_left_no_later_than_what_was_sent_last(void)
+/*
+ * Held bytes left after lasted_ns, and no program saw the ACK before: was that a pure one? A later segment, as a reset,
+ * has moved the socket's clock.
+ */
+static bool unseen_ack_was_pure(u64 lasted_ns, enum unlike unlike, u8 nonagle)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct tcp t = tcp_at_hand(e);
+	struct nt_ack_numbers key = {.ack = e->tp.snd_nxt, .seq = e->tp.rcv_nxt + 1};
 	struct nt_tcp_state s;
 	struct hold h;
 
 	tick_begins();
 	attempt_fails(e);
 	h = *hold_at_hand(e);
-	world_delay(20 * MS);
+	world_delay(lasted_ns);
 	e->tp.lsndtime = world_jiffies();
 	tail_goes(e);
 	e->tp.snd_una = h.held.seq;
 	world_delay(28 * MS);
 	tcp_mstamp_refresh(e);
 	tcp_read_state(&s, &t, true);
-	assert_in_range(hold_ack_released(&h, &t, &s, true) - h.begin_ns, 20 * MS, 20 * MS + 2 * world.tick_ns);
-	assert_int_equal(h.ack_kind, ACK_PURE);
+	s.nonagle = nonagle;
+	s.snd_una -= unlike == PARTLY_ACKNOWLEDGED;
+	s.write_seq += unlike == WRITTEN;
+	e->tp.rcv_nxt += unlike == RECEIVED || unlike == ACK_LEFT_LATE;
+	if (unlike == ACK_LEFT_LATE)
+		late_ack_new(&key)->part.end_ns = h.begin_ns + lasted_ns;
+	assert_in_range(hold_ack_released(&h, &t, &s, true) - h.begin_ns, lasted_ns, lasted_ns + 2 * world.tick_ns);
+	assert_true(h.ack_seen && h.ack == s.snd_una && h.ack_seq == e->tp.rcv_nxt);
+	bpf_map_delete_elem(&late_acks, &key);
 	endpoint_leaves(e);
+	return h.ack_kind == ACK_PURE;
+}
+
+static void unseen_ack_is_pure_if_nothing_else_may_have_released_the_bytes(void)
+{
+	const u64 probe_ns = NT_RTO_MIN_NS / 4 * 3 - 2 * world.tick_ns; /* may come from here on */
+
+	assert_true(unseen_ack_was_pure(20 * MS, AS_IT_WAS, 0));
+	assert_true(unseen_ack_was_pure(20 * MS, AS_IT_WAS, NT_NAGLE_PUSH));
+	assert_true(unseen_ack_was_pure(20 * MS, ACK_LEFT_LATE, 0));
+	assert_true(unseen_ack_was_pure(probe_ns - world.tick_ns, AS_IT_WAS, 0));
+	assert_false(unseen_ack_was_pure(probe_ns + world.tick_ns, AS_IT_WAS, 0));
+	assert_false(unseen_ack_was_pure(20 * MS, AS_IT_WAS, NT_NAGLE_CORK));
+	assert_false(unseen_ack_was_pure(20 * MS, PARTLY_ACKNOWLEDGED, 0));
+	assert_false(unseen_ack_was_pure(20 * MS, WRITTEN, 0));
+	assert_false(unseen_ack_was_pure(20 * MS, RECEIVED, 0));
 }
 
 static void acknowledged_holds_end_when_something_tells(void)
@@ -826,6 +973,117 @@ static void late_acks_have_a_limit(void)
 	late_acks_until_ns = 0;
 }
 
+/* ---- what a hold that is over was ---- */
+
+static struct nt_stall_facts facts_of(const struct endpoint *e, const struct hold *h, enum nt_release release,
+				      struct late_ack *la)
+{
+	struct tcp t = tcp_at_hand((struct endpoint *)e);
+	struct nt_stall_facts f;
+
+	hold_facts(&f, h, &t, release, h->begin_ns + MS, la);
+	return f;
+}
+
+static void facts_are_those_of_the_hold(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct hold h = {.held = {.end_seq = 50, .reason = NT_HOLD_NAGLE, .mss = 1448}, .writes = 1, .written = 50,
+			 .begin_ns = world.now_ns, .age_us = 40, .ack_kind = ACK_PURE, .handshake = true,
+			 .in_flight_bytes = 100, .silent_ns = 7, .silent_bytes = 70};
+	struct late_ack la = {.part = {.begin_ns = h.begin_ns - 5 * MS, .end_ns = h.begin_ns + MS,
+				       .release = NT_ACK_TIMER},
+			      .end.locked = NT_LOCK_SEEN};
+	struct nt_stall_facts f = facts_of(e, &h, NT_RELEASE_ACK, NULL);
+
+	assert_int_equal(f.duration_ns, MS);
+	assert_int_equal(f.way_us, 60); /* of a round trip of 100 us */
+	assert_true(f.silent_ns == 7 && f.silent_bytes == 70 && f.in_flight_bytes == 100 && f.mss == 1448);
+	assert_true(f.reason == NT_HOLD_NAGLE && f.release == NT_RELEASE_ACK && f.handshake);
+	assert_true(f.pure_ack && !f.ack_with_data && !f.recovering && !f.nodelay);
+	assert_true(!f.late_release && !f.pending_ns && !f.pending_in_hold_ns && !f.locked);
+	assert_true(f.writes == 1 && !f.rest);
+	f = facts_of(e, &h, NT_RELEASE_ACK, &la);
+	assert_true(f.late_release == NT_ACK_TIMER && f.locked == NT_LOCK_SEEN);
+	assert_int_equal(f.pending_ns, 6 * MS);
+	assert_int_equal(f.pending_in_hold_ns, MS);
+	la.part.begin_ns = h.begin_ns + MS / 4;
+	f = facts_of(e, &h, NT_RELEASE_ACK, &la);
+	assert_int_equal(f.pending_ns, MS / 4 * 3);
+	assert_int_equal(f.pending_in_hold_ns, MS / 4 * 3);
+	assert_int_equal(facts_of(e, &h, NT_RELEASE_TIMER, NULL).way_us, 0);
+	h.held.reason = NT_HOLD_CORK;
+	assert_int_equal(facts_of(e, &h, NT_RELEASE_ACK, NULL).way_us, 0);
+	h.written = 51; /* the rest of one write */
+	f = facts_of(e, &h, NT_RELEASE_ACK, NULL);
+	assert_true(f.writes == 1 && f.rest);
+	h.written = 49; /* another went unseen */
+	f = facts_of(e, &h, NT_RELEASE_ACK, NULL);
+	assert_true(!f.writes && !f.rest);
+	h.writes = 2;
+	h.written = 51;
+	f = facts_of(e, &h, NT_RELEASE_ACK, NULL);
+	assert_true(!f.writes && !f.rest);
+	h.written = 50;
+	f = facts_of(e, &h, NT_RELEASE_ACK, NULL);
+	assert_true(f.writes == 2 && !f.rest);
+	h.flight = FLIGHT_REST;
+	h.ack_kind = ACK_ON_DATA;
+	e->tp.nonagle = NT_NAGLE_OFF;
+	e->tp.total_retrans = 1;
+	f = facts_of(e, &h, NT_RELEASE_ACK, NULL);
+	assert_true(f.rest && !f.pure_ack && f.ack_with_data && f.nodelay && f.recovering);
+	endpoint_leaves(e);
+}
+
+enum slow {
+	ENDS,
+	CHANGES, /* the window held the bytes, and then Nagle does */
+};
+
+/* Returns for how long a hold counts as time that was lost without a stall. kernels: the kernel itself uses the socket. */
+static u64 time_counted(u64 lasted_ns, enum slow slow, bool kernels)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct nt_slow_key key = {.reason = slow == ENDS ? NT_HOLD_NAGLE : NT_HOLD_RWND,
+				  .uid = kernels ? NT_KERNEL_UID : 1000};
+	struct socket without_file = {};
+	struct nt_slow *row;
+	u64 counted_ns;
+
+	sock_of(e)->sk_uid.val = 1000;
+	sock_of(e)->sk_socket = kernels ? &without_file : NULL;
+	e->tp.snd_wnd = slow == ENDS ? 65535 : 0;
+	attempt_fails(e);
+	world_delay(lasted_ns);
+	e->tp.snd_wnd = 65535;
+	if (slow == ENDS) {
+		segment_comes(e, 0, e->tp.snd_nxt, tcp_stamp(e));
+		e->tp.snd_una = e->tp.snd_nxt;
+		tail_goes(e);
+	}
+	attempt_fails(e);
+	if (n_told)
+		assert_int_equal(told[0].sender.user == NT_USER_KERNEL, kernels);
+	row = bpf_map_lookup_elem(&slow_holds, &key);
+	counted_ns = row ? row->duration_ns : 0;
+	bpf_map_delete_elem(&slow_holds, &key);
+	sock_of(e)->sk_socket = NULL;
+	endpoint_leaves(e);
+	return counted_ns;
+}
+
+static void time_without_a_stall_is_counted(void)
+{
+	for (int kernels = 0; kernels < 2; kernels++) {
+		for (enum slow slow = ENDS; slow <= CHANGES; slow++) {
+			assert_int_equal(time_counted(SLOW_NS, slow, kernels), SLOW_NS);
+			assert_int_equal(time_counted(SLOW_NS - 1, slow, kernels), 0);
+		}
+		assert_int_equal(time_counted(50 * MS, ENDS, kernels), 0); /* a stall */
+	}
+}
+
 /* The receiver's timer sends an ACK that was pending for pending_ns: is it told, and why was it late? */
 static u32 lone_read; /* so many of the bytes that came were read */
 
@@ -850,6 +1108,7 @@ static bool late_ack_is_told(u64 pending_ns, u32 limit_jiffies, u8 pingpong, u32
 	hook_delack_timer_handler(e);
 	late_acks_wanted = false;
 	was_told = n_told;
+	assert_true(late_ack_may_come());
 	assert_int_equal(late_ack_find(e->tp.rcv_nxt, e->tp.snd_nxt)->room, 50);
 	if (was_told) {
 		assert_int_equal(told[0].kind, NT_RECORD_LATE_ACK);
@@ -881,6 +1140,105 @@ static void late_acks_are_told_with_their_reason(void)
 	assert_true(late_ack_is_told(40 * MS, 1000, 0, 1, NT_ACK_REASON_QUICK_EXHAUSTED));
 	lone_read = 0;
 	assert_true(late_ack_is_told(36 * MS, most - 1, 0, 1, NT_ACK_REASON_DELACK_MAX));
+}
+
+enum read {
+	READ_SENDS_ACK,
+	NOTHING_PENDING,
+	LEAVES_SOME_UNREAD,
+	MAY_SEND_NONE,  /* in interactive mode, after one push */
+	CAME_JUST_NOW,
+	BEGAN_JUST_NOW, /* as its hook has seen */
+	READS,
+};
+
+/* Data came 40 ms ago, and no hook showed that its ACK became pending: does a read find a late ACK now? */
+static bool read_finds_late_ack(enum read read)
+{
+	struct endpoint *e = lone_endpoint();
+	struct tcp t = tcp_at_hand(e);
+	struct inet_connection_sock *icsk = &e->tp.inet_conn;
+	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt + 100, .seq = e->tp.snd_nxt};
+	struct late_ack *la;
+	u64 came_ns;
+	bool found;
+
+	tick_begins();
+	came_ns = world.now_ns;
+	icsk->icsk_ack.lrcvtime = world_jiffies();
+	icsk->icsk_ack.pending = ICSK_ACK_PUSHED | (read == NOTHING_PENDING ? 0 : ICSK_ACK_SCHED | ICSK_ACK_TIMER);
+	icsk->icsk_ack.pingpong = read == MAY_SEND_NONE;
+	icsk->icsk_ack.rcv_mss = 1448;
+	e->tp.rcv_nxt += 100;
+	e->tp.copied_seq = e->tp.rcv_nxt - (read == LEAVES_SOME_UNREAD);
+	world_delay(read == CAME_JUST_NOW ? 28 * MS : 40 * MS);
+	tcp_mstamp_refresh(e); /* something was sent meanwhile, or tried to be */
+	if (read == BEGAN_JUST_NOW)
+		pending_ack_begin(&t, true);
+	pending_ack_meets_read(&t, true);
+	la = late_ack_find(key.ack, key.seq);
+	found = la;
+	if (la) {
+		assert_int_equal(la->part.begin_ns, came_ns);
+		assert_int_equal(la->part.release, NT_ACK_READ);
+		assert_true(la->unsure);
+		assert_false(late_ack_may_come());
+	}
+	bpf_map_delete_elem(&late_acks, &key);
+	icsk->icsk_ack.pending = 0;
+	endpoint_leaves(e);
+	return found;
+}
+
+static void reads_find_late_acks(void)
+{
+	for (enum read read = 0; read < READS; read++)
+		assert_int_equal(read_finds_late_ack(read), read == READ_SENDS_ACK);
+}
+
+enum met {
+	MET_BY_READ,
+	NOBODY_ASKS,
+	ACK_IS_PENDING,
+	ACK_NOT_SENT,
+	ANOTHERS, /* socket has these numbers */
+	SURE_ALREADY,
+	PENDING_TOO_SHORT,
+	NONE_MET,
+	METS,
+};
+
+/* A segment comes after a read that met a late ACK: is it told now that the read sent that ACK? */
+static bool read_ack_is_told(enum met met)
+{
+	struct endpoint *e = lone_endpoint();
+	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt + (met == NONE_MET), .seq = e->tp.snd_nxt};
+	struct late_ack *la = late_ack_new(&key);
+	bool was_told;
+
+	la->end.sk = (u64)sock_of(e) + (met == ANOTHERS);
+	la->unsure = met != SURE_ALREADY;
+	la->part.end_ns = world.now_ns;
+	la->part.begin_ns = world.now_ns - MS + (met == PENDING_TOO_SHORT);
+	e->tp.rcv_wup = e->tp.rcv_nxt - (met == ACK_NOT_SENT);
+	e->tp.inet_conn.icsk_ack.pending = met == ACK_IS_PENDING ? ICSK_ACK_SCHED : 0;
+	late_acks_wanted = met != NOBODY_ASKS;
+	buckets[bucket_index(sock_of(e), true)].late_jiffies = world_jiffies();
+	for (int i = 0; i < 2; i++) /* it is told once */
+		segment_comes(e, 0, e->tp.snd_una, tcp_stamp(e));
+	late_acks_wanted = false;
+	was_told = n_told == 1 && told[0].kind == NT_RECORD_LATE_ACK && told[0].numbers.ack == key.ack;
+	assert_int_equal(n_told, was_told);
+	e->tp.inet_conn.icsk_ack.pending = 0;
+	bpf_map_delete_elem(&late_acks, &key);
+	endpoint_leaves(e);
+	return was_told;
+}
+
+static void next_segment_tells_of_a_reads_late_ack(void)
+{
+	for (enum met met = 0; met < METS; met++)
+		assert_int_equal(read_ack_is_told(met), met == MET_BY_READ);
 }
 
 /* What an ACK that leaves a mark must be for an answer to tell of a stall; see pending_ack_data_came(). */
@@ -933,6 +1291,103 @@ static void only_an_answer_tells_of_a_late_ack(void)
 	assert_false(answer_of(1448, NOTHING_LACKS));
 	for (enum lacks lacks = FOUND_BEFORE; lacks <= STAMPED_BUT_NOT_THE_SEGMENT; lacks++)
 		assert_false(answer_of(100, lacks));
+}
+
+/* Is a segment told as the answer to a late ACK of all that came until ack_ago before what has come by now? */
+static bool segment_is_an_answer(u32 len, u8 flags, u32 ack_ago, u32 acks)
+{
+	struct endpoint *e = lone_endpoint();
+	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt, .seq = e->tp.snd_nxt};
+	struct packet p = {.skb = {.data = p.header}};
+	struct wire w = {.seq = key.ack, .len = len, .end_seq = key.ack + len + !!(flags & TCPHDR_FIN),
+			 .ack = key.seq + acks, .flags = TCPHDR_ACK | flags, .ts_value = e->ts_recent};
+	struct tcp t = tcp_at_hand(e);
+	struct late_ack *la = late_ack_new(&key);
+	bool was_told;
+
+	e->tp.rx_opt.tstamp_ok = false;
+	e->tp.rcv_nxt += ack_ago;
+	la->end.sk = (u64)sock_of(e);
+	la->end.pingpong = la->lone = true;
+	la->end.min_rtt_us = 1000;
+	la->room = 100;
+	la->part.release = NT_ACK_TIMER;
+	la->part.bytes = 100;
+	la->part.end_ns = world.now_ns;
+	la->part.begin_ns = world.now_ns - 40 * MS;
+	world_delay(MS);
+	packet_from_wire(&p, &w);
+	segment_may_answer(&t, &p.skb, true);
+	was_told = n_told;
+	bpf_map_delete_elem(&late_acks, &key);
+	endpoint_leaves(e);
+	return was_told;
+}
+
+static void only_new_data_is_an_answer(void)
+{
+	assert_true(segment_is_an_answer(10, 0, 0, 0));
+	assert_false(segment_is_an_answer(10, TCPHDR_FIN, 0, 0));
+	assert_false(segment_is_an_answer(0, 0, 0, 0));
+	assert_false(segment_is_an_answer(10, 0, 5, 0)); /* sent again */
+	assert_false(segment_is_an_answer(10, 0, 0, 1)); /* acknowledges what was never sent */
+}
+
+/* Another socket was at this socket's place, whose ACK became pending so long ago: 0: none is there. */
+static bool pending_ack_is_at_its_place(u64 another_ns)
+{
+	struct endpoint *e = lone_endpoint();
+	struct tcp t = tcp_at_hand(e);
+	struct nt_ack_place *place = &ack_places[ack_place_of(sock_of(e), true)], before = *place;
+	struct nt_pending_ack *p;
+	bool at_place;
+
+	place->ack.sk = another_ns ? 1 : 0;
+	place->ack.begin_ns = world.now_ns - another_ns;
+	pending_ack_begin(&t, true);
+	p = pending_ack_find(sock_of(e), true);
+	assert_int_equal(p->sk, (u64)sock_of(e));
+	at_place = p == &place->ack;
+	assert_int_equal(place->others - before.others, !at_place);
+	pending_ack_delete(p, sock_of(e), true);
+	assert_int_equal(place->others, before.others);
+	*place = before;
+	endpoint_leaves(e);
+	return at_place;
+}
+
+static void pending_ack_has_its_place_unless_another_is_there(void)
+{
+	assert_true(pending_ack_is_at_its_place(0));
+	assert_false(pending_ack_is_at_its_place(SECOND));
+	assert_true(pending_ack_is_at_its_place(SECOND + 1)); /* that connection is over */
+}
+
+/* Most sockets that are asked for their pending ACK have none. */
+static void no_pending_ack_costs_no_lookup(void)
+{
+	struct endpoint *e = lone_endpoint();
+	u64 before = host.lookups;
+
+	assert_null(pending_ack_find(sock_of(e), true));
+	assert_int_equal(host.lookups, before);
+	endpoint_leaves(e);
+}
+
+static void peer_sends_what_we_announce_or_what_the_path_takes(void)
+{
+	struct endpoint *e = lone_endpoint();
+	struct tcp t = tcp_at_hand(e);
+
+	e->tp.advmss = 1460;
+	e->tp.mss_cache = 1448;
+	e->tp.rx_opt.tstamp_ok = 0;
+	assert_int_equal(peer_mss(&t), 1448);
+	e->tp.mss_cache = 9000;
+	assert_int_equal(peer_mss(&t), 1460);
+	e->tp.rx_opt.tstamp_ok = 1;
+	assert_int_equal(peer_mss(&t), 1448);
+	endpoint_leaves(e);
 }
 
 /* Does the receiver of this host learn that its late ACK set nothing free? */
@@ -994,6 +1449,8 @@ enum room {
 	ROOM_WITHOUT_LATE_ACK, /* after a short silence */
 	FIN_GOES,
 	POLLS_FOR_DATA,
+	OF_ANOTHER_NAMESPACE,
+	MAP_IS_FULL,
 	ROOMS,
 };
 
@@ -1024,7 +1481,13 @@ static bool room_is_told(enum room room)
 		la->part.begin_ns = world.now_ns - silent_ns;
 		la->part.end_ns = world.now_ns;
 	}
+	nt_config.netns = room == OF_ANOTHER_NAMESPACE ? 99 : 0;
+	host_sized(&hold_hash)->refuses = room == MAP_IS_FULL;
 	segment_comes(e, room == ACK_WITH_DATA, key.ack, tcp_stamp(e));
+	host_sized(&hold_hash)->refuses = false;
+	assert_int_equal(!hold_at_hand(e), room != WRITER_POLLS && (room < POLLER_GOES_ON_LATE || room > REPLY_CAME) &&
+						   room != FIN_GOES);
+	nt_config.netns = 0;
 	e->tp.snd_una = key.ack;
 	e->tp.rcv_nxt += room == REPLY_CAME;
 	world_delay(room == WRITER_SLEEPS || room == POLLER_GOES_ON_LATE ? GO_ON_NS : GO_ON_NS - 1);
@@ -1085,6 +1548,7 @@ static void late_ack_of_a_handshake_keeps_a_server_that_greets(void)
 
 enum closer {
 	CLOSER_WAITS,
+	ACK_UNSEEN, /* as it left; the smoothed round trip takes 10 ms */
 	CLOSES_AT_ONCE, /* without SO_LINGER */
 	PEER_CLOSED_FIRST,
 	NOBODY_CLOSES, /* the socket goes by itself */
@@ -1094,6 +1558,7 @@ enum closer {
 	DATA_ACKED_LAST,
 	GOES_ON_LATE,
 	ACK_IS_PROMPT,
+	QUEUE_ON_THE_WAY, /* shows in the smoothed round trip */
 	CLOSERS,
 };
 
@@ -1104,6 +1569,8 @@ static bool close_is_told(enum closer closer)
 	struct sock *sk = sock_of(e);
 	u64 waits_ns = closer == ACK_IS_PROMPT ? 10 * MS : 40 * MS;
 	struct nt_ack_numbers key = {.ack = ++e->tp.write_seq, .seq = e->tp.rcv_nxt};
+	u64 *counted = &totals_here()->releases[NT_RELEASE_ACK], before = *counted;
+	bool ack_seen = closer != ACK_IS_PROMPT && closer != ACK_UNSEEN && closer != QUEUE_ON_THE_WAY;
 	struct late_ack *la;
 	bool told_so;
 
@@ -1115,7 +1582,8 @@ static bool close_is_told(enum closer closer)
 	e->tp.rack.end_seq = key.ack - (closer == DATA_ACKED_LAST);
 	world_delay(waits_ns);
 	e->tp.delivered_mstamp = world.now_ns / US;
-	if (closer != ACK_IS_PROMPT) {
+	e->tp.srtt_us = 8 * (closer == ACK_UNSEEN ? 10000 : closer == QUEUE_ON_THE_WAY ? 11000 : 0);
+	if (ack_seen) {
 		la = late_ack_new(&key);
 		la->part.release = NT_ACK_TIMER;
 		la->part.begin_ns = world.now_ns - waits_ns;
@@ -1126,10 +1594,17 @@ static bool close_is_told(enum closer closer)
 	sk->__sk_common.skc_flags = (closer != CLOSES_AT_ONCE) << 4 | (closer == PEER_CLOSED_FIRST) << 1;
 	sk->sk_lock.owned = closer != NOBODY_CLOSES;
 	idle.flags = closer == PROCESS_ENDS ? 4 : 0; /* PF_EXITING */
+	host.pid_tgid = 99ULL << 32 | 99;
 	hook_destroy(e);
+	host.pid_tgid = 0;
+	if (n_told) {
+		assert_true(told[0].sender.tgid == 99 && told[0].sender.tid == 99);
+		assert_true(told[0].numbers.ack == key.ack && told[0].numbers.seq == key.seq);
+	}
 	told_so = n_told && told[0].cause == NT_CAUSE_DELAYED_ACK && told[0].hold.reason == NT_HOLD_LINGER &&
 		  told[0].hold.end_ns - told[0].hold.begin_ns == waits_ns;
-	assert_int_equal(n_told, told_so || closer == ACK_IS_PROMPT); /* a hold that is no stall */
+	assert_int_equal(n_told, told_so || !ack_seen); /* a hold that is no stall */
+	assert_int_equal(*counted - before, n_told);
 	idle.flags = 0;
 	sk->sk_lingertime = 0;
 	bpf_map_delete_elem(&late_acks, &key);
@@ -1140,7 +1615,7 @@ static bool close_is_told(enum closer closer)
 static void late_ack_keeps_a_close_that_lingers(void)
 {
 	for (enum closer closer = 0; closer < CLOSERS; closer++)
-		assert_int_equal(close_is_told(closer), closer == CLOSER_WAITS);
+		assert_int_equal(close_is_told(closer), closer == CLOSER_WAITS || closer == ACK_UNSEEN);
 }
 
 /* ---- whose a hold is ---- */
@@ -1163,10 +1638,31 @@ static void hold_without_its_writer_is_of_the_process_asked_for(void)
 		tail_goes(e);
 		attempt_fails(e);
 		assert_int_equal(n_told, 1);
+		assert_int_equal(told[0].numbers.ack, e->tp.snd_una);
+		assert_int_equal(told[0].numbers.seq, e->tp.rcv_nxt);
 		assert_int_equal(told[0].sender.tgid, tgid);
 		assert_int_equal(told[0].sender.target, !!tgid);
 		endpoint_leaves(e);
 	}
+}
+
+/* By the ACK's numbers another host finds the hold; what else released it has none. */
+static void hold_has_the_numbers_of_no_ack_but_its_own(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+
+	attempt_fails(e);
+	world_delay(50 * MS);
+	segment_comes(e, 0, e->tp.snd_una + 40, tcp_stamp(e));
+	e->tp.snd_up = e->tp.snd_una += 40;
+	attempt_fails(e);
+	e->tp.nonagle = NT_NAGLE_OFF;
+	tail_goes(e);
+	attempt_fails(e);
+	assert_int_equal(n_told, 1);
+	assert_int_equal(told[0].hold.release, NT_RELEASE_NODELAY);
+	assert_true(!told[0].numbers.ack && !told[0].numbers.seq);
+	endpoint_leaves(e);
 }
 
 /* ---- what a timeline is told ---- */
@@ -1183,6 +1679,7 @@ static void on_event(const void *event)
 static void timeline_tells_where_a_hold_begins_changes_and_ends(void)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
+	u32 held_seq;
 
 	nt_config.timeline = true;
 	host.on_event = on_event;
@@ -1202,12 +1699,14 @@ static void timeline_tells_where_a_hold_begins_changes_and_ends(void)
 	assert_int_equal(events_told[1].kind, NT_EVENT_HOLD_BEGIN);
 	assert_int_equal(events_told[1].reason, NT_HOLD_RWND);
 	world_delay(MS);
-	e->tp.snd_una = e->tp.snd_nxt;
+	held_seq = e->tp.snd_una = e->tp.snd_nxt;
 	e->tp.lsndtime = world_jiffies();
 	tail_goes(e);
 	attempt_fails(e);
 	assert_int_equal(n_events_told, 3);
 	assert_int_equal(events_told[2].kind, NT_EVENT_HOLD_END);
+	assert_int_equal(events_told[2].seq, held_seq);
+	assert_int_equal(events_told[2].bytes, 50);
 	assert_int_equal(events_told[2].reason, NT_HOLD_RWND);
 	assert_int_equal(events_told[2].release, NT_RELEASE_ACK);
 	assert_int_equal(events_told[2].duration_ns, MS);

@@ -637,6 +637,7 @@ static void a_tail_has_the_reason_that_tcp_has(void **state)
 	pacing_ends_by_its_timer();
 	other_bytes_await_no_timer();
 	hold_without_its_writer_is_of_the_process_asked_for();
+	hold_has_the_numbers_of_no_ack_but_its_own();
 	timeline_tells_where_a_hold_begins_changes_and_ends();
 }
 
@@ -644,11 +645,15 @@ static void a_segment_does_what_the_kernel_lets_it(void **state)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	attempts_may_go_unseen();
+	segment_finds_what_a_write_left();
 	ack_releases_what_nagle_holds();
+	last_ack_opens_a_small_window();
 	kernel_takes_what_fits();
-	fin_moves_a_hold(0, 0, true);
-	fin_moves_a_hold(1, 0, false);
-	fin_moves_a_hold(0, 1, false); /* it acknowledges something */
+	fin_moves_a_hold(0, 0, 0, true);
+	fin_moves_a_hold(1, 0, 0, false);
+	fin_moves_a_hold(0, 1, 0, false);
+	fin_moves_a_hold(0, 0, 1, false); /* it acknowledges something */
+	fin_alone_is_no_data();
 	acks_are_noted();
 	assert_true(late_ack_is_inferred(2 * 1448 - 1, 0, 0));
 	assert_false(late_ack_is_inferred(2 * 1448, 0, 0));
@@ -661,7 +666,12 @@ static void timers_send_what_they_may(void **state)
 {
 	begin(&(struct setting){.family = TRACEPOINT});
 	timer_leaves_interactive_mode();
+	cork_ends_when_its_timer_expires();
+	reads_find_late_acks();
+	next_segment_tells_of_a_reads_late_ack();
 	begin(&(struct setting){.family = FUNCTION});
+	facts_are_those_of_the_hold();
+	time_without_a_stall_is_counted();
 	assert_true(probe_timer_releases(50, 0));
 	assert_true(probe_timer_releases(1, 0));
 	assert_false(probe_timer_releases(0, 0));
@@ -673,11 +683,15 @@ static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **st
 	silence_lasts_a_round_trip_and_two_ticks();
 	late_acks_are_found_by_when_they_were_sent();
 	acknowledged_holds_end_when_something_tells();
-	held_bytes_left_no_later_than_what_was_sent_last();
+	unseen_ack_is_pure_if_nothing_else_may_have_released_the_bytes();
 	hold_meets_a_late_ack_from_a_millisecond_on();
 	late_acks_have_a_limit();
 	late_acks_are_told_with_their_reason();
 	only_an_answer_tells_of_a_late_ack();
+	peer_sends_what_we_announce_or_what_the_path_takes();
+	only_new_data_is_an_answer();
+	pending_ack_has_its_place_unless_another_is_there();
+	no_pending_ack_costs_no_lookup();
 	late_ack_frees_nothing_where_nothing_is_unsent();
 	late_ack_is_on_its_way_for_so_long_at_any_tick();
 	late_ack_makes_room_for_who_waits();

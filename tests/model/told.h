@@ -202,7 +202,8 @@ static bool part_is_alike(const struct endpoint *e, const struct true_hold *h, c
 	case PART_BEGIN:
 		return h->begin_ns == r->hold.begin_ns;
 	case PART_END:
-		return h->end_ns == r->hold.end_ns && r->time_ns == r->hold.end_ns;
+		return h->end_ns == r->hold.end_ns && r->time_ns == r->hold.end_ns &&
+		       (!run.exact || r->hold.way_us == (r->hold.release == NT_RELEASE_ACK ? h->way_us : 0));
 	case PART_SIZE:
 		return h->end_seq - h->seq == r->hold.bytes && h->in_flight == r->hold.in_flight_bytes &&
 		       h->mss == r->hold.mss;

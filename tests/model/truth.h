@@ -122,13 +122,13 @@ static u64 least_rtt_ns(const struct endpoint *e)
 
 /*
  * Returns when a prompt ACK would have come for bytes that were held since begin_ns, or would have been
- * half way if they were written later than that.
+ * half way if they were written later than that. Records count in us.
  */
 static u64 prompt_ns(const struct endpoint *e, u64 begin_ns)
 {
-	u64 rtt = least_rtt_ns(e), half = rtt / 2 / US * US;
+	u64 rtt = least_rtt_ns(e), age = begin_ns > e->hold.sent_ns ? begin_ns - e->hold.sent_ns : 0;
 
-	return rtt + max_u64(min_u64(e->hold.sent_ns, begin_ns), begin_ns - half);
+	return begin_ns + rtt - min_u64(age, rtt / 2) / US * US;
 }
 
 static u64 excess_since(const struct endpoint *e, u64 begin_ns)
@@ -301,6 +301,7 @@ static void truth_end(struct endpoint *e, enum caller caller)
 	if (h->probe_announced)
 		h->releases |= WORD(LOSS_PROBE);
 	h->unprobed = sock_of(e)->__sk_common.skc_state != TCP_ESTABLISHED;
+	h->way_us = waits_for(h) ? (prompt_ns(e, h->begin_ns) - h->begin_ns) / US : 0;
 	memset(&h->late, 0, sizeof(h->late));
 	if (caller == CALLER_ACK && e->came) {
 		h->late = e->came->late;

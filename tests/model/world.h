@@ -62,6 +62,7 @@ struct true_hold {
 	bool first;     /* it is of the first segments of the connection, which alternate */
 	u64 begin_ns, end_ns;
 	u64 sent_ns;  /* when data was sent last, before it began */
+	u64 way_us;   /* of a prompt ACK, where one released it */
 	u64 since_ns; /* when a stallable reason first held the same bytes */
 	u8 cause, pattern;  /* of the stall, if it was one */
 	u8 pattern_alone;   /* by the writes of this stall alone, if they tell it */

@@ -290,6 +290,35 @@ static void pacing_is_asked_first_of_all(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
 }
 
+/* Its timer made the attempt, which asked the socket alone and not the write before. */
+static void pacing_that_is_over_made_an_attempt_of_its_own(void **state)
+{
+	struct nt_tcp_state s = held_by_nagle();
+
+	s.unpushed = true; /* the last write was with MSG_MORE */
+	s.pacing = true;
+	s.wstamp_ns = s.clock_ns + 5;
+	assert_int_equal(nt_verdict_from_state(&s, true, s.wstamp_ns - 1), NT_HOLD_PACING);
+	s.nonagle_arg = 0;
+	assert_int_equal(nt_verdict_from_state(&s, true, s.wstamp_ns), NT_HOLD_NAGLE);
+	assert_int_equal(s.clock_ns, s.wstamp_ns);
+	assert_int_equal(nt_verdict_from_state(&s, true, s.wstamp_ns),
+			 NT_HOLD_MSG_MORE); /* it did not wait */
+	s.nonagle_arg = 0;
+	assert_int_equal(nt_verdict_from_state(&s, false, s.wstamp_ns), NT_HOLD_NAGLE);
+	s.pacing = false;
+	s.wstamp_ns += 5;
+	assert_int_equal(nt_verdict_from_state(&s, true, s.wstamp_ns), NT_HOLD_MSG_MORE);
+	s.nonagle_arg = 0;
+	s.unpushed = false;
+	assert_int_equal(nt_verdict_from_state(&s, true, s.wstamp_ns), NT_HOLD_NAGLE);
+	s.packets_out = 0;
+	assert_int_equal(nt_verdict_from_state(&s, true, s.wstamp_ns), NT_HOLD_UNKNOWN);
+	s.pacing = true;
+	assert_int_equal(nt_verdict_from_state(&s, true, s.wstamp_ns),
+			 NT_HOLD_PACING); /* it is about to make it */
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(an_empty_queue_holds_nothing),
 	cmocka_unit_test(a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle),
@@ -313,6 +342,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(of_a_long_head_only_its_first_segment_must_fit_the_receive_window),
 	cmocka_unit_test(the_receive_window_wraps_too),
 	cmocka_unit_test(pacing_is_asked_first_of_all),
+	cmocka_unit_test(pacing_that_is_over_made_an_attempt_of_its_own),
 };
 
 UNIT_MAIN(tests)
