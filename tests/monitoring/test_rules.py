@@ -72,7 +72,7 @@ def test_pods_have_their_names_of_kube_state_metrics() -> None:
 
 @pytest.mark.quick
 def test_each_alert_is_tested_firing_and_silent() -> None:
-    cases = yaml.safe_load((RULES / "tests" / "alerts_test.yml").read_text())["tests"]
+    cases = [case for page in (RULES / "tests").glob("*.yml") for case in yaml.safe_load(page.read_text())["tests"]]
     expected = [(case["alertname"], bool(case.get("exp_alerts")))
                 for test in cases for case in test.get("alert_rule_test", [])]
     for alert in alerts():
