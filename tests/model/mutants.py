@@ -54,6 +54,8 @@ OPERATORS = [(" < ", " <= "), (" <= ", " < "), (" > ", " >= "), (" >= ", " > "),
 EQUIVALENT = {
     # pending_ack_timer_handler() returns it to timer_handler(), which writes a timeline event
     ("pending_ack.h", "pending_ack_timer_sends(t, trusted);", "return true;", "return false;"),
+    ("pending_ack.h", "if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)", "return false;",
+     "return true;"),
     # at its limit it is the limit
     ("pending_ack.h", "u64 most_ns = rtt_ns + rtt_ns / 2;", "if (smooth_ns > most_ns)", "if (smooth_ns >= most_ns)"),
     ("hold.h", "sent_ns = last_sent_ns(t) + 2 * nt_config.tick_ns;",
@@ -68,7 +70,7 @@ EQUIVALENT = {
      "pending_ack_delete(p, t->sk, true);"),
 }
 # Where both are equal, both branches give the same: a > b ? a - b : 0, a < b ? a : b
-SAME_IF_EQUAL = re.compile(r"(\S+) [<>]=? (\S+) \? (?:\1 - \2 : 0|\1 : \2|\2 : \1);")
+SAME_IF_EQUAL = re.compile(r"return (?:\(s32\))?(\S+) [<>]=? (\S+) \? (?:\1 - \2 : 0|\1 : \2|\2 : \1);$")
 
 
 def code_of(text):
@@ -127,9 +129,9 @@ def is_equivalent(mutant, lines):
         return True
     if re.sub("[<>]=? ", "", before) != re.sub("[<>]=? ", "", after):
         return False
-    limit = re.match(r"if \((.+) [<>]=? (.+)\)$", before.strip())  # if (a < b) a = b;
-    return bool(SAME_IF_EQUAL.search(before)) or (
-        limit is not None and lines[name][number + 1].strip() == f"{limit[1]} = {limit[2]};")
+    clamp = re.match(r"if \((\S+) [<>]=? (\S+)\)$", before.strip())  # if (a < b) a = b;
+    return bool(SAME_IF_EQUAL.match(before.strip())) or (
+        clamp is not None and lines[name][number + 1].strip() == f"{clamp[1]} = {clamp[2]};")
 
 
 def limit():
@@ -213,7 +215,7 @@ def main():
                 if tried % 10 == 0:
                     print(f"{found} of {tried} found, {time.monotonic() - began:.0f} s", flush=True)
     print(f"{found} of {tried} mutants found")
-    enough = found * WANTED >= LEAST * tried
+    enough = tried > 0 and found * WANTED >= LEAST * tried
     if arguments.counts:
         failed = [] if enough else [f"make mutants: the tests find {found} of {tried}"]
         arguments.counts.write_text(json.dumps({"passed": int(enough), "failed": failed}))

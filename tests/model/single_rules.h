@@ -588,18 +588,19 @@ static void kernel_takes_what_fits(void)
 }
 
 /* A FIN by itself moves what a hold takes for "no data has come"; any other segment does not. */
-static void fin_moves_a_hold(u32 seq_after, u32 len, u32 ack_after, bool moves)
+static void fin_moves_a_hold(u32 seq_after, u32 len, u32 ack_after, u32 came, bool moves)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
+	u32 rcv_nxt = e->tp.rcv_nxt, seq = rcv_nxt + came + seq_after;
 	struct packet p = {.skb = {.data = p.header}};
-	struct wire fin = {.seq = e->tp.rcv_nxt + seq_after, .end_seq = e->tp.rcv_nxt + seq_after + len + 1, .len = len,
-			   .ack = e->tp.snd_una + ack_after, .flags = TCPHDR_ACK | TCPHDR_FIN,
-			   .ts_value = e->ts_recent};
+	struct wire fin = {.seq = seq, .end_seq = seq + len + 1, .len = len, .ack = e->tp.snd_una + ack_after,
+			   .flags = TCPHDR_ACK | TCPHDR_FIN, .ts_value = e->ts_recent};
 
 	packet_from_wire(&p, &fin);
 	attempt_fails(e);
+	e->tp.rcv_nxt += came;
 	hook_probe(e, &p);
-	assert_int_equal(hold_at_hand(e)->rcv_nxt, e->tp.rcv_nxt + moves);
+	assert_int_equal(hold_at_hand(e)->rcv_nxt, rcv_nxt + moves);
 	endpoint_leaves(e);
 }
 
@@ -975,10 +976,10 @@ static void late_acks_have_a_limit(void)
 
 /* ---- what a hold that is over was ---- */
 
-static struct nt_stall_facts facts_of(const struct endpoint *e, const struct hold *h, enum nt_release release,
+static struct nt_stall_facts facts_of(struct endpoint *e, const struct hold *h, enum nt_release release,
 				      struct late_ack *la)
 {
-	struct tcp t = tcp_at_hand((struct endpoint *)e);
+	struct tcp t = tcp_at_hand(e);
 	struct nt_stall_facts f;
 
 	hold_facts(&f, h, &t, release, h->begin_ns + MS, la);
@@ -1152,7 +1153,7 @@ enum read {
 	READS,
 };
 
-/* Data came 40 ms ago, and no hook showed that its ACK became pending: does a read find a late ACK now? */
+/* Data came 32 ms ago, and no hook showed that its ACK became pending: does a read find a late ACK now? */
 static bool read_finds_late_ack(enum read read)
 {
 	struct endpoint *e = lone_endpoint();
@@ -1171,7 +1172,7 @@ static bool read_finds_late_ack(enum read read)
 	icsk->icsk_ack.rcv_mss = 1448;
 	e->tp.rcv_nxt += 100;
 	e->tp.copied_seq = e->tp.rcv_nxt - (read == LEAVES_SOME_UNREAD);
-	world_delay(read == CAME_JUST_NOW ? 28 * MS : 40 * MS);
+	world_delay(read == CAME_JUST_NOW ? 28 * MS : 32 * MS);
 	tcp_mstamp_refresh(e); /* something was sent meanwhile, or tried to be */
 	if (read == BEGAN_JUST_NOW)
 		pending_ack_begin(&t, true);
@@ -1293,7 +1294,10 @@ static void only_an_answer_tells_of_a_late_ack(void)
 		assert_false(answer_of(100, lacks));
 }
 
-/* Is a segment told as the answer to a late ACK of all that came until ack_ago before what has come by now? */
+/*
+ * Does a segment pass for the answer to a late ACK? ack_ago: how many bytes have come since that ACK; acks: how far the
+ * segment acknowledges beyond what was sent.
+ */
 static bool segment_is_an_answer(u32 len, u8 flags, u32 ack_ago, u32 acks)
 {
 	struct endpoint *e = lone_endpoint();
@@ -1333,7 +1337,10 @@ static void only_new_data_is_an_answer(void)
 	assert_false(segment_is_an_answer(10, 0, 0, 1)); /* acknowledges what was never sent */
 }
 
-/* Another socket was at this socket's place, whose ACK became pending so long ago: 0: none is there. */
+/*
+ * Another socket has this one's place, with an ACK that has been pending for another_ns; 0: the place is free. Does this one
+ * get the place?
+ */
 static bool pending_ack_is_at_its_place(u64 another_ns)
 {
 	struct endpoint *e = lone_endpoint();
@@ -1361,6 +1368,25 @@ static void pending_ack_has_its_place_unless_another_is_there(void)
 	assert_true(pending_ack_is_at_its_place(0));
 	assert_false(pending_ack_is_at_its_place(SECOND));
 	assert_true(pending_ack_is_at_its_place(SECOND + 1)); /* that connection is over */
+}
+
+static void unseen_ack_is_counted_by_what_it_moved(void)
+{
+	struct nt_pending_ack p = {.at = {.data_segs_out = 10, .data_segs_in = 20}};
+	struct nt_ack_marks now = p.at;
+	bool functions = nt_config.functions;
+
+	nt_config.functions = false;
+	assert_int_equal(pending_ack_unseen_release(&p, &now), NT_ACK_READ);
+	nt_config.functions = true; /* they would have shown a read's ACK */
+	assert_int_equal(pending_ack_unseen_release(&p, &now), NT_ACK_PIGGYBACK);
+	now.data_segs_in++;
+	assert_int_equal(pending_ack_unseen_release(&p, &now), NT_ACK_SEGMENT);
+	now.data_segs_out++;
+	assert_int_equal(pending_ack_unseen_release(&p, &now), NT_ACK_PIGGYBACK);
+	p.expired = true;
+	assert_int_equal(pending_ack_unseen_release(&p, &now), NT_ACK_TIMER);
+	nt_config.functions = functions;
 }
 
 /* Most sockets that are asked for their pending ACK have none. */
@@ -1449,6 +1475,7 @@ enum room {
 	ROOM_WITHOUT_LATE_ACK, /* after a short silence */
 	FIN_GOES,
 	POLLS_FOR_DATA,
+	SOCKET_GOES, /* before anything is written */
 	OF_ANOTHER_NAMESPACE,
 	MAP_IS_FULL,
 	ROOMS,
@@ -1464,7 +1491,7 @@ static bool room_is_told(enum room room)
 	struct eppoll_entry watch = {.base = &item};
 	struct socket_wq queue = {.wait.head.next = &watch.wait.entry};
 	u64 silent_ns = room == ROOM_WITHOUT_LATE_ACK ? 10 * MS : 40 * MS;
-	struct late_ack *la;
+	struct late_ack *la = NULL;
 	bool told_so;
 
 	packets_free(e);
@@ -1486,7 +1513,13 @@ static bool room_is_told(enum room room)
 	segment_comes(e, room == ACK_WITH_DATA, key.ack, tcp_stamp(e));
 	host_sized(&hold_hash)->refuses = false;
 	assert_int_equal(!hold_at_hand(e), room != WRITER_POLLS && (room < POLLER_GOES_ON_LATE || room > REPLY_CAME) &&
-						   room != FIN_GOES);
+						   room != FIN_GOES && room != SOCKET_GOES);
+	if (la && room == MAP_IS_FULL) /* somebody waits, though it is not known for how long */
+		assert_true(la->consumed && !la->part.freed_nothing);
+	if (room == SOCKET_GOES) {
+		hook_destroy(e);
+		assert_null(hold_at_hand(e));
+	}
 	nt_config.netns = 0;
 	e->tp.snd_una = key.ack;
 	e->tp.rcv_nxt += room == REPLY_CAME;
@@ -1603,7 +1636,7 @@ static bool close_is_told(enum closer closer)
 	}
 	told_so = n_told && told[0].cause == NT_CAUSE_DELAYED_ACK && told[0].hold.reason == NT_HOLD_LINGER &&
 		  told[0].hold.end_ns - told[0].hold.begin_ns == waits_ns;
-	assert_int_equal(n_told, told_so || !ack_seen); /* a hold that is no stall */
+	assert_int_equal(n_told, told_so || !ack_seen); /* or a hold that is no stall */
 	assert_int_equal(*counted - before, n_told);
 	idle.flags = 0;
 	sk->sk_lingertime = 0;
