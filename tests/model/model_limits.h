@@ -71,7 +71,7 @@ static double most_of(const struct limit *l, bool tracepoints, bool one_end, u32
 
 	for (u32 i = 0; skip && i < l->programs; i++)
 		seen_all *= 1 - 1.0 / skip;
-	return l->programs ? 100 - (100 - l->seen[tracepoints][one_end]) * seen_all : l->seen[tracepoints][one_end];
+	return 100 - (100 - l->seen[tracepoints][one_end]) * seen_all;
 }
 
 #endif /* NT_MODEL_LIMITS_H */

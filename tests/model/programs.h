@@ -72,6 +72,13 @@ static void programs_begin(const struct nt_config *config, void *task,
 	delack_timer_function = write_timer_function = 0;
 }
 
+/* Checks that no program has kept a part of the scratch. */
+static void scratch_is_free(void)
+{
+	for (u32 i = 0; i < SCRATCH_LEVELS; i++)
+		assert_false(scratch_here()->busy[i]);
+}
+
 /*
  * Checks that nothing is kept once all sockets are gone. For each socket whose end was skipped, a
  * hash may keep its hold and its pending ACK, and its bucket a hold. Socket storage goes with the
@@ -93,8 +100,7 @@ static void programs_keep_nothing(u64 ends_skipped)
 		fail_msg("%llu stored, %llu entries and %llu holds are left; %llu ends of sockets were skipped",
 			 (unsigned long long)stored, (unsigned long long)left, (unsigned long long)holds,
 			 (unsigned long long)ends_skipped);
-	for (u32 i = 0; i < SCRATCH_LEVELS; i++)
-		assert_false(scratch_here()->busy[i]);
+	scratch_is_free();
 }
 
 #endif /* NT_MODEL_PROGRAMS_H */

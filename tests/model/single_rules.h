@@ -27,8 +27,7 @@ static void endpoint_leaves(struct endpoint *e)
 	hook_destroy(e);
 	host_socket_gone(e);
 	n_told = 0;
-	for (u32 i = 0; i < SCRATCH_LEVELS; i++)
-		assert_false(scratch_here()->busy[i]);
+	scratch_is_free();
 }
 
 static struct tcp tcp_at_hand(struct endpoint *e)
@@ -592,11 +591,14 @@ static void fin_moves_a_hold(u32 seq_after, u32 len, u32 ack_after, u32 came, bo
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	u32 rcv_nxt = e->tp.rcv_nxt, seq = rcv_nxt + came + seq_after;
+	struct tcp t = tcp_at_hand(e);
 	struct packet p = {.skb = {.data = p.header}};
 	struct wire fin = {.seq = seq, .end_seq = seq + len + 1, .len = len, .ack = e->tp.snd_una + ack_after,
 			   .flags = TCPHDR_ACK | TCPHDR_FIN, .ts_value = e->ts_recent};
 
 	packet_from_wire(&p, &fin);
+	fin_meets_hold(&t, &(struct segment){.seq = rcv_nxt, .end_seq = rcv_nxt + 1, .ack = fin.ack, .fin = true},
+		       true); /* there is no hold yet */
 	attempt_fails(e);
 	e->tp.rcv_nxt += came;
 	hook_probe(e, &p);
@@ -1255,6 +1257,10 @@ enum lacks {
 	NO_ROOM,
 	SHORT,
 	STAMPED_BUT_NOT_THE_SEGMENT,
+	NO_DATA,
+	WITH_FIN,
+	SENT_ONCE_MORE,  /* other data has come since */
+	ACKS_THE_UNSENT, /* the kernel does not take it */
 };
 
 static bool answer_of(u32 len, enum lacks lacks)
@@ -1262,10 +1268,16 @@ static bool answer_of(u32 len, enum lacks lacks)
 	struct endpoint *e = lone_endpoint();
 	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt, .seq = e->tp.snd_nxt};
 	struct packet p = {.skb = {.data = p.header}};
+	struct wire w = {.seq = key.ack, .len = lacks == NO_DATA ? 0 : len, .ack = key.seq + (lacks == ACKS_THE_UNSENT),
+			 .flags = TCPHDR_ACK | (lacks == WITH_FIN ? TCPHDR_FIN : 0)};
 	struct tcp t = tcp_at_hand(e);
 	struct late_ack *la = late_ack_new(&key);
 	bool was_told;
 
+	w.end_seq = w.seq + w.len + (lacks == WITH_FIN);
+	packet_from_wire(&p, &w);
+	p.header[22] = 1; /* no timestamps */
+	e->tp.rcv_nxt += lacks == SENT_ONCE_MORE;
 	e->tp.rx_opt.tstamp_ok = lacks == STAMPED_BUT_NOT_THE_SEGMENT;
 	la->end.sk = (u64)sock_of(e) + (lacks == OTHER_SOCKET);
 	la->end.pingpong = lacks != NOT_INTERACTIVE;
@@ -1278,7 +1290,7 @@ static bool answer_of(u32 len, enum lacks lacks)
 	la->part.end_ns = world.now_ns;
 	la->part.begin_ns = world.now_ns - MS + (lacks == SHORT);
 	world_delay(lacks == NO_ROUND_TRIP ? 0 : MS);
-	pending_ack_data_came(&t, &p.skb, key.ack, len, world.now_ns);
+	segment_may_answer(&t, &p.skb, true);
 	was_told = n_told;
 	bpf_map_delete_elem(&late_acks, &key);
 	endpoint_leaves(e);
@@ -1290,51 +1302,8 @@ static void only_an_answer_tells_of_a_late_ack(void)
 	assert_true(answer_of(100, NOTHING_LACKS));
 	assert_true(answer_of(1447, NOTHING_LACKS));
 	assert_false(answer_of(1448, NOTHING_LACKS));
-	for (enum lacks lacks = FOUND_BEFORE; lacks <= STAMPED_BUT_NOT_THE_SEGMENT; lacks++)
+	for (enum lacks lacks = FOUND_BEFORE; lacks <= ACKS_THE_UNSENT; lacks++)
 		assert_false(answer_of(100, lacks));
-}
-
-/*
- * Does a segment pass for the answer to a late ACK? ack_ago: how many bytes have come since that ACK; acks: how far the
- * segment acknowledges beyond what was sent.
- */
-static bool segment_is_an_answer(u32 len, u8 flags, u32 ack_ago, u32 acks)
-{
-	struct endpoint *e = lone_endpoint();
-	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt, .seq = e->tp.snd_nxt};
-	struct packet p = {.skb = {.data = p.header}};
-	struct wire w = {.seq = key.ack, .len = len, .end_seq = key.ack + len + !!(flags & TCPHDR_FIN),
-			 .ack = key.seq + acks, .flags = TCPHDR_ACK | flags, .ts_value = e->ts_recent};
-	struct tcp t = tcp_at_hand(e);
-	struct late_ack *la = late_ack_new(&key);
-	bool was_told;
-
-	e->tp.rx_opt.tstamp_ok = false;
-	e->tp.rcv_nxt += ack_ago;
-	la->end.sk = (u64)sock_of(e);
-	la->end.pingpong = la->lone = true;
-	la->end.min_rtt_us = 1000;
-	la->room = 100;
-	la->part.release = NT_ACK_TIMER;
-	la->part.bytes = 100;
-	la->part.end_ns = world.now_ns;
-	la->part.begin_ns = world.now_ns - 40 * MS;
-	world_delay(MS);
-	packet_from_wire(&p, &w);
-	segment_may_answer(&t, &p.skb, true);
-	was_told = n_told;
-	bpf_map_delete_elem(&late_acks, &key);
-	endpoint_leaves(e);
-	return was_told;
-}
-
-static void only_new_data_is_an_answer(void)
-{
-	assert_true(segment_is_an_answer(10, 0, 0, 0));
-	assert_false(segment_is_an_answer(10, TCPHDR_FIN, 0, 0));
-	assert_false(segment_is_an_answer(0, 0, 0, 0));
-	assert_false(segment_is_an_answer(10, 0, 5, 0)); /* sent again */
-	assert_false(segment_is_an_answer(10, 0, 0, 1)); /* acknowledges what was never sent */
 }
 
 /*
@@ -1467,15 +1436,15 @@ static void late_ack_is_on_its_way_for_so_long_at_any_tick(void)
 
 enum room {
 	WRITER_SLEEPS,
-	WRITER_POLLS,
-	NOBODY_ASKED,
+	WRITER_POLLS, /* from here to SOCKET_GOES it is open whether somebody waits */
 	POLLER_GOES_ON_LATE,
 	REPLY_CAME,
+	FIN_GOES,
+	SOCKET_GOES, /* before anything is written */
+	NOBODY_ASKED,
 	ACK_WITH_DATA,
 	ROOM_WITHOUT_LATE_ACK, /* after a short silence */
-	FIN_GOES,
 	POLLS_FOR_DATA,
-	SOCKET_GOES, /* before anything is written */
 	OF_ANOTHER_NAMESPACE,
 	MAP_IS_FULL,
 	ROOMS,
@@ -1512,10 +1481,9 @@ static bool room_is_told(enum room room)
 	host_sized(&hold_hash)->refuses = room == MAP_IS_FULL;
 	segment_comes(e, room == ACK_WITH_DATA, key.ack, tcp_stamp(e));
 	host_sized(&hold_hash)->refuses = false;
-	assert_int_equal(!hold_at_hand(e), room != WRITER_POLLS && (room < POLLER_GOES_ON_LATE || room > REPLY_CAME) &&
-						   room != FIN_GOES && room != SOCKET_GOES);
-	if (la && room == MAP_IS_FULL) /* somebody waits, though it is not known for how long */
-		assert_true(la->consumed && !la->part.freed_nothing);
+	assert_int_equal(!!hold_at_hand(e), room >= WRITER_POLLS && room <= SOCKET_GOES);
+	if (room == MAP_IS_FULL) /* somebody waits, though nothing keeps for how long */
+		assert_true(la && la->consumed && !la->part.freed_nothing);
 	if (room == SOCKET_GOES) {
 		hook_destroy(e);
 		assert_null(hold_at_hand(e));
