@@ -133,8 +133,8 @@ static _Noreturn void supervise(pid_t command, pid_t tracer, const sigset_t *sig
 			_exit(code);
 		if (number <= 0 || number == SIGCHLD)
 			continue;
-		if (ended)
-			_exit(code ? code : KILLED_BY + number);
+		if (ended) /* perhaps by this very signal, which ended the tracer first */
+			_exit(code ? code : *runs ? KILLED_BY + number : NT_EXIT_FAILED);
 		if (info.si_code <= 0 && kill(command, number))
 			nt_log("cannot pass signal %d on to the command: %s", number,
 			       strerror(errno));
