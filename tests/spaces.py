@@ -32,6 +32,13 @@ def enter_network(path: Path) -> None:
             raise OSError(ctypes.get_errno(), "setns")
 
 
+def leave_network() -> None:
+    """Moves this thread, and what it starts, to a new network namespace with lo up."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
 @contextlib.contextmanager
 def inside_network(path: Path) -> Iterator[None]:
     """What the block's thread opens and starts is in the network namespace that a file names."""
@@ -67,14 +74,18 @@ class Namespace:
         return ["nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)]
 
     def counter(self, name: str) -> int:
-        """Of /proc/net/netstat, as TcpExtDelayedACKs."""
-        lines = Path(f"/proc/{self.holder.pid}/net/netstat").read_text().splitlines()
-        for names, values in zip(lines[::2], lines[1::2]):
-            prefix, _, rest = names.partition(": ")
-            found = dict(zip(rest.split(), values.partition(": ")[2].split()))
-            if name.startswith(prefix) and name.removeprefix(prefix) in found:
-                return int(found[name.removeprefix(prefix)])
-        raise KeyError(name)
+        return counter_of(Path(f"/proc/{self.holder.pid}/net/netstat").read_text(), name)
+
+
+def counter_of(netstat: str, name: str) -> int:
+    """Of the content of /proc/net/netstat, as TcpExtDelayedACKs."""
+    lines = netstat.splitlines()
+    for names, values in zip(lines[::2], lines[1::2]):
+        prefix, _, rest = names.partition(": ")
+        found = dict(zip(rest.split(), values.partition(": ")[2].split()))
+        if name.startswith(prefix) and name.removeprefix(prefix) in found:
+            return int(found[name.removeprefix(prefix)])
+    raise KeyError(name)
 
 
 def fdinfo(pid: int, key: str) -> dict[str, dict[str, str]]:

@@ -20,6 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for program in (harness.NAGLETRACE, harness.NAGLE_LAB):
         if not program.exists():
             pytest.exit(f"{program} is not built: run `make test`", 3)
+    harness.leave_others()
 
 
 #: In a guest the time may be over before all tests are done. The most important come first, and last those that run in

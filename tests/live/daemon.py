@@ -103,3 +103,9 @@ class Daemon:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(PATIENCE)
+
+
+def lacking_in(snapshot: Record) -> int:
+    """Returns how many stalls may be missing; as harness.lacking(), of a daemon that sees both ends."""
+    inferred = sum(series["stalls"] for series in snapshot["series"] if series["evidence"] == "inferred")
+    return max(0, int(snapshot.get("unseen", 0)) - inferred)

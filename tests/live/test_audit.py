@@ -26,6 +26,8 @@ from witnesses import MS, witness
 sys.path.insert(0, str(ROOT / "tests"))
 from spaces import Namespace  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 BLIND = ROOT / "build" / "nagletrace-blind"
 OWN = ("--own-netns", "--rounds", "40", "--linger", "300ms")
 
@@ -57,7 +59,6 @@ def inferred(stalls: list[Record]) -> list[Record]:
     return [s for s in stalls if s["evidence"] == "inferred"]
 
 
-@pytest.mark.quick
 def test_what_is_hidden_is_counted_and_its_stalls_are_told_as_inferred(blind: None) -> None:
     run = witness("write-write-read", *OWN[1:], only="client")  # in a namespace with the server
     counted = run.result["server"]["counters"]["TcpExtDelayedACKs"]
@@ -113,7 +114,6 @@ def test_a_filter_leaves_no_stall_out_whose_timer_was_hidden(blind: None, filter
     assert 5 <= len(hidden) <= unseen(tracer) and {own_end(s).get("pid") for s in hidden} == {lab.client}
 
 
-@pytest.mark.quick
 def test_a_namespace_in_which_nobody_lived_at_the_start_loses_none(blind: None) -> None:
     with contextlib.ExitStack() as kept:
         with Namespace() as space:
@@ -128,7 +128,6 @@ def test_a_namespace_in_which_nobody_lived_at_the_start_loses_none(blind: None) 
     assert 5 <= len(inferred(told)) <= unseen(tracer)
 
 
-@pytest.mark.quick
 def test_what_the_other_end_contradicts_is_shown_among_all_holds_and_in_no_sum(blind: None) -> None:
     """A relay's late ACK, at a machine that sees it: nothing was held for it."""
     with Namespace() as space, Tracer("--netns", str(space.holder.pid), "--all-holds") as tracer:
@@ -169,7 +168,6 @@ def test_what_is_all_seen_needs_no_line() -> None:
     assert "looked at" in tracer.lines.text() and "unseen" not in tracer.lines.text()
 
 
-@pytest.mark.quick
 def test_the_daemon_tells_it_and_it_never_goes_down(blind: None) -> None:
     with playing() as (lab, space), Daemon("--netns", str(space.holder.pid)) as daemon:
         before = space.counter("TcpExtDelayedACKs")
@@ -191,14 +189,14 @@ def test_the_daemon_tells_it_and_it_never_goes_down(blind: None) -> None:
 
 
 def test_on_a_busy_core_unseen_timers_excuse_stalls_and_not_what_was_none(blind: None) -> None:
-    """There one wait in a hundred looks like a stall from one end, and none of these becomes one of the hundreds told.
+    """There one wait in a hundred looks like a stall from one end, and none of these becomes one of the many told.
 
     A stall of less than 30 ms and the round trip (the held part was written when the ACK was pending already) no end
-    alone can infer; the round trip is less than a millisecond.
+    alone can infer; the round trip is less than a millisecond. Nor what pacing held at first: cubic does not pace.
     """
-    run = witness("mix", "--over", "veth", "--seed", "1", "--seconds", "8", around=one_busy_core())
+    run = witness("mix", "--over", "veth", "--cc", "cubic", "--seed", "1", "--seconds", "4", around=one_busy_core())
     assert not run.score.false, run.wrong()
-    assert run.closing["totals"]["contradicted"] > 0 and len(inferred(run.records)) > 100, "nothing was shown"
+    assert run.closing["totals"]["contradicted"] > 0 and len(inferred(run.records)) > 50, "nothing was shown"
     assert all(stall.least < 31 * MS for stall in run.score.missed), run.score.line()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from daemon import Daemon
 from ends import far_end, own_end
-from harness import NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, slow_rounds, stalled_rounds, unseen
+from harness import NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, lacking, slow_rounds, stalled_rounds
 from pods import Place
 
 #: Its text is passed on: that user may not be let into the directory of this tree.
@@ -171,13 +171,13 @@ def test_beside_a_user_with_many_descriptors_another_ones_stalls_are_told_with_b
           Tracer() as tracer):  # not by port: then it could not tell timers that the machine hides
         felt = len(stalled_rounds(lab.play()))
         tracer.stop()
-        told, dropped, totals = tracer.stalls(), tracer.closing()["dropped"], tracer.closing()["totals"]
+        told, dropped = tracer.stalls(), tracer.closing()["dropped"]
     of_alice = [s for s in told if own_end(s).get("pid") == lab.client]
     # where the machine hides the receiver's timer the stall is inferred, without the other end, or contradicted
     unnamed = [s for s in of_alice if s["evidence"] == "seen" and far_end(s).get("pid") != lab.server]
     print(f"{len(told)} stalls, {felt} felt, {len(of_alice)} told, {unnamed} without the peer, dropped {dropped}")
     assert felt > 60
-    most = 1 + totals["contradicted"] + unseen(tracer)
+    most = 1 + lacking(tracer)
     assert -1 <= felt - len(of_alice) <= most, "a round of just STALLED_US may be either"
     assert not unnamed
     assert len(told) > len(of_alice), "the other user stalled too"
@@ -204,8 +204,8 @@ def test_a_flood_of_one_users_stalls_pushes_out_none_of_anothers() -> None:
     assert flooded > RING_RECORDS, "too few to fill it"
     assert closing["dropped"]["ring_share"] > 0 == closing["dropped"]["ring_full"]
     assert felt > 40
-    # nor is it a matter of room what the kernel skipped, or the other end contradicted for a timer that was hidden
-    missing = felt - told - closing["totals"]["contradicted"] - closing["dropped"]["recursion"] - unseen(tracer)
+    # nor is it a matter of room what the kernel skipped, or hid
+    missing = felt - told - closing["dropped"]["recursion"] - lacking(tracer)
     assert told <= slow + 1 and missing <= 1, "a round of just STALLED_US may be either"
 
 

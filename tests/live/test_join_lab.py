@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, PATIENCE, Lab, Record, Tracer, dropped, unseen
+from harness import IN_GUEST, PATIENCE, Lab, Record, Tracer, at_the_sender_alone, dropped, unseen
 from joined import join
 from test_truth import INNOCENT, PUBLISHED, VETH, Row, identity
 from two_hosts import Cannot, named, nft, run
@@ -135,8 +135,8 @@ def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]
     stalls = score.truth(played.at_client, segments, score.read_logs(played.lines, played.clock), mss, limits,
                          DOUBT)
     made = score.compare(f"{identity(row)} (between hosts)", stalls, told, TOLERANCE)
-    closing = {"unseen": sum(unseen(tracer) for tracer in tracers)}
-    return Run(made, stalls, told, closing, played), own
+    hidden = sum(unseen(tracer) for tracer in tracers)
+    return Run(made, stalls, told, {"unseen": hidden}, played, max(0, hidden - len(at_the_sender_alone(told)))), own
 
 
 def check(row: Row, run: Run, own: dict[str, list[Record]], note: Callable[[str, object], None]) -> None:

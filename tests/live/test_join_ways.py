@@ -74,12 +74,13 @@ def test_a_slow_way_is_no_late_ack(by: str, key: str, tmp_path: Path) -> None:
         recorded = (record if by == "traces" else follow)(network, key, prompt_from=6)
     joined = join(tmp_path, recorded.lines)
     told = [one for one in joined if one["type"] == "stall"]
+    if recorded.unseen:  # the receiver's host is no witness: what was inferred stays, and is told as inferred
+        assert_true(recorded, [one for one in told if one["evidence"] == "seen"], missing=recorded.unseen)
+        return
     dismissed = [one for one in joined if one.get("contradicted")]
     inferred = {one["ack_id"] for one in recorded.lines["web1"] + recorded.lines["db1"] if one["type"] == "stall"}
     assert sum(one["sure"] for one in recorded.felt) >= 20 and len(dismissed) >= 10, (len(recorded.felt), dismissed)
     assert {one["ack_id"] for one in dismissed} <= inferred
-    if recorded.unseen:
-        pytest.skip(f"{recorded.unseen} timers ran unseen: the receiver's host is no witness")
     assert_true(recorded, told)
     assert {one["evidence"] for one in told} == {"seen"}
 

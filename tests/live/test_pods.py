@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from daemon import Daemon
+from daemon import Daemon, lacking_in
 from harness import Lab, Record, Tracer, assert_felt, lacking, run, stalled_rounds
 from pods import Place, a_pod
 from test_daemon import report, until
@@ -103,7 +103,7 @@ def test_a_daemon_counts_each_container_in_series_of_its_own() -> None:
         space = ("--netns", str(lab.client))
         with Daemon(*space, "--by-cgroup") as daemon, Daemon(*space) as plain:
             stalls = len(stalled_rounds(lab.play()))
-            snapshot = until(daemon, stalls - int(daemon.ask("snapshot").get("unseen", 0)))
+            snapshot = until(daemon, stalls - lacking_in(daemon.ask("snapshot")))
             last = daemon.ask("snapshot", last=True)["series"]
             wide = report(daemon, "--wide").stdout
             assert "pod_uid" not in str(plain.ask("snapshot")["series"])

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 from ends import own_end
-from harness import PATIENCE, ROOT, STALLED_US, Record, Tracer, nearest
+from harness import PATIENCE, ROOT, STALLED_US, Record, Tracer, lacking, nearest
 from programs import LOOPBACK, free_port, started
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -43,11 +43,11 @@ def play(ask: Ask, most: int) -> list[float]:
 
 
 def traced(ask: Ask, pid: int, rounds: int = ROUNDS) -> tuple[list[float], list[Record], Record]:
-    """(what the client felt, the stalls reported of this process, the closing report)."""
+    """(what the client felt, the stalls reported of this process, the closing report and how many it may lack)."""
     with Tracer("-p", str(pid)) as tracer:
         felt = play(ask, rounds)
         tracer.stop()
-    return [us for us in felt if us >= STALLED_US], tracer.stalls(), tracer.closing()
+    return [us for us in felt if us >= STALLED_US], tracer.stalls(), tracer.closing() | {"lacking": lacking(tracer)}
 
 
 def check_found(ask: Ask, pid: int, comm: str, pattern: str, fix: str, *, side: str = "sender",
@@ -56,7 +56,7 @@ def check_found(ask: Ask, pid: int, comm: str, pattern: str, fix: str, *, side: 
     felt, stalls, closing = traced(ask, pid, quick + ROUNDS)
     assert len(felt) >= ROUNDS - 2, f"it does not stall: {felt}"
     told = [s["duration_us"] for s in stalls]
-    fitting = nearest(felt, told, closing.get("unseen", 0))
+    fitting = nearest(felt, told, closing["lacking"])
     assert len(stalls) == len(fitting), f"felt {felt}, told {told}"
     for stall in stalls:
         assert (stall["cause"], stall["side"], own_end(stall)["comm"]) == ("nagle_delayed_ack", side, comm)
@@ -231,7 +231,7 @@ def test_a_relay_that_passes_each_write_on(tmp_path: Path) -> None:
     with memcached(tmp_path) as (_, upstream):
         with relay(upstream, "", tmp_path) as (pid, port), cache_client(port, "nodelay") as (_, ask):
             felt, stalls, closing = traced(ask, pid)
-            assert len(felt) >= ROUNDS - 2 and len(felt) - closing["unseen"] <= len(stalls) <= len(felt)
+            assert len(felt) >= ROUNDS - 2 and len(felt) - closing["lacking"] <= len(stalls) <= len(felt)
             # a child of it serves the connection
             assert {own_end(s)["comm"] for s in stalls} == {"socat"} and {s["side"] for s in stalls} == {"sender"}
             assert "TCP_NODELAY" in closing["connections"][0]["fix"]
@@ -267,13 +267,13 @@ def tls_traced(options: str, directory: Path) -> tuple[list[float], list[Record]
     with tls_server(options, directory) as port, Tracer("-L", str(port)) as tracer:
         felt = [us for us in (tls_request(port) for _ in range(ROUNDS)) if us >= STALLED_US]
         tracer.stop()
-    return felt, tracer.stalls(), tracer.closing()
+    return felt, tracer.stalls(), tracer.closing() | {"lacking": lacking(tracer)}
 
 
 def test_the_session_tickets_of_tls_hold_the_first_answer(tmp_path: Path) -> None:
     """TLS 1.3: the client asks with its Finished, the server's tickets go first, and the answer waits for their ACK."""
     felt, stalls, closing = tls_traced("", tmp_path)
-    assert len(felt) >= ROUNDS - 2 and len(felt) - closing.get("unseen", 0) <= len(stalls) <= len(felt), (felt, stalls)
+    assert len(felt) >= ROUNDS - 2 and len(felt) - closing["lacking"] <= len(stalls) <= len(felt), (felt, stalls)
     assert {(s["cause"], s["pattern"], own_end(s)["comm"]) for s in stalls} == \
         {("nagle_delayed_ack", "handshake_flight", "socat")}
     assert all(group["fix"].startswith("set TCP_NODELAY right after") for group in closing["groups"])

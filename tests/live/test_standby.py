@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon import ATTACHED_ONCE, Daemon, Reader
+from daemon import ATTACHED_ONCE, Daemon, Reader, lacking_in
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, day_s, run, stalled_rounds
 from spaces import Namespace
 
@@ -172,7 +172,7 @@ def test_it_attaches_within_two_seconds_counts_exactly_and_detaches_when_it_is_q
                     for one in result["rounds"]) - len(later)
     # in a guest that stood still a stall may be shorter than what is felt as one
     skipped = after["dropped"].pop("recursion")  # runs that the kernel left out, by function hooks
-    fewest, most = len(felt) - after.get("unseen", 0) - skipped, len(later if IN_GUEST else felt) + meanwhile
+    fewest, most = len(felt) - lacking_in(after) - skipped, len(later if IN_GUEST else felt) + meanwhile
     assert fewest <= after["stalls"] <= most
     assert len(felt) > 20
     assert [s["standby"]["changes"] for s in (before, attached, after)] == [0, 1, 2]

@@ -69,7 +69,7 @@ def test_a_stall_is_told_from_both_ends_in_the_order_in_which_it_happened() -> N
     assert [e["time"] for e in events] == sorted(e["time"] for e in events)
     ends = [e for e in events if e["event"] == "hold_end" and e["duration_us"] > 30_000]
     told = [s["duration_us"] for s in stalls]
-    assert 0 <= len(ends) - len(told) <= unseen(tracer)
+    assert 0 <= len(ends) - len(told) <= lacking(tracer)
     ends = [e for e in ends if e["duration_us"] in told]
     assert [e["duration_us"] for e in ends] == told
     both = seen_at_both(tracer, stalls)

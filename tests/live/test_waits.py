@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from ends import own_end
-from harness import IN_GUEST, STALLED_US, Record, Tracer, nearest, unseen
+from harness import IN_GUEST, STALLED_US, Record, Tracer, lacking, nearest, unseen
 from spaces import Namespace, inside_network
 
 pytestmark = pytest.mark.guest
@@ -78,7 +78,7 @@ def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     felt, told = [us for us in took if us >= STALLED_US], tracer.stalls()
     assert len(felt) >= len(took) - 2, f"it does not stall: {took}"
     durations = [stall["duration_us"] for stall in told]
-    fitting = nearest(felt, durations, unseen(tracer) + 1)
+    fitting = nearest(felt, durations, lacking(tracer) + 1)
     assert len(fitting) == len(told), (took, durations)
     longer = [f - d for f, d in zip(fitting, durations)]
     assert min(longer) > -1_000 and (IN_GUEST or statistics.median(longer) < 5_000), (fitting, durations)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from ends import own_end
-from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer, at_the_sender_alone
+from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer, lacking
 
 sys.path.insert(0, str(ROOT / "tests" / "witness"))
 import score  # noqa: E402
@@ -136,6 +136,7 @@ class Run:
     records: list[Record]
     closing: Record
     played: Played
+    lacking: int
 
     @property
     def result(self) -> Record:
@@ -144,12 +145,11 @@ class Run:
     def wrong(self, may_be: int = 0) -> str:
         """Returns what the tracer missed or invented, and what went on around the first of it; "" if there is nothing.
 
-        It may miss as many stalls as timers were unseen that left no record from the sender's end alone: where the
-        kernel runs no BPF program, a whole softirq runs unseen, and the sender's end may be part of it. may_be: so
-        many more may be wrong: missed, invented, or told with other writes.
+        It may miss as many stalls as may be lacking: where the kernel runs no BPF program, a whole softirq runs unseen,
+        and the sender's end may be part of it. may_be: so many more may be wrong: missed, invented, or told with other
+        writes.
         """
-        hidden = max(0, self.closing.get("unseen", 0) - len(at_the_sender_alone(self.records)))
-        missed = max(0, len(self.score.missed) - hidden - self.not_by_timer())
+        missed = max(0, len(self.score.missed) - self.lacking - self.not_by_timer())
         # two connections may have one bucket, in which the kernel side keeps what it knows of the last one's writes
         other_writes = max(0, len(self.score.other_writes) - self.score.matched // 1000)
         if missed + len(self.score.false) + other_writes <= may_be:
@@ -295,7 +295,7 @@ def judge(played: Played, tracer: Tracer, only: str | None = None, limits: wire.
     made = score.compare(name, stalls, records, tolerance)
     made.application = application_stalls(played.lines, result)
     made.kernel = delayed_acks(result, played.over_veth)
-    return Run(made, stalls, records, tracer.closing(), played)
+    return Run(made, stalls, records, tracer.closing(), played, lacking(tracer))
 
 
 def witness(scenario: str, *arguments: str, tracer_arguments: tuple[str, ...] = (), only: str | None = None,
