@@ -44,6 +44,6 @@ def test_the_commands_install_what_the_page_says(helm: Helm, tmp_path: Path) -> 
     assert (daemon["image"], exporter["image"]) == (f"registry.example/nagletrace:{VERSION}",
                                                     f"registry.example/nagletrace-exporter:{VERSION}")
     assert {kind for kind, _ in objects} == {"Namespace", "DaemonSet", "PodMonitor", "PrometheusRule", "ConfigMap",
-                                             "Secret"}
+                                             "Secret", "ServiceAccount", "SecurityContextConstraints"}
     for kind in ("PodMonitor", "PrometheusRule"):
         assert objects[kind, "nagletrace"]["metadata"]["labels"]["release"] == "prometheus"

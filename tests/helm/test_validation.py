@@ -18,12 +18,14 @@ from tools import tools
 
 WANTED = Path(__file__).parent / "requirements.txt"
 OPERATOR = "monitoring.coreos.com/"
+OPENSHIFT = "security.openshift.io/"
 
 
 @pytest.mark.parametrize("version", ["1.25", "1.34"])
 @pytest.mark.parametrize("name", ["", *VALUES])
 def test_kubernetes_takes_the_objects(helm: Helm, tmp_path: Path, name: str, version: str) -> None:
-    own = [one for one in named(helm.template(*chosen(name))).values() if not one["apiVersion"].startswith(OPERATOR)]
+    own = [one for one in named(helm.template(*chosen(name))).values()
+           if not one["apiVersion"].startswith((OPERATOR, OPENSHIFT))]
     (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(own))
     done = subprocess.run([tools() / "kubernetes-validate", "--strict", "-k", version, tmp_path / "objects.yaml"],
                           capture_output=True, text=True)
@@ -51,10 +53,16 @@ def operator_schemas() -> dict[str, Any]:
     found = {}
     for name in ("podmonitors", "prometheusrules"):
         path = module / "example" / "prometheus-operator-crd" / f"monitoring.coreos.com_{name}.yaml"
-        spec = yaml.safe_load(path.read_text())["spec"]
-        [version] = [one for one in spec["versions"] if one["storage"]]
-        found[spec["names"]["kind"]] = strict(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
+        kind, schema = defined(path)
+        found[kind] = strict(schema["properties"]["spec"])
     return found
+
+
+def defined(path: Path) -> tuple[str, Any]:
+    """The kind that this definition is of, and its schema."""
+    spec = yaml.safe_load(path.read_text())["spec"]
+    [version] = [one for one in spec["versions"] if one["storage"]]
+    return spec["names"]["kind"], version["schema"]["openAPIV3Schema"]
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -67,6 +75,39 @@ def test_the_prometheus_operator_takes_its_objects(helm: Helm, name: str) -> Non
     assert objects
     for one in objects:
         jsonschema.Draft7Validator(schemas[one["kind"]]).validate(one["spec"])
+
+
+# ---- OpenShift ----
+
+
+def test_openshift_takes_the_constraints_and_they_allow_what_the_pod_asks_for_and_no_more(helm: Helm) -> None:
+    try:
+        module = go_modules.module("github.com/openshift/api", "v0.0.0-20251015095338-264e80a2b6e7")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    kind, schema = defined(module / "security" / "v1" / "zz_generated.crd-manifests"
+                           / "0000_03_config-operator_01_securitycontextconstraints.crd.yaml")
+    objects = named(helm.template(*chosen("everything")))
+    constraints, pod = objects[kind, "nagletrace"], objects["DaemonSet", "nagletrace"]["spec"]["template"]["spec"]
+    jsonschema.Draft7Validator(strict(schema)).validate(constraints)
+    [user] = constraints["users"]
+    assert user == f"system:serviceaccount:tracing:{pod['serviceAccountName']}"
+    assert ("ServiceAccount", pod["serviceAccountName"]) in objects
+    allowed = {key for key, value in constraints.items() if key.startswith("allow") and value is True}
+    assert allowed == {"allowHostPID"} and pod["hostPID"]
+    assert set(constraints["volumes"]) == {key for volume in pod["volumes"] for key in volume} - {"name"}
+    asked = [one["securityContext"] for one in pod["containers"]]
+    assert set(constraints["allowedCapabilities"]) == {name for one in asked
+                                                       for name in one["capabilities"].get("add", [])}
+    assert all(one["capabilities"]["drop"] == constraints["requiredDropCapabilities"] for one in asked)
+    assert constraints["readOnlyRootFilesystem"] and all(one["readOnlyRootFilesystem"] for one in asked)
+    assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": {"type": "spc_t"}}
+    assert constraints["seccompProfiles"] == ["runtime/default"]
+
+
+def test_constraints_for_nobody_are_refused(helm: Helm) -> None:
+    told = helm.refuses(*chosen(""), "--set", "securityContextConstraints.create=true")
+    assert "securityContextConstraints.create: " in told and "serviceAccount.create=true" in told
 
 
 # ---- checkov ----

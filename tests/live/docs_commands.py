@@ -121,6 +121,9 @@ COMMANDS: dict[str, How] = {
     "podMonitor.enabled=true,podMonitor.labels.release=prometheus --set "
     "prometheusRule.enabled=true,prometheusRule.labels.release=prometheus --set dashboard.enabled=true": CHART,
     "helm upgrade nagletrace packaging/helm/nagletrace --reuse-values --set-file fleetKey.value=fleet.key": CHART,
+    "helm upgrade nagletrace packaging/helm/nagletrace --reuse-values --set seLinuxOptions.type=spc_t": CHART,
+    "helm upgrade nagletrace packaging/helm/nagletrace --reuse-values --set seLinuxOptions.type=spc_t --set "
+    "serviceAccount.create=true,securityContextConstraints.create=true": CHART,
     "make gadget": Target("tests/gadget builds by the same function, tests/gadgets.py, and runs it"),
     **dict.fromkeys(("sudo ig image import build/gadget/nagletrace-0.1.0.tar",
                      "sudo ig run nagletrace:0.1.0 --verify-image=false --host"), GADGET),

@@ -24,6 +24,13 @@ labels:
   {{- include "nagletrace.labels" . | nindent 2 }}
 {{- end -}}
 
+{{- /* The pod's service account; empty is the namespace's default one. */ -}}
+{{- define "nagletrace.serviceAccount" -}}
+{{- with .Values.serviceAccount -}}
+{{- .name | default (ternary "nagletrace" "" .create) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "nagletrace.image" -}}
 {{- with .image -}}
 image: {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
