@@ -17,7 +17,7 @@ from typing import Any
 import gadgets
 import pytest
 import yaml
-from harness import ROOT, Lab, Tracer, assert_durations_match, of_lab, stalled_rounds, unseen
+from harness import ROOT, Lab, Tracer, assert_durations_match, lacking, of_lab, stalled_rounds, unseen
 from running import Event, Gadgets, endpoint
 
 METADATA = yaml.safe_load((gadgets.GADGET / "gadget.yaml").read_text())
@@ -99,11 +99,11 @@ def test_each_stall_comes_out_with_process_connection_duration_and_reason(images
             Lab("write-write-read", "--rounds", "20") as lab:
         rounds = stalled_rounds(lab.play())
         tracer.stop()
-        running.wait_for(len(rounds) - unseen(tracer), lambda: running.of(*lab.ready["connections"]))
+        running.wait_for(len(rounds) - lacking(tracer), lambda: running.of(*lab.ready["connections"]))
         running.stop()
         told = running.of(*lab.ready["connections"])
     assert len(rounds) > 5
-    assert_durations_match(rounds, [as_told(event) for event in told], unseen(tracer))
+    assert_durations_match(rounds, [as_told(event) for event in told], lacking(tracer))
     [connection] = lab.ready["connections"]
     for event in told:
         assert event.keys() - ADDED <= FIELDS.keys()
