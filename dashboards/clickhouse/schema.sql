@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS nagletrace.understood (
         unseen Nullable(Int64),
         dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
             function_return UInt64, late_ack_limit UInt64),
-        detached_hooks Array(String), standby Tuple(state String))
+        detached_hooks Array(String), standby Tuple(state String), key_changed Bool)
 ) ENGINE = Null;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.read TO nagletrace.understood AS
@@ -60,7 +60,7 @@ FROM (
            unseen Nullable(Int64),
            dropped Tuple(ring_full Nullable(UInt64), ring_share UInt64, hold_map_full UInt64, ack_map_full UInt64,
                function_return UInt64, late_ack_limit UInt64),
-           detached_hooks Array(String), standby Tuple(state String))') AS said
+           detached_hooks Array(String), standby Tuple(state String), key_changed Bool)') AS said
     FROM nagletrace.incoming
 ) AS lines;
 
@@ -117,7 +117,8 @@ WHERE said.type IN ('stall', 'hold', 'late_ack') AND said.host != '' AND time !=
 
 -- When a tracer began, and its reports, which are the totals of a daemon's stream too: from these a witness follows.
 -- `complete`: it reports all late ACKs, by its start; by a report, in its time it dropped nothing, --max-late-acks left
--- out nothing, no timer ran unseen and no hook was detached. `of_holds`: it reports all holds too, by its start.
+-- out nothing, no timer ran unseen, no hook was detached and the key was one. `of_holds`: it reports all holds too, by
+-- its start.
 CREATE TABLE IF NOT EXISTS nagletrace.runs (
     host LowCardinality(String),
     boot_id LowCardinality(String),
@@ -141,7 +142,7 @@ CREATE MATERIALIZED VIEW IF NOT EXISTS nagletrace.keep_runs TO nagletrace.runs A
 SELECT said.host AS host, said.boot_id AS boot_id, time, if(said.type = 'totals', 'report', said.type) AS kind,
        said.number AS number,
        if(kind = 'report',
-          empty(said.detached_hooks) AND said.standby.state = '' AND ifNull(said.unseen, 1) = 0
+          empty(said.detached_hooks) AND said.standby.state = '' AND NOT said.key_changed AND ifNull(said.unseen, 1) = 0
               AND ifNull(said.dropped.ring_full, 1) + said.dropped.ring_share + said.dropped.hold_map_full
                   + said.dropped.ack_map_full + said.dropped.function_return + said.dropped.late_ack_limit = 0,
           said.late_acks = 'all') AS complete,

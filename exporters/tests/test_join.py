@@ -323,8 +323,8 @@ def test_an_ack_the_other_way_shows_whose_end_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", ["gap", *(pytest.param(why, marks=pytest.mark.slow) for why in (
-    "dropped", "left out", "unseen", "no audit", "detached", "filtered", "no late ACKs", "not yet", "over", "no report",
-    "restarted"))])
+    "dropped", "left out", "unseen", "no audit", "detached", "key changed", "filtered", "no late ACKs", "not yet",
+    "over", "no report", "restarted"))])
 def test_a_recording_that_may_lack_the_late_ack_contradicts_nothing(why: str, tmp_path: Path) -> None:
     web, db = slow_path(*both_hosts())
     lines = db.lines(9 * SECOND, dropped=int(why == "dropped"), unseen={"unseen": 1, "no audit": None}.get(why, 0),
@@ -336,6 +336,8 @@ def test_a_recording_that_may_lack_the_late_ack_contradicts_nothing(why: str, tm
         lines[-1]["dropped"]["late_ack_limit"] = 1
     elif why == "detached":
         lines[-1]["detached_hooks"] = ["tcp_recvmsg"]
+    elif why == "key changed":
+        lines[-1]["key_changed"] = True
     elif why == "filtered":
         lines[0]["late_acks"] = "some"
     elif why == "no late ACKs":

@@ -56,7 +56,7 @@ SHAPES: dict[Any, tuple[tuple[str, ...], set[str]]] = {
                          "events"}),
     Totals: (("totals",), set()),
     SlowHolds: (("slow_holds",), {"family", "mss", "window_bytes"}),
-    Report: (("report",), {"type", "host", "boot_id", "number", "unseen", "untraced", "unnamed_stacks",
+    Report: (("report",), {"type", "host", "boot_id", "number", "unseen", "untraced", "key_changed", "unnamed_stacks",
                           "detached_hooks", "standby", "groups", "behind"}),
     SampledHold: (("sampled_hold",), set()),
     SampledReceiver: (("sampled_receiver",), set()),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon, Reader
-from harness import ROOT, Lab, Record, Tracer, run, stalled_rounds, unseen
+from harness import ROOT, Lab, Record, Tracer, day_s, run, stalled_rounds, unseen
 from witnesses import Capture, end_captures
 
 VETH = ("--over", "veth")
@@ -239,6 +239,37 @@ def test_a_bad_key_is_one_line_and_exit_code_2(text: bytes | None, mode: int, to
     assert done.returncode == 2 and not done.stdout
     assert re.fullmatch(r"nagletrace: --fleet-key [^\n]*\n", done.stderr) and told in done.stderr
     assert str(path)[:20] in done.stderr and (told != "not a key" or "openssl rand -hex 16" in done.stderr)
+
+
+@pytest.mark.quick
+def test_a_key_that_is_to_come_is_used_from_its_moment_on(tmp_path: Path) -> None:
+    """By both hosts, though one of them was started with both keys, and the other one after the change."""
+    old, new = ("0" * 32, "1" * 32)
+    files = {name: tmp_path / name for name in ("old", "both", "new")}
+    for name, path in files.items():
+        path.touch(mode=0o600)
+        path.write_text(new if name == "new" else old)
+    lab = Lab("write-write-read", *VETH, "--rounds", "20", "--interval", "100ms")
+    client, server = ("--netns", str(lab.client)), ("--netns", str(lab.server), "--late-acks")
+    moment = int(time.time()) + 4
+    files["both"].write_text(f"{old}\n{new} {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(moment))}\n")
+    with lab, Tracer(*client, "--fleet-key", str(files["both"]), "-i", "500ms") as sender, \
+            Tracer(*server, "--fleet-key", str(files["old"])) as before, \
+            Tracer(*server, "--fleet-key", str(files["new"])) as after:
+        time.sleep(max(0, moment - 1.5 - time.time()))
+        lab.play()
+        for tracer in (sender, before, after):
+            tracer.stop()
+    told = {early: ids([stall for stall in sender.stalls() if (day_s(stall["time"]) < moment) == early])
+            for early in (True, False)}
+    hidden = unseen(before) + unseen(after)
+    assert len(told[True] - ids(before.records("late_ack"))) <= hidden < len(told[True])
+    assert len(told[False] - ids(after.records("late_ack"))) <= hidden < len(told[False])
+    changed = [report for report in sender.records("report") if "key_changed" in report]
+    assert len(changed) == 2 and [report["closing"] for report in changed] == [False, True]
+    assert 0 <= day_s(changed[0]["time"]) - moment <= changed[0]["span_us"] / 1e6
+    assert not any("key_changed" in report for report in before.records("report") + after.records("report"))
+    assert sender.records("start")[0]["ack_key"] == before.records("start")[0]["ack_key"]
 
 
 @pytest.mark.quick

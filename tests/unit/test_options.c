@@ -148,6 +148,15 @@ static void refused_key(const char *text, size_t length, mode_t mode, const char
 static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state)
 {
 	static const char digits[] = "000102030405060708090a0b0c0d0e0f\n";
+	static const char two[] = "000102030405060708090a0b0c0d0e0f\n"
+				  "ffffffffffffffffffffffffffffffff 1970-01-02T00:00:00Z\n";
+	static const char *const bad[] = {
+		"000102030405060708090a0b0c0d0e0f\n\n",
+		"000102030405060708090a0b0c0d0e0f\nffffffffffffffffffffffffffffffff\n",
+		"000102030405060708090a0b0c0d0e0f\nffffffffffffffffffffffffffffffff tomorrow\n",
+		"000102030405060708090a0b0c0d0e0f\nfffffffffffffffffffffffffffffffg 2030-01-01T00:00:00Z",
+		"000102030405060708090a0b0c0d0e0f\nffffffffffffffffffffffffffffffff 2030-01-01T00:00:00Z\n+",
+	};
 	const char *path = key_file(digits, strlen(digits), 0640);
 	struct nt_settings o;
 	char line[128];
@@ -158,11 +167,20 @@ static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state
 	for (unsigned int i = 0; i < sizeof(o.fleet_key); i++)
 		assert_int_equal(o.fleet_key[i], i);
 	unlink(path);
-	assert_false(good("").has_fleet_key);
+	assert_false(good("").has_fleet_key || o.next_fleet_key_ns);
+	path = key_file(two, strlen(two), 0600);
+	snprintf(line, sizeof(line), "--fleet-key %s", path);
+	o = good(line);
+	for (unsigned int i = 0; i < sizeof(o.fleet_key); i++)
+		assert_true(o.fleet_key[i] == i && o.next_fleet_key[i] == 0xff);
+	assert_int_equal(o.next_fleet_key_ns, 86400 * (int64_t)1000000000);
+	unlink(path);
 	refused_key(digits, strlen(digits), 0604, "chmod 600");
 	refused_key(digits, strlen(digits), 0602, "chmod 600");
 	refused_key(digits, 31, 0600, "openssl rand -hex 16");
 	refused_key(digits, 0, 0600, "openssl rand -hex 16");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		refused_key(bad[i], strlen(bad[i]), 0600, "the second line is no next key");
 	refused("--fleet-key /no/such/file", "--fleet-key", "/no/such/file", "No such file");
 	refused("--fleet-key /dev/zero", "--fleet-key", "/dev/zero", "not a file");
 	refused("--fleet-key /", "--fleet-key", "/", "not a file");

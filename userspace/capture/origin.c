@@ -7,6 +7,9 @@
 #include <sys/random.h>
 #include <sys/utsname.h>
 
+#include "base/clock.h"
+#include "base/text.h"
+
 /* The default of --min: a shorter wait is no stall on any host. */
 #define MIN_STALL_NS 1000000ULL
 
@@ -44,6 +47,8 @@ int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
 	read_boot_id(origin->boot_id);
 	origin->all_late_acks = nothing_is_filtered(settings);
 	origin->all_holds = origin->all_late_acks && settings->all_holds;
+	memcpy(origin->next_key, settings->next_fleet_key, sizeof(origin->next_key));
+	origin->next_key_ns = settings->next_fleet_key_ns;
 	if (settings->has_fleet_key)
 		memcpy(origin->key, settings->fleet_key, sizeof(origin->key));
 	else if (getrandom(origin->key, sizeof(origin->key), 0) != sizeof(origin->key))
@@ -51,18 +56,33 @@ int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
 	return 0;
 }
 
-uint64_t nt_origin_ack_id(const struct nt_origin *origin, const struct nt_ack_numbers *numbers)
+static const uint8_t *key_at(const struct nt_origin *origin, uint64_t mono_ns)
+{
+	if (origin->next_key_ns && nt_time_of_day_ns(mono_ns) >= origin->next_key_ns)
+		return origin->next_key;
+	return origin->key;
+}
+
+uint64_t nt_origin_ack_id(const struct nt_origin *origin, const struct nt_ack_numbers *numbers,
+			  uint64_t mono_ns)
 {
 	const uint8_t bytes[] = {
 		numbers->ack, numbers->ack >> 8, numbers->ack >> 16, numbers->ack >> 24,
 		numbers->seq, numbers->seq >> 8, numbers->seq >> 16, numbers->seq >> 24,
 	};
 
-	return nt_siphash(origin->key, bytes, sizeof(bytes));
+	return nt_siphash(key_at(origin, mono_ns), bytes, sizeof(bytes));
 }
 
 /* No ACK has the empty message, so that this is never an ACK's ID by construction. */
 uint64_t nt_origin_key_id(const struct nt_origin *origin)
 {
-	return nt_siphash(origin->key, "", 0);
+	return nt_siphash(key_at(origin, nt_now_ns()), "", 0);
+}
+
+bool nt_origin_key_changed(const struct nt_origin *origin, uint64_t span_ns)
+{
+	uint64_t now_ns = nt_now_ns();
+
+	return key_at(origin, now_ns) != key_at(origin, now_ns - span_ns);
 }

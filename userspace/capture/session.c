@@ -62,7 +62,7 @@ static void name_ack(struct nt_session *session, struct nt_stall *stall)
 
 	stall->origin = &session->origin;
 	if (numbers->ack || numbers->seq)
-		stall->ack_id = nt_origin_ack_id(&session->origin, numbers);
+		stall->ack_id = nt_origin_ack_id(&session->origin, numbers, stall->record.time_ns);
 	memset(numbers, 0, sizeof(*numbers));
 }
 

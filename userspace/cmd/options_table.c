@@ -12,10 +12,13 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/numbers.h"
 #include "base/siphash.h"
+#include "base/text.h"
 
 /* ---- the tables ---- */
 
@@ -130,7 +133,8 @@ const struct nt_option nt_options[] = {
 	{.name = "fleet-key", .kind = NT_KEY_FILE, .argument = "FILE", .commands = TRACE | DAEMON,
 	 .help = "hash the ACKs of stalls with the key in this file, as all hosts of the fleet do",
 	 .more = "The file holds 16 bytes or 32 hexadecimal digits, and other users may not read "
-		 "it. Without this option each start makes a key of its own, and its records "
+		 "it. A second line may have the next key, and from when on it is used; see "
+		 "`FLEETS`. Without this option each start makes a key of its own, and its records "
 		 "cannot be joined with other hosts'."},
 	{.name = "host", .kind = NT_HOST, .argument = "NAME", .commands = TRACE | DAEMON,
 	 .help = "call this host NAME in JSON records (default: as `hostname` does)",
@@ -649,11 +653,28 @@ static const char *key_file_fault(int fd)
 	return NULL;
 }
 
+/* Takes the next key, and from when on it is used, from the second line of the file. */
+static bool take_next_key(struct nt_settings *settings, const char *line, size_t length)
+{
+	size_t digits = 2 * sizeof(settings->next_fleet_key);
+	char from[NT_UTC_LEN] = "";
+	struct tm tm = {};
+	const char *end;
+
+	if (length <= digits + 1 || length - digits - 1 >= sizeof(from) || line[digits] != ' ' ||
+	    !nt_siphash_key(line, digits, settings->next_fleet_key))
+		return false;
+	memcpy(from, line + digits + 1, length - digits - 1);
+	end = strptime(from, "%Y-%m-%dT%H:%M:%SZ", &tm);
+	settings->next_fleet_key_ns = timegm(&tm) * (int64_t)NT_SECOND_NS;
+	return end && !end[strspn(end, "\r\n")] && settings->next_fleet_key_ns > 0;
+}
+
 static int read_key_file(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	char text[64], what[128];
-	const char *fault;
-	ssize_t length;
+	char text[96], what[128];
+	const char *fault, *line;
+	ssize_t length, first;
 	int fd;
 
 	fd = open(value, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -667,8 +688,15 @@ static int read_key_file(struct nt_parse *p, const struct nt_option *option, con
 		snprintf(what, sizeof(what), "cannot take the key: %s", fault);
 		return nt_refuse(p, value, what);
 	}
-	p->settings->has_fleet_key = nt_siphash_key(text, length, p->settings->fleet_key);
+	line = length > (ssize_t)sizeof(p->settings->fleet_key) ? memchr(text, '\n', length) : NULL;
+	first = line ? line + 1 - text : length;
+	p->settings->has_fleet_key = nt_siphash_key(text, first, p->settings->fleet_key);
+	if (first < length && !take_next_key(p->settings, text + first, length - first))
+		fault = "the second line is no next key; give 32 hexadecimal digits and from when "
+			"on it is used, as 2030-01-31T12:00:00Z";
 	explicit_bzero(text, sizeof(text));
+	if (p->settings->has_fleet_key && fault)
+		return nt_refuse(p, value, fault);
 	if (!p->settings->has_fleet_key)
 		return nt_refuse(p, value,
 				 "not a key; give a file of 16 bytes or 32 hexadecimal digits, as "

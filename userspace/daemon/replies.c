@@ -231,7 +231,7 @@ int nt_json_stream_totals(FILE *out, const struct nt_session *session,
 	nt_json_time_now(o);
 	nt_json_host(o, &session->origin);
 	nt_json_number(o, "number", session->reported);
-	nt_json_number(o, "span_us", span_ns / 1000);
+	nt_json_span(o, &session->origin, span_ns);
 	nt_json_totals(o, counts);
 	nt_json_dropped(o, counts);
 	return nt_json_write(out, o);

@@ -500,6 +500,13 @@ void nt_json_origin(struct json_object *o, const struct nt_origin *origin)
 	add_id(o, "ack_key", nt_origin_key_id(origin));
 }
 
+void nt_json_span(struct json_object *o, const struct nt_origin *origin, uint64_t span_ns)
+{
+	nt_json_number(o, "span_us", span_ns / 1000);
+	if (nt_origin_key_changed(origin, span_ns))
+		nt_json_flag(o, "key_changed", true);
+}
+
 void nt_json_late_acks(struct json_object *o, const struct nt_origin *origin)
 {
 	nt_json_string(o, "late_acks", origin->all_late_acks ? "all" : "some");
@@ -620,7 +627,7 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 	nt_json_flag(o, "closing", report->closing);
 	nt_json_host(o, report->origin);
 	nt_json_number(o, "number", report->reported);
-	nt_json_number(o, "span_us", report->span_ns / 1000);
+	nt_json_span(o, report->origin, report->span_ns);
 	nt_json_number(o, "stalls", report->stalls->stalls);
 	nt_json_number(o, "excess_us", report->stalls->excess_ns / 1000);
 	for (size_t i = 0; sorted && i < nt_aggregate_count(report->stalls); i++)

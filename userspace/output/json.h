@@ -58,6 +58,9 @@ void nt_json_host(struct json_object *o, const struct nt_origin *origin);
 /* Adds the host, its boot, and the ID of the key of ack_id. */
 void nt_json_origin(struct json_object *o, const struct nt_origin *origin);
 
+/* Adds the time that a report or totals are about, and whether the fleet's key changed in it. */
+void nt_json_span(struct json_object *o, const struct nt_origin *origin, uint64_t span_ns);
+
 /* Adds that late ACKs are reported, and whether filters leave some out. */
 void nt_json_late_acks(struct json_object *o, const struct nt_origin *origin);
 

@@ -77,11 +77,13 @@ struct nt_settings {
 	bool borrows_sockets;   /* from the processes that it traces, by pidfd_getfd(2) */
 	bool counts_kept;       /* the daemon reports the remedies that are kept on this host */
 	bool has_fleet_key;     /* fleet_key is set: other hosts hash ACKs with it too */
-	uint8_t fleet_key[16];
-	const char *host;    /* the host's name in records; NULL: as uname(2) gives it */
-	bool late_acks;      /* each late ACK is reported, for the join with other hosts */
-	bool streams_stacks; /* each stall is shown with its stack, not only in reports */
-	bool traces_itself;  /* top: an option of the trace asks for it */
+	uint8_t fleet_key[16], next_fleet_key[16];
+	int64_t next_fleet_key_ns; /* from when on (since 1970) the next one is used; 0: there is
+				      none */
+	const char *host;          /* the host's name in records; NULL: as uname(2) gives it */
+	bool late_acks;            /* each late ACK is reported, for the join with other hosts */
+	bool streams_stacks;       /* each stall is shown with its stack, not only in reports */
+	bool traces_itself;        /* top: an option of the trace asks for it */
 
 	unsigned int help_of; /* help: on which command (enum nt_command); the trace: on all */
 

@@ -36,7 +36,7 @@ LINE = {"type": "VARCHAR", "time": "TIMESTAMP", "host": "VARCHAR", "boot_id": "V
         "late_acks": "VARCHAR", "holds": "VARCHAR", "ack_id": "VARCHAR", "number": "BIGINT", "cause": "VARCHAR",
         "reason": "VARCHAR", "side": "VARCHAR", "evidence": "VARCHAR", "pattern": "VARCHAR", "duration_us": "BIGINT",
         "excess_us": "BIGINT", "min_rtt_us": "BIGINT", "contradicted": "BOOLEAN", "unseen": "BIGINT", "dropped": "JSON",
-        "detached_hooks": "JSON", "standby": "JSON", "span_us": "BIGINT"}
+        "detached_hooks": "JSON", "standby": "JSON", "span_us": "BIGINT", "key_changed": "BOOLEAN"}
 #: And with the whole lines.
 WHOLE_LINE = {"family": "INTEGER", "ack_after_hold_us": "BIGINT"}
 #: What is read of an end.
@@ -86,7 +86,7 @@ COLUMNS = {
         WHEN type IN ('report', 'totals') THEN CASE WHEN unseen = 0 AND NOT regexp_matches(CAST(dropped AS VARCHAR),
                 '"(ring_full|ring_share|hold_map_full|ack_map_full|function_return|late_ack_limit)": *[1-9]')
             AND NOT regexp_matches(coalesce(CAST(detached_hooks AS VARCHAR), ''), '[a-z]') AND standby IS NULL
-            THEN 1 ELSE 0 END
+            AND key_changed IS NULL THEN 1 ELSE 0 END
         ELSE 1 END"""),
     "span_us": ("BIGINT", "span_us"),
     "ack_key": ("VARCHAR", "ack_key"),

@@ -10,7 +10,8 @@
 --   ack_id         by which both hosts know the ACK, as a number; 0: not known
 --   number         counts what one start of the tracer has reported; -1: not known
 --   complete       of start and streaming: 1 where late ACKs are reported, and no filter leaves one out; 2: holds too;
---                  of report: nothing was dropped or left out by --max-late-acks, nothing unseen, and the hooks were attached
+--                  of report: nothing was dropped or left out by --max-late-acks, nothing unseen, the hooks were attached,
+--                  and the key was one
 --   by_sender, by_receiver   whether this origin saw that end
 --   of_hold        of a hold: 1 where an ACK ended it that may have been late
 --   sender, receiver         the addresses, as this origin sees them
