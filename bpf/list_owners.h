@@ -90,16 +90,23 @@ static __always_inline u32 untraced_kind(const struct sock *sk)
 /* A child that is on its way to an exec gets there in this time, on a busy machine too. */
 #define TO_EXEC_NS 100000000ULL
 
-/* Is the process a child on its way to an exec, which closes this descriptor? */
+/*
+ * Is the process a child on its way to an exec, which closes this descriptor? begin_new_exec(),
+ * fs/exec.c, takes PF_FORKNOEXEC away, do_close_on_exec() then the bits of all descriptors before
+ * it closes the first, and self_exec_id counts the exec when that is done. In between, a descriptor
+ * that is there may be about to go.
+ */
 static __always_inline bool is_passing(struct task_struct *task, u32 fd)
 {
 	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
 	const unsigned long *close_on_exec;
 	unsigned long word = 0;
 
-	if (!(BPF_CORE_READ(leader, flags) & PF_FORKNOEXEC) ||
+	if (BPF_CORE_READ(leader, self_exec_id) != BPF_CORE_READ(leader, parent_exec_id) ||
 	    bpf_ktime_get_ns() - BPF_CORE_READ(leader, start_time) > TO_EXEC_NS)
 		return false;
+	if (!(BPF_CORE_READ(leader, flags) & PF_FORKNOEXEC))
+		return true;
 	close_on_exec = BPF_CORE_READ(task, files, fdt, close_on_exec);
 	bpf_probe_read_kernel(&word, sizeof(word), close_on_exec + fd / 64);
 	return word >> fd % 64 & 1;

@@ -334,6 +334,8 @@ struct task_struct {
 	u64 start_time;
 	struct files_struct *files;
 	struct task_struct *group_leader;
+	u64 parent_exec_id; /* copied at a fork from the parent's own */
+	u64 self_exec_id;
 	struct nsproxy *nsproxy;
 	char comm[16];
 };
