@@ -112,6 +112,38 @@ static __always_inline bool is_passing(struct task_struct *task, u32 fd)
 	return word >> fd % 64 & 1;
 }
 
+static __always_inline struct kernfs_node *parent_of(struct kernfs_node *node)
+{
+	if (bpf_core_field_exists(node->parent))
+		return BPF_CORE_READ(node, parent);
+	return BPF_CORE_READ((struct kernfs_node___rcu *)node, __parent);
+}
+
+struct nt_cgroup_root cgroup_root;
+
+/* Mirrors kernfs_path_from_node(), fs/kernfs/dir.c, from the root on. */
+static __always_inline void read_cgroup_root(void)
+{
+	struct task_struct *reader = (void *)bpf_get_current_task();
+	const struct css_set *root = BPF_CORE_READ(reader, nsproxy, cgroup_ns, root_cset);
+	struct kernfs_node *node, *parent;
+	u32 level = 0;
+
+	if (!bpf_core_field_exists(((struct css_set *)0)->dfl_cgrp))
+		return;
+	node = BPF_CORE_READ(root, dfl_cgrp, kn);
+	for (; level < NT_CGROUP_LEVELS; level++) {
+		parent = parent_of(node);
+		if (!parent)
+			break;
+		bpf_probe_read_kernel_str(cgroup_root.names[level], NT_CGROUP_NAME,
+					  BPF_CORE_READ(node, name));
+		node = parent;
+	}
+	cgroup_root.levels = level;
+	cgroup_root.known = node && !parent_of(node);
+}
+
 static __always_inline void list_owner(struct seq_file *seq, struct nt_owner *owner,
 				       const struct sock *sk)
 {
@@ -151,6 +183,8 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	struct sock *sk;
 	bool mptcp;
 
+	if (!ctx->meta->seq_num)
+		read_cgroup_root();
 	if (!(++owners_steps % STEPS_AT_ONCE))
 		bpf_seq_write(ctx->meta->seq, no_owners, sizeof(no_owners));
 	if (!task)

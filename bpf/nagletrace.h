@@ -447,6 +447,17 @@ struct nt_owner {
 	__u32 tid;          /* a thread that has it; the first may lack it, or have ended */
 };
 
+/* Kubelet's containers lie four levels deep, eight where it is in one itself. NAME_MAX is 255. */
+#define NT_CGROUP_LEVELS 8
+#define NT_CGROUP_NAME   256
+
+/* Where the reader's cgroup namespace begins: /proc shows it no name above. */
+struct nt_cgroup_root {
+	__u32 known;  /* 0: not looked at so far, or it lies deeper */
+	__u32 levels; /* 0: it is the host's root */
+	char names[NT_CGROUP_LEVELS][NT_CGROUP_NAME]; /* from the innermost out */
+};
+
 /* The bytes of a piece in which user space reads an iterator, a whole number of entries. A program
  * that writes a piece makes the read return. */
 #define NT_PIECE(entry) (4096 / (entry) * (entry))

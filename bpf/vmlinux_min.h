@@ -144,7 +144,14 @@ typedef struct {
 } kuid_t;
 
 struct kernfs_node {
+	struct kernfs_node *parent;
+	const char *name;
 	u64 id;
+};
+
+/* From 6.15 on. */
+struct kernfs_node___rcu {
+	struct kernfs_node *__parent;
 };
 
 struct cgroup;
@@ -315,8 +322,17 @@ struct tcp_skb_cb {
 
 struct msghdr;
 
+struct css_set {
+	struct cgroup *dfl_cgrp; /* the one of cgroup v2 */
+};
+
+struct cgroup_namespace {
+	struct css_set *root_cset;
+};
+
 struct nsproxy {
 	struct net *net_ns;
+	struct cgroup_namespace *cgroup_ns;
 };
 
 struct fdtable {

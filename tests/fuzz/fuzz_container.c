@@ -7,11 +7,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = fuzz_string(data, size, 16384), path[64];
+	static const char *const roots[] = {NULL, "", "/a", "/kubepods/burstable/x"};
 	struct nt_container found;
 
 	if (!text)
 		return 0;
-	nt_cgroups_parse(text, path, sizeof(path), &found);
+	nt_cgroups_parse(text, roots[size % 4], path, sizeof(path), &found);
 	FUZZ_CHECK(!path[0] || path[0] == '/');
 	FUZZ_CHECK(strlen(path) < sizeof(path) && !strchr(path, '\n'));
 	FUZZ_CHECK(strspn(found.id, "0123456789abcdef") == strlen(found.id));

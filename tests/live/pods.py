@@ -60,7 +60,11 @@ class Pod:
 
     def __init__(self) -> None:
         self.uid, self.container = str(uuid.uuid4()), secrets.token_hex(32)
-        self.place = Place(f"/kubepods/burstable/pod{self.uid}/{self.container}")
+        self.path = f"/kubepods/burstable/pod{self.uid}"
+        self.place = Place(f"{self.path}/{self.container}")
+
+    def container_beside(self) -> Place:
+        return Place(f"{self.path}/{secrets.token_hex(32)}")
 
 
 @contextlib.contextmanager

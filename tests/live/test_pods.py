@@ -24,9 +24,9 @@ def ends_of(tracer: Tracer) -> set[tuple[Record, ...]]:
 
 @pytest.mark.quick
 def test_a_record_is_the_same_in_a_cgroup_namespace_and_out_of_it() -> None:
-    """The client is in a pod, the server in a container of Docker's; one of the tracers is in a container too."""
-    docker, name = secrets.token_hex(32), f"/nagletrace-test-{os.getpid()}"
-    with a_pod() as pod, Place(f"/docker/{docker}") as container, Place(f"{name}/of/a/tracer") as own, \
+    """The client is in a pod, the server in a container of Docker's; one of the tracers is in the client's pod too."""
+    docker = secrets.token_hex(32)
+    with a_pod() as pod, Place(f"/docker/{docker}") as container, pod.container_beside() as own, \
             Lab("write-write-read", "--own-netns", "--linger", "500ms") as lab:
         pod.place.take(lab.client)
         container.take(lab.server)

@@ -10,13 +10,14 @@
 #include "unit.h"
 #include "terms/container.h"
 
-#define ID     "6d1f0a2c9b8e7f5d4c3b2a19080716253443526170899aabbccddeeff0011223"
-#define INNER  "0000000000000000000000000000000000000000000000000000000000000abc"
-#define UID    "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467"
-#define UID_   "3f2a91c4_6b0e_4d7a_9c35_d1e8f0a2b467"
-#define HASH   "b9e25e8bd1b6a1c0d7f6a4c3e2f10987"
-#define OTHER  "00000000-0000-0000-0000-000000000001"
-#define OTHER_ "00000000_0000_0000_0000_000000000001"
+#define ID        "6d1f0a2c9b8e7f5d4c3b2a19080716253443526170899aabbccddeeff0011223"
+#define INNER     "0000000000000000000000000000000000000000000000000000000000000abc"
+#define UID       "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467"
+#define OTHER_UID "00000000-6b0e-4d7a-9c35-d1e8f0a2b467"
+#define UID_      "3f2a91c4_6b0e_4d7a_9c35_d1e8f0a2b467"
+#define HASH      "b9e25e8bd1b6a1c0d7f6a4c3e2f10987"
+#define OTHER     "00000000-0000-0000-0000-000000000001"
+#define OTHER_    "00000000_0000_0000_0000_000000000001"
 
 struct place {
 	const char *path, *id, *uid;
@@ -209,7 +210,7 @@ static void every_beginning_of_a_path_is_taken(void **state)
 		nt_container_of_path(copy, n, &found);
 		free(copy);
 		snprintf(line, sizeof(line), "0::%.*s", (int)n, path);
-		nt_cgroups_parse(line, taken, sizeof(taken), &found);
+		nt_cgroups_parse(line, "/kubepods.slice", taken, sizeof(taken), &found);
 	}
 }
 
@@ -217,13 +218,13 @@ struct file {
 	const char *text, *path, *id, *uid;
 };
 
-static void assert_files(const struct file *files)
+static void assert_files(const struct file *files, const char *root)
 {
 	for (const struct file *f = files; f->text; f++) {
 		struct nt_container found;
 		char path[256];
 
-		nt_cgroups_parse(f->text, path, sizeof(path), &found);
+		nt_cgroups_parse(f->text, root, path, sizeof(path), &found);
 		if (strcmp(path, f->path) || strcmp(found.id, f->id) ||
 		    strcmp(found.pod_uid, f->uid))
 			fail_msg("%s: '%s', container '%s', pod '%s'", f->text, path, found.id,
@@ -255,7 +256,7 @@ static void the_file_of_a_process_is_read_whatever_the_host_mounts(void **state)
 		{NULL, NULL, NULL, NULL},
 	};
 
-	assert_files(files);
+	assert_files(files, NULL);
 }
 
 /* What a tracer reads whose own cgroup namespace begins elsewhere. */
@@ -279,7 +280,34 @@ static void the_climb_to_the_readers_root_is_left_out(void **state)
 		{NULL, NULL, NULL, NULL},
 	};
 
-	assert_files(files);
+	assert_files(files, NULL);
+}
+
+static void a_path_begins_at_the_hosts_root_where_the_readers_is_known(void **state)
+{
+#define OWN "/kubepods/burstable/pod" UID "/" INNER
+	static const struct file files[] = {
+		{"0::/../../pod" OTHER_UID "/" ID "\n", "/kubepods/burstable/pod" OTHER_UID "/" ID,
+		 ID, OTHER_UID},
+		{"0::/../" ID "\n", "/kubepods/burstable/pod" UID "/" ID, ID, UID},
+		{"0::/\n", OWN, INNER, UID},
+		{"0::/..\n", "/kubepods/burstable/pod" UID, "", UID},
+		{"0::/below\n", OWN "/below", INNER, UID},
+		{"0::/../../../../system.slice/ssh.service\n", "/system.slice/ssh.service", "", ""},
+		{"0::/../../../..\n", "/", "", ""},
+		{"0::/../../../../../../x\n", "/x", "", ""},
+		/* of cgroup v1 nobody knows the root */
+		{"4:memory:/../" ID "\n", "", ID, ""},
+		{NULL, NULL, NULL, NULL},
+	};
+	static const struct file of_the_host[] = {
+		{"0::/docker/" ID "\n", "/docker/" ID, ID, ""},
+		{"0::/\n", "/", "", ""},
+		{NULL, NULL, NULL, NULL},
+	};
+
+	assert_files(files, OWN);
+	assert_files(of_the_host, "");
 }
 
 /* The container is found all the same in a path that is cut for the record. */
@@ -290,7 +318,7 @@ static void a_path_without_end_is_cut(void **state)
 
 	memset(text + 4, 'x', 2000);
 	strcat(text, "/docker/" ID "\n");
-	nt_cgroups_parse(text, path, sizeof(path), &found);
+	nt_cgroups_parse(text, NULL, path, sizeof(path), &found);
 	assert_int_equal(strlen(path), 255);
 	assert_string_equal(found.id, ID);
 }
@@ -303,6 +331,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(every_beginning_of_a_path_is_taken),
 	cmocka_unit_test(the_file_of_a_process_is_read_whatever_the_host_mounts),
 	cmocka_unit_test(the_climb_to_the_readers_root_is_left_out),
+	cmocka_unit_test(a_path_begins_at_the_hosts_root_where_the_readers_is_known),
 	cmocka_unit_test(a_path_without_end_is_cut),
 };
 

@@ -114,6 +114,7 @@ static int take_piece(struct nt_owners *owners)
 	const struct nt_owner *piece;
 	ssize_t n = nt_iterator_next(&owners->reader, (const void **)&piece);
 
+	nt_process_take_root(&owners->tracer->skel->bss->cgroup_root);
 	for (ssize_t i = 0; i < n; i++) {
 		if (piece[i].untraced && is_wanted(owners, piece[i].tgid))
 			owners->next_untraced[piece[i].untraced]++;

@@ -28,6 +28,10 @@ struct nt_process {
 	struct nt_container container;
 };
 
+/* Notes where our cgroup namespace begins, once that is known: cgroups are read from the host's
+ * root on from then on. */
+void nt_process_take_root(const struct nt_cgroup_root *root);
+
 /* Reads comm and cgroup of a thread group. Returns 0, or -errno if it is gone (comm and cgroup are
  * then ""). */
 int nt_process_read(pid_t tgid, struct nt_process *process);

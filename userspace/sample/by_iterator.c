@@ -6,6 +6,7 @@
 
 #include <bpf/libbpf.h>
 #include "base/clock.h"
+#include "capture/processes.h"
 #include "sample/object.h"
 #include "sample.skel.h"
 
@@ -99,5 +100,6 @@ int nt_by_iterator_scan(struct nt_by_iterator *by, nt_owner_wanted *wanted, void
 			if (owners[i].sk)
 				err = nt_owner_list_add(&by->owners, &owners[i], wanted, context);
 	nt_iterator_end(&by->reader);
+	nt_process_take_root(&by->skel->bss->cgroup_root);
 	return err ? err : n;
 }

@@ -17,6 +17,7 @@
  */
 #include "terms/container.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -201,16 +202,33 @@ void nt_container_of_path(const char *path, size_t length, struct nt_container *
 }
 
 /*
- * Skips "/../..": the kernel shows a path from the root of the reader's cgroup namespace
- * (kernfs_path_from_node()), and climbs from there where the process is in none of its cgroups.
+ * Goes up by each "/..", which it cuts: the kernel shows a path from the root of the reader's
+ * cgroup namespace (kernfs_path_from_node()), and climbs from there where the process is in none of
+ * its cgroups. Returns the length of what is left of the root's path.
  */
-static struct part without_climb(struct part path)
+static size_t climb(const char *root, struct part *path)
 {
-	struct part rest = path;
+	struct part rest = *path;
+	size_t length = strlen(root);
 
-	while (cut_begin(&rest, "/..") && (!rest.length || rest.at[0] == '/'))
-		path = rest;
-	return path.length ? path : part_of("/", 1);
+	while (cut_begin(&rest, "/..") && (!rest.length || rest.at[0] == '/')) {
+		*path = rest;
+		while (length && root[--length] != '/')
+			;
+	}
+	return length;
+}
+
+/* Writes the path that a line shows, below the path of the root from which the reader sees it. */
+static void resolve(const char *root, struct part line, char path[PATH_MAX])
+{
+	size_t above = climb(root, &line);
+
+	if (equals(line, "/"))
+		line.length = 0;
+	if (!above && !line.length)
+		line = part_of("/", 1);
+	snprintf(path, PATH_MAX, "%.*s%.*s", (int)above, root, (int)line.length, line.at);
 }
 
 /* Cuts "7:memory:/path" to its path; false: it has none. The kernel lets no name have a newline. */
@@ -233,9 +251,11 @@ static bool is_any(const struct nt_container *container)
 	return container->id[0] || container->pod_uid[0];
 }
 
-void nt_cgroups_parse(const char *text, char *path, size_t size, struct nt_container *container)
+void nt_cgroups_parse(const char *text, const char *root, char *path, size_t size,
+		      struct nt_container *container)
 {
 	struct nt_container named;
+	char whole[PATH_MAX];
 
 	path[0] = '\0';
 	memset(container, 0, sizeof(*container));
@@ -247,10 +267,10 @@ void nt_cgroups_parse(const char *text, char *path, size_t size, struct nt_conta
 		text += *text == '\n';
 		if (!take_path(&line, &is_v2))
 			continue;
-		line = without_climb(line);
+		resolve(is_v2 && root ? root : "", line, whole);
 		if (is_v2)
-			snprintf(path, size, "%.*s", (int)line.length, line.at);
-		nt_container_of_path(line.at, line.length, &named);
+			snprintf(path, size, "%s", whole);
+		nt_container_of_path(whole, strlen(whole), &named);
 		if (is_any(&named) && (is_v2 || !is_any(container)))
 			*container = named;
 	}

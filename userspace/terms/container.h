@@ -22,10 +22,13 @@ struct nt_container {
 void nt_container_of_path(const char *path, size_t length, struct nt_container *container);
 
 /*
- * Takes the text of /proc/PID/cgroup. Gives the path of cgroup v2 as it is below the root that the
- * reader of that file and the process have in common ("" where there is no v2), and the container
- * that the first of its lines names, v2 before v1.
+ * Takes the text of /proc/PID/cgroup, and the path of cgroup v2 at which the cgroup namespace of
+ * its reader begins: "" for the host's root, NULL where nobody knows. Gives the path of cgroup v2
+ * from the host's root on ("" where there is no v2), and the container that the first of its lines
+ * names, v2 before v1. A line whose root is not known, as one of v1, counts from the root on that
+ * the reader and the process have in common.
  */
-void nt_cgroups_parse(const char *text, char *path, size_t size, struct nt_container *container);
+void nt_cgroups_parse(const char *text, const char *root, char *path, size_t size,
+		      struct nt_container *container);
 
 #endif /* NT_CONTAINER_H */
