@@ -19,8 +19,8 @@ Kind = Callable[[], Iterator[r.Record]]
 
 #: SECURITY.md: what report and flame take at most, whatever they read.
 MOST_BYTES = 160 << 20
-#: What join takes: DuckDB's 1 GB (--memory), and both programs besides.
-JOIN_BYTES = 1_000_000_000 + (300 << 20)
+#: What join takes: DuckDB's 750 MB (--memory), and both programs besides.
+JOIN_BYTES = 750_000_000 + (500 << 20)
 #: Bytes of a recording that is played. The attack that was met had 231 MB and took 2.4 GB.
 LARGE, SMALL = 60 << 20, 24 << 20
 

@@ -29,7 +29,7 @@ from tools import tools  # noqa: E402
 
 PAGE = ROOT / "docs" / "fleets.md"
 BEGIN, END = "<!-- make bench-join writes this -->\n", "<!-- until here -->\n"
-MEMORY = "1GB"
+MEMORY = "750MB"
 HOSTS = 10
 #: Up to so many millions the recordings are joined too.
 KEPT_MILLIONS = 10

@@ -36,7 +36,7 @@ def parser() -> Parser:
                          help="how far the clocks of two hosts may be apart (default %(default)s)")
     options.add_argument("--output", choices=["text", "json"], default="text",
                          help="text: a report (the default); json: each stall, as nagletrace -o json writes it")
-    options.add_argument("--memory", type=memory, metavar="SIZE", default="1GB",
+    options.add_argument("--memory", type=memory, metavar="SIZE", default="750MB",
                          help="the most memory that DuckDB may use; the rest lies in files below $TMPDIR (default "
                          "%(default)s)")
     add_output_option(options)
