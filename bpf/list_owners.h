@@ -125,12 +125,13 @@ struct nt_cgroup_root cgroup_root;
 static __always_inline void read_cgroup_root(void)
 {
 	struct task_struct *reader = (void *)bpf_get_current_task();
-	const struct css_set *root = BPF_CORE_READ(reader, nsproxy, cgroup_ns, root_cset);
+	const struct css_set *root;
 	struct kernfs_node *node, *parent;
 	u32 level = 0;
 
 	if (!bpf_core_field_exists(((struct css_set *)0)->dfl_cgrp))
 		return;
+	root = BPF_CORE_READ(reader, nsproxy, cgroup_ns, root_cset);
 	node = BPF_CORE_READ(root, dfl_cgrp, kn);
 	for (; level < NT_CGROUP_LEVELS; level++) {
 		parent = parent_of(node);
@@ -183,7 +184,7 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	struct sock *sk;
 	bool mptcp;
 
-	if (!ctx->meta->seq_num)
+	if (!ctx->meta->seq_num && !cgroup_root.known)
 		read_cgroup_root();
 	if (!(++owners_steps % STEPS_AT_ONCE))
 		bpf_seq_write(ctx->meta->seq, no_owners, sizeof(no_owners));

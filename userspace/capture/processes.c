@@ -40,20 +40,19 @@ static int read_proc(pid_t pid, const char *file, char *text, size_t size)
 	return err;
 }
 
-/* The path at which our cgroup namespace begins; valid if cgroup_root_known. */
-static char cgroup_root[NT_CGROUP_LEVELS * NT_CGROUP_NAME];
-static bool cgroup_root_known;
+/* The path at which our cgroup namespace begins; NULL: it is not known. */
+static const char *cgroup_root;
 
 void nt_process_take_root(const struct nt_cgroup_root *root)
 {
+	static char path[NT_CGROUP_LEVELS * NT_CGROUP_NAME];
 	size_t length = 0;
 
-	if (cgroup_root_known || !root->known)
+	if (cgroup_root || !root->known)
 		return;
 	for (unsigned int i = root->levels; i--;)
-		length += snprintf(cgroup_root + length, sizeof(cgroup_root) - length, "/%s",
-				   root->names[i]);
-	cgroup_root_known = true;
+		length += snprintf(path + length, sizeof(path) - length, "/%s", root->names[i]);
+	cgroup_root = path;
 }
 
 /* Reads the cgroup, and the container that it is of. Hosts with cgroup v1 have a line for each of
@@ -64,8 +63,7 @@ static void read_cgroup(pid_t tgid, struct nt_process *process)
 
 	if (read_proc(tgid, "cgroup", text, sizeof(text)))
 		text[0] = '\0';
-	nt_cgroups_parse(text, cgroup_root_known ? cgroup_root : NULL, process->cgroup,
-			 NT_CGROUP_LEN, &process->container);
+	nt_cgroups_parse(text, cgroup_root, process->cgroup, NT_CGROUP_LEN, &process->container);
 }
 
 int nt_process_read(pid_t tgid, struct nt_process *process)
