@@ -29,6 +29,7 @@ MARGIN_S = 1.1
 #: As the server's host calls both ends, and as the client's does.
 CLIENTS_VIEW = {"198.51.100.254:": "192.0.2.1:", "198.51.100.2:": "192.0.2.2:",
                 "[2001:db8:1::1]:": "[2001:db8::1]:", "[2001:db8:1::2]:": "[2001:db8::2]:"}
+HOSTS = ("web1", "db1")
 #: The router's address for the client, its address for the server, and the server's.
 ADDRESSES = {"ip": ("192.0.2.2/24", "198.51.100.254/24", "198.51.100.2/24"),
              "ip6": ("2001:db8::2/64", "2001:db8:1::1/64", "2001:db8:1::2/64")}
@@ -44,8 +45,10 @@ def as_client_sees(text: str) -> str:
     return text
 
 
-def by_receiver_alone(record: Record) -> bool:
-    return bool(record["evidence"] == "inferred" and record["side"] == "receiver")
+def excused(record: Record, unseen_at: dict[str, int]) -> bool:
+    """A stall that a receiver's host infers, where a timer ran unseen at the sender's, so that this denies nothing."""
+    return (record["evidence"] == "inferred" and record["side"] == "receiver"
+            and unseen_at["db1" if record["host"] == "web1" else "web1"] > 0)
 
 
 class Router:
@@ -98,8 +101,8 @@ class Router:
 
 
 def traced(lab: Lab, key: str) -> Iterator[Tracer]:
-    for host, end in (("web1", lab.client), ("db1", lab.server)):
-        yield Tracer("--netns", str(end), "--fleet-key", key, "--late-acks", prefix=named(host))
+    for host, end in zip(HOSTS, (lab.client, lab.server)):
+        yield Tracer("--netns", str(end), "--fleet-key", key, "--late-acks", "--all-holds", prefix=named(host))
 
 
 def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]]]:
@@ -122,7 +125,7 @@ def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]
             for tracer in tracers:
                 tracer.close()
     assert not any(dropped(tracer.closing()) for tracer in tracers)
-    own = {host: [json.loads(line) for _, line in tracer.lines.all] for host, tracer in zip(("web1", "db1"), tracers)}
+    own = {host: [json.loads(line) for _, line in tracer.lines.all] for host, tracer in zip(HOSTS, tracers)}
     played.log = [as_client_sees(line) for line in played.log]
     played.result = json.loads(as_client_sees(json.dumps(played.result)))
     segments = [replace(one, source=as_client_sees(one.source), destination=as_client_sees(one.destination))
@@ -135,8 +138,10 @@ def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]
     stalls = score.truth(played.at_client, segments, score.read_logs(played.lines, played.clock), mss, limits,
                          DOUBT)
     made = score.compare(f"{identity(row)} (between hosts)", stalls, told, TOLERANCE)
-    hidden = sum(unseen(tracer) for tracer in tracers)
-    return Run(made, stalls, told, {"unseen": hidden}, played, max(0, hidden - len(at_the_sender_alone(told)))), own
+    unseen_at = {host: unseen(tracer) for host, tracer in zip(HOSTS, tracers)}
+    hidden = sum(unseen_at.values())
+    return Run(made, stalls, told, {"unseen": hidden, "unseen_at": unseen_at}, played,
+               max(0, hidden - len(at_the_sender_alone(told)))), own
 
 
 def check(row: Row, run: Run, own: dict[str, list[Record]], note: Callable[[str, object], None]) -> None:
@@ -160,18 +165,17 @@ def check(row: Row, run: Run, own: dict[str, list[Record]], note: Callable[[str,
 
 def test_a_mixture_is_seen_from_both_ends(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """What is written while an ACK is pending is held for less than the sender's host takes for a late ACK; and a peer
-    writes by chance just after a late ACK, which its receiver takes for a stall. Both hosts together know better; but
-    where this machine ran timers unseen, no host is a witness, and what a receiver alone infers stays so."""
+    writes by chance just after a late ACK, which its receiver takes for a stall. Both hosts together know better."""
     try:
         run, own = between_hosts(MIXTURE, tmp_path)
     except Cannot as cannot:
         pytest.skip(str(cannot))
-    record_property("mixture", f"{run.score.line()}  unseen {run.closing['unseen']}")
-    if run.closing["unseen"]:
-        invented = [one for one in run.score.false if by_receiver_alone(one)]
-        told = [one for one in run.records if one not in invented]
-        run = replace(run, score=score.compare(run.score.scenario, run.stalls, told, TOLERANCE),
-                      records=[one for one in told if not by_receiver_alone(one)])
+    unseen_at = run.closing["unseen_at"]
+    record_property("mixture", f"{run.score.line()}  unseen {unseen_at}")
+    told = [one for one in run.records if not (one in run.score.false and excused(one, unseen_at))]
+    assert len(run.records) - len(told) <= len(run.records) / 200, "these are few, whoever is no witness"
+    run = replace(run, score=score.compare(run.score.scenario, run.stalls, told, TOLERANCE),
+                  records=[one for one in told if not excused(one, unseen_at)])
     check(MIXTURE, run, own, record_property)
     short = [one for one in run.records if one["duration_us"] < 30_000 and one["evidence"] == "seen"]
     assert short, "nothing was shown: each host alone would have told all"
