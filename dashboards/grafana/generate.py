@@ -13,16 +13,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from grafana_foundation_sdk.builders import dashboard
 from pieces import (
     BY_PROCESS,
     COMM,
     DROPPED,
+    NO_PODS,
+    RECORDS,
     SELECTOR,
+    STALLS,
+    WRITES,
     Row,
     by_cgroup,
     by_evidence,
     by_pod,
+    by_reason,
     delayed_acks,
     heat_map,
     holds,
@@ -50,47 +54,53 @@ def overview() -> list[Row]:
     daemons, dropped, hooks, unseen = state()
     return [
         ("Overview", [
-            number("Stalls per second", "All hosts and processes chosen: time lost for nothing, whichever the cause.",
-                   "cps", rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)"),
-            number("Lost time", "What stalls lasted beyond the way of a prompt ACK, as a share of the time that "
-                   "passed. Several connections can lose time at once, so it may exceed 100 %.", "percentunit",
-                   rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", 0.25),
-            number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})"),
-            number("Records dropped per second", "Stalls by process are too low while this is not zero; totals stay "
-                   "right.", "cps", rate("nagletrace_dropped_records_total", selector=f"{SELECTOR}, {DROPPED}"), 0.001),
+            number("Loses most now", "Who loses most time on one host, as a share of the time that passes: "
+                   "4 % is one user waiting 40 ms each second. From 25 % on there is an alert.", "percentunit",
+                   f"topk(1, {rate('nagletrace_stall_excess_seconds_total', 'instance, comm', BY_PROCESS)} > 0)",
+                   ("orange", 0.04), ("red", 0.25), span=8, instant=True, name="{{comm}} on {{instance}}"),
+            number("Lost time now", "Of all hosts and processes chosen: what stalls lasted beyond the way of a prompt "
+                   "ACK. Several connections can lose time at once, so it may exceed 100 %.", "percentunit",
+                   rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", span=4),
+            number("Stalls per second now", "Of all hosts and processes chosen, whichever the cause.", STALLS,
+                   rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)", span=4),
+            number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})", span=4),
+            number("Records dropped now", "Stalls by process are too low while this is not zero; totals stay right.",
+                   RECORDS, rate("nagletrace_dropped_records_total", selector=f"{SELECTOR}, {DROPPED}"),
+                   ("red", 0.001), span=4),
         ]),
-        ("Stalls", [
-            lines("Stalls per second by process", "Each a time that a connection lost because one end held a segment "
-                  "and the other the ACK (nagle_delayed_ack; delayed_ack where it was not Nagle, or is not known), or "
-                  "since a cork was not ended (cork_ceiling).", "cps",
-                  query(stalls_by("comm, cause"), "{{comm}} {{cause}}"),
-                  stacked=True),
-            lines("Lost time by process", "What a fix would save, as a share of the time that passed. Where the "
-                  "fleet's stalls are in ClickHouse, lost-time.sql of dashboards/clickhouse/queries names both hosts, "
-                  "processes and pods.", "percentunit",
-                  query(rate("nagletrace_stall_excess_seconds_total", "comm", BY_PROCESS), "{{comm}}"), stacked=True),
-            heat_map(),
-            marks(lines("Durations, with the timers at 40 and 200 ms", "Half, nine of ten and 99 of 100 stalls are "
-                        "shorter. Dashed: the delayed-ACK timer, and the smallest retransmission timeout, which ends "
-                        "corks. Dots, where exporters run with --metrics.exemplars, are single stalls: each names its "
-                        "process, its connection and the bytes that waited.", "s",
-                        quantile(0.5), quantile(0.9), quantile(0.99))),
+        ("Who loses time", [
             rows("Top offenders", "Who lost most time in the range shown. A click on the process leads to its "
                  "connections.",
                  [("excess", "s", f"topk(20, sum by (cluster, instance, comm, cause, reason) (increase("
                    f"nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}[$__range])) > 0)")],
                  link=("comm", "Its connections",
                        link_to(CONNECTION, instance="instance", comm="comm"))),
-            by_pod(),
-            by_evidence(24),
+            lines("Lost time by process", "What a fix would save, as a share of the time that passed. Where the "
+                  "fleet's stalls are in ClickHouse, lost-time.sql of dashboards/clickhouse/queries names both hosts, "
+                  "processes and pods.", "percentunit",
+                  query(rate("nagletrace_stall_excess_seconds_total", "comm", BY_PROCESS), "{{comm}}"), stacked=True),
+            lines("Stalls per second by process", "Each is a time that a connection lost since one end held a segment "
+                  "and the other the ACK, or since a cork was not ended.", STALLS,
+                  query(rate("nagletrace_stalls_total", "comm", BY_PROCESS), "{{comm}}"), stacked=True),
+            lines("Stalls per second by cause", "nagle_delayed_ack: one end held a small segment, and the other the "
+                  "ACK. delayed_ack: the other end held the ACK, and it was not Nagle that waited (the reason says "
+                  "what did), or that is not known. cork_ceiling: a cork was not ended.", STALLS,
+                  query(stalls_by("cause"), "{{cause}}"), stacked=True),
+            heat_map(),
+            marks(lines("Durations, with the timers at 40 and 200 ms", "Half, nine of ten and 99 of 100 stalls are "
+                        "shorter. Dashed: the delayed-ACK timer, and the smallest retransmission timeout, which ends "
+                        "corks. Dots, where exporters run with --metrics.exemplars, are single stalls: each names its "
+                        "process, its connection and the bytes that waited.", "s",
+                        quantile(0.5), quantile(0.9), quantile(0.99))),
+            by_pod(12),
+            by_evidence(),
         ]),
         ("What holds segments and ACKs", [
             holds(),
-            lines("Held time by reason", "As a share of the time that passed; several connections at once add up.",
-                  "percentunit",
-                  query(rate("nagletrace_hold_seconds_total", "reason"), "{{reason}}")),
+            by_reason("Held time by reason", "As a share of the time that passed; several connections at once add up.",
+                      "percentunit", "nagletrace_hold_seconds_total"),
             delayed_acks(),
-            lines("Writes per second", "To the sockets watched: with these the holds can be compared.", "cps",
+            lines("Writes per second", "To the sockets watched: with these the holds can be compared.", WRITES,
                   query(rate("nagletrace_writes_total", "instance"), "{{instance}}")),
         ]),
         ("The tracer itself", [
@@ -107,7 +117,7 @@ def overview() -> list[Row]:
             unseen,
             lines("Waits contradicted, stalls folded", "Contradicted: looks like a stall from one end, and the other "
                   "end on the host says no; it is not counted as one. Folded: counted with the process `other`, since "
-                  "the daemon's --max-series is reached.", "cps",
+                  "the daemon's --max-series is reached.", STALLS,
                   query(rate("nagletrace_contradicted_stalls_total", "instance"), "{{instance}} contradicted"),
                   query(rate("nagletrace_folded_stalls_total", "instance"), "{{instance}} folded")),
         ]),
@@ -148,17 +158,21 @@ def spread(expr: str) -> list[Any]:
             query(f"quantile(0.9, {expr})", "nine of ten: less"), query(f"max({expr})", "the highest")]
 
 
+def mean(expr: str, by: str) -> str:
+    """Over the range shown; where there is no sample, there was no stall."""
+    return f"sum by ({by}) (sum_over_time({expr}[$__range:30s])) * 30 / $__range_s > 0"
+
+
 def most(expr: str, by: str) -> str:
-    return f"topk(20, sum by ({by}) (avg_over_time({expr}[$__range])) > 0)"
+    return f"topk(20, {mean(expr, by)})"
 
 
 def fleet() -> list[Row]:
     processes = most(EXCESS, "cluster, comm")
-    on_hosts = (f"count by (cluster, comm) (sum by ({HOST}, comm) (avg_over_time({EXCESS}[$__range])) > 0) "
-                f"and {processes}")
+    on_hosts = f"count by (cluster, comm) ({mean(EXCESS, f'{HOST}, comm')}) and {processes}"
     return [
         ("The fleet", [
-            number("Lost time", "Of all hosts chosen, as a share of the time that passed. Many hosts lose time at "
+            number("Lost time now", "Of all hosts chosen, as a share of the time that passes. Many hosts lose time at "
                    "once, so it may exceed 100 %.", "percentunit", f"sum({EXCESS}) or vector(0)", span=4),
             number("Hosts that lose time", "More than 1 % of it now, all their connections together.", "short",
                    how_many(f"{EXCESS_BY_HOST} > 0.01"), span=4),
@@ -166,12 +180,12 @@ def fleet() -> list[Row]:
                    span=4),
             number("Hosts not watched", "They were watched in the range shown, and their daemon or exporter does not "
                    "answer now. A host that you have removed is among them until it leaves the range.", "short",
-                   how_many(NOT_WATCHED), 1, span=4, instant=True),
+                   how_many(NOT_WATCHED), ("red", 1), span=4, instant=True),
             number("Hosts that lack hooks", "Their kernel has not all hooks, or the daemon detached some for "
-                   "--max-overhead: something is not seen there.", "short", how_many(f"{MISSING} + {DETACHED} > 0"), 1,
-                   span=4),
+                   "--max-overhead: something is not seen there.", "short", how_many(f"{MISSING} + {DETACHED} > 0"),
+                   ("red", 1), span=4),
             number("Hosts that drop records", "Their stalls by process are too low.", "short",
-                   how_many(f"{DROPPING} > 0"), 1, span=4),
+                   how_many(f"{DROPPING} > 0"), ("red", 1), span=4),
         ]),
         ("Where time is lost", [
             lines("Lost time by cluster", "As a share of the time that passed. Where Prometheus has no label "
@@ -189,9 +203,10 @@ def fleet() -> list[Row]:
             rows("Pods that lose most", "In Kubernetes, where the daemons run with --by-cgroup and Prometheus scrapes "
                  "kube-state-metrics too. The names are those of recording.yml.",
                  [("lost time", "percentunit", most(POD_EXCESS, "cluster, namespace, pod, container, comm"))],
-                 link=("comm", "Its connections", link_to(CONNECTION, comm="comm"))),
+                 link=("comm", "Its connections", link_to(CONNECTION, comm="comm"))).no_value(NO_PODS),
             lines("Lost time by namespace", "Of pods, as the table beside it.", "percentunit",
-                  query(f"sum by (cluster, namespace) ({POD_EXCESS})", "{{cluster}} {{namespace}}"), stacked=True),
+                  query(f"sum by (cluster, namespace) ({POD_EXCESS})", "{{cluster}} {{namespace}}"),
+                  stacked=True).no_value(NO_PODS),
         ]),
         ("The tracers themselves", [
             rows("Hosts to look after", "What a tracer is short of; a host without trouble is not here. not watched: "
@@ -199,12 +214,12 @@ def fleet() -> list[Row]:
                  "kernel lacks. detached: hooks that the daemon detached for --max-overhead. dropped: records per "
                  "second. unseen: delayed-ACK timers that no hook saw, if more than 5 %.",
                  [("not watched", "short", NOT_WATCHED), ("missing", "short", f"{MISSING} > 0"),
-                  ("detached", "short", f"{DETACHED} > 0"), ("dropped", "cps", f"{DROPPING} > 0"),
+                  ("detached", "short", f"{DETACHED} > 0"), ("dropped", RECORDS, f"{DROPPING} > 0"),
                   ("unseen", "percentunit", f"{UNSEEN} > 0.05")], span=24,
                  link=("instance", "Its tracer", link_to(OVERVIEW, instance="instance"))),
             lines("Hosts watched by cluster", "Daemons that answer.", "short",
                   query(f"sum by (cluster) (nagletrace_up{{{SELECTOR}}})", "cluster {{cluster}}"), stacked=True),
-            lines("Records dropped per second by where", "Each record that finds no room is counted.", "cps",
+            lines("Records dropped per second by where", "Each record that finds no room is counted.", RECORDS,
                   query(f"sum by (where) (instance:nagletrace_dropped_records:rate5m{{{SELECTOR}}})", "{{where}}")),
             lines("CPU of the tracer by host", "100 % is a whole CPU.", "percentunit", *spread(CPU_BY_HOST)),
             lines("Delayed-ACK timers that no hook saw, by host", "As a share of those that the kernel counts. Stalls "
@@ -220,21 +235,20 @@ def fleet() -> list[Row]:
 # ---- one connection's story: from a process to its connection and the write ----
 
 NEXT = """\
-With one process chosen above:
-
-1. Point at a dot: `pid`, `local` and `remote` are the process and its connection, `bytes` is what waited. Copy \
-`local` or `remote` into *Connection* above.
-2. On the host (${instance:text}), the connection with its write, the reason and the fix:
-   `nagletrace report`
-3. Where in the program the write is, with the `pid` of the dot:
-   `sudo nagletrace -p PID --stacks -d 30s`
-4. Both hosts' ends, where the fleet's stalls are in ClickHouse, with the address that you copied:
+1. Point at a dot below: `pid`, `local` and `remote` are the process and its connection, `bytes` is what waited.
+2. On the host, the connection with its write, the reason and the fix: `nagletrace report`
+3. Where in the program the write is: `sudo nagletrace -p PID --stacks -d 30s`
+4. Both hosts' ends, where the fleet's stalls are in ClickHouse:
    ```
    clickhouse client --param_address ADDRESS \\
      --queries-file dashboards/clickhouse/queries/connection.sql
    ```
 
-No dots: the exporters need `--metrics.exemplars`, and Prometheus `--enable-feature=exemplar-storage`.
+What mends it, by cause:
+
+- nagle_delayed_ack: write the whole message at once (writev, a buffer, MSG_MORE), or set TCP_NODELAY
+- delayed_ack: have the receiver read or answer sooner, or the sender not wait for the ACK
+- cork_ceiling: end the cork, or write the last part without MSG_MORE, when the message is whole
 """
 
 
@@ -245,42 +259,42 @@ def connection() -> list[Row]:
         ("One process", [
             number("Stalls", "Of the process chosen, in the range shown.", "short", f"sum(increase({stalls}))",
                    instant=True),
-            number("Lost time", "What its stalls lasted beyond the way of a prompt ACK, as a share of the time that "
-                   "passed. 4 % is one user waiting 40 ms each second.", "percentunit",
-                   rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS), 0.25),
+            number("Lost time now", "What its stalls last beyond the way of a prompt ACK, as a share of the time that "
+                   "passes. 4 % is one user waiting 40 ms each second.", "percentunit",
+                   rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)",
+                   ("orange", 0.04), ("red", 0.25)),
             number("A stall lasts", "Half of the stalls in the range shown are shorter.", "s",
                    "histogram_quantile(0.5, sum by (le) (increase(nagletrace_stall_seconds_bucket"
                    f"{{{BY_PROCESS}}}[$__range])))", instant=True),
             number("Seen at both ends", "The share of the stalls whose other end is on the same host, and was seen "
                    "too; the others are inferred from one end.", "percentunit",
                    f"sum(increase({seen})) / (sum(increase({stalls})) > 0)", instant=True),
+            rows("Where, and why", "In the range shown. A click on the host leads to all its processes.",
+                 [("excess", "s", "sum by (cluster, instance, cause, reason, side) (increase("
+                   f"nagletrace_stall_excess_seconds_total{{{BY_PROCESS}}}[$__range])) > 0")],
+                 link=("instance", "Its processes", link_to(OVERVIEW, instance="instance"))),
+            words("From the dot to the write, and to the fix", "What to run next, and what mends it.", NEXT),
         ]),
         ("Which connection, which write", [
             marks(lines("Each dot is a stall, with its connection", "Dots, where exporters run with "
-                        "--metrics.exemplars: each exporter gives the last stall of each series at each scrape, with "
-                        "pid, local and remote address, and the bytes that waited. Half, and 99 of 100 stalls are "
-                        "shorter than the lines.", "s", quantile(0.5), quantile(0.99), span=24)),
+                        "--metrics.exemplars and Prometheus with --enable-feature=exemplar-storage: each exporter "
+                        "gives the last stall of each series at each scrape, with pid, local and remote address, and "
+                        "the bytes that waited. Half, and 99 of 100 stalls are shorter than the lines.", "s",
+                        quantile(0.5), quantile(0.99), span=24)),
             heat_map(),
-            words("From the dot to the write", "What to run next, with what is chosen above put in.", NEXT),
-        ]),
-        ("What kind of stall", [
             lines("Stalls per second by cause, reason and side", "sender: the process held a segment back, or waited "
                   "itself (the reason says for what). receiver: it delayed the ACK that the other end waited for.",
-                  "cps", query(stalls_by("cause, side"), "{{cause}}, {{side}}"),
+                  STALLS, query(stalls_by("cause, side"), "{{cause}}, {{side}}"),
                   stacked=True),
-            by_evidence(12),
+        ]),
+        ("On which hosts and in which pods", [
             lines("Lost time by host and cgroup", "cgroup: where the daemons run with --by-cgroup.", "percentunit",
                   query(by_cgroup("nagletrace_stall_excess_seconds_total"), "{{instance}} {{cgroup}}"), stacked=True),
-            by_pod(),
+            by_pod(12),
         ]),
         ("What holds segments and ACKs on its hosts", [holds(), delayed_acks()]),
         ("The tracer itself", state()),
     ]
-
-
-def address() -> dashboard.TextBoxVariable:
-    return (dashboard.TextBoxVariable("address").label("Connection").default_value("")
-            .description("ADDRESS:PORT of either end, as a dot has it; for the commands below."))
 
 
 def dashboards() -> dict[str, Any]:
@@ -291,7 +305,7 @@ def dashboards() -> dict[str, Any]:
         FLEET: make(FLEET, "nagletrace: the fleet", "Which clusters, hosts and pods lose time, and which hosts nobody "
                     "watches, or not well. Needs the rules of recording.yml.", fleet()),
         CONNECTION: make(CONNECTION, "nagletrace: one connection's story", "From a process that loses time to its "
-                         "connection and the write.", connection(), variable(*COMM, one=True), address()),
+                         "connection and the write.", connection(), variable(*COMM, one=True)),
     }
 
 

@@ -28,12 +28,16 @@ BY_PROCESS = f'{SELECTOR}, comm=~"$comm"'
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 #: Of all panels but the numbers at the top, so that no row has a hole; with room for ten rows of a legend.
 HEIGHT = 10
-#: Of nagletrace_dropped_records_total: what leaves a count too low. The others leave out a name, a call stack, or what
-#: --max-late-acks keeps from a stream.
-DROPPED = 'where!~"stack|owners|late_ack_limit"'
+#: Of nagletrace_dropped_records_total: what leaves a count too low. The others leave out a name, a call stack, what
+#: --max-late-acks keeps from a stream, or what is rare beside the writes; else NagletraceDroppedRecords fires.
+DROPPED = 'where!~"stack|owners|late_ack_limit|recursion"'
+#: Of nagletrace_holds_total: what can be a stall.
+CAN_STALL = "nagle|cork|msg_more|cwnd|sndbuf|linger|handshake"
 
-#: By unit, how high an axis is at least: one of nothing but zeros would go to 100, which is 10000 % of a share.
-AXIS = {"percentunit": 0.1, "cps": 1, "short": 1}
+#: Units of what is counted per second: Grafana's own for it, cps, reads "c/s".
+STALLS, HOLDS, ACKS, WRITES, RECORDS = (f"count:{what}/s" for what in ("stalls", "holds", "ACKs", "writes", "records"))
+#: How high an axis of zeros alone is, but for time: it would go to 100, which is 10000 % of a share.
+AXIS = {"percentunit": 0.1, "short": 1, **dict.fromkeys((STALLS, HOLDS, ACKS, WRITES, RECORDS), 1)}
 
 Row = tuple[str, list[Any]]
 
@@ -46,10 +50,17 @@ def rate(metric: str, by: str = "", selector: str = SELECTOR) -> str:
     return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{{{selector}}}[$__rate_interval]))"
 
 
+def that_occur(expr: str, metric: str, label: str, selector: str = SELECTOR) -> str:
+    """Those of a rate by this label that rose within the range shown. The end of it is asked for once, not for each
+    point."""
+    return f"{expr} and on ({label}) sum by ({label}) (increase({metric}{{{selector}}}[$__range] @ end())) > 0"
+
+
 def stalls_by(labels: str) -> str:
     """Stalls a second; the cause has its reason beside it: of a label without a value Grafana shows the name."""
-    joined = '"cause", " ", "cause", "reason"'
-    return f"sum by ({labels}) (label_join(rate(nagletrace_stalls_total{{{BY_PROCESS}}}[$__rate_interval]), {joined}))"
+    stalls = f"rate(nagletrace_stalls_total{{{BY_PROCESS}}}[$__rate_interval])"
+    joined = f'label_join({stalls}, "cause", " ", "cause", "reason")'
+    return f'sum by ({labels}) (label_replace({joined}, "cause", "$1", "cause", "(.*?) ?"))'
 
 
 def by_cgroup(metric: str) -> str:
@@ -75,11 +86,13 @@ def quantile(q: float) -> prometheus.Dataquery:
 
 def lines(title: str, description: str, unit: str, *queries: prometheus.Dataquery, span: int = 12,
           stacked: bool = False) -> timeseries.Panel:
+    """A name has its colour in all panels. Only what adds up is filled."""
     panel = (timeseries.Panel().title(title).description(description).unit(unit).datasource(DATASOURCE)
-             .height(HEIGHT).span(span).min(0).line_width(1).fill_opacity(30 if stacked else 8)
+             .height(HEIGHT).span(span).min(0).line_width(1).fill_opacity(30 if stacked else 0)
+             .color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
              .show_points(common.VisibilityMode.NEVER)
-             .legend(build.VizLegendOptions().show_legend(True).display_mode(common.LegendDisplayMode.TABLE)
-                     .placement(common.LegendPlacement.RIGHT).calcs(["mean", "max"]).sort_by("Mean").sort_desc(True))
+             .legend(build.VizLegendOptions().show_legend(True).display_mode(common.LegendDisplayMode.LIST)
+                     .placement(common.LegendPlacement.BOTTOM))
              .tooltip(build.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
                       .sort(common.SortOrder.DESCENDING)))
     if unit in AXIS:
@@ -91,23 +104,29 @@ def lines(title: str, description: str, unit: str, *queries: prometheus.Dataquer
     return panel
 
 
-def number(title: str, description: str, unit: str, expr: str, red_from: float | None = None, span: int = 6,
-           instant: bool = False) -> stat.Panel:
-    """instant: what looks back over the whole range is asked once, not for each point of it."""
-    steps = [model.Threshold(color="green", value=None)]
-    if red_from is not None:
-        steps.append(model.Threshold(color="red", value=red_from))
-    return (stat.Panel().title(title).description(description).unit(unit).datasource(DATASOURCE).height(4).span(span)
-            .thresholds(dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps))
-            .reduce_options(build.ReduceDataOptions().calcs(["lastNotNull"])).no_value("0")
-            .with_target(query(expr, instant=instant)))
+def thresholds(*steps: tuple[str, float | None]) -> dashboard.ThresholdsConfig:
+    return (dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE)
+            .steps([model.Threshold(color=color, value=value) for color, value in steps]))
+
+
+def number(title: str, description: str, unit: str, expr: str, *wrong_from: tuple[str, float], span: int = 6,
+           instant: bool = False, name: str = "") -> stat.Panel:
+    """wrong_from: colors, each from a value on; a number that is never wrong by itself has none. instant: what looks
+    back over the whole range is asked once, not for each point of it. name: the legend, shown beside the value."""
+    panel = (stat.Panel().title(title).description(description).unit(unit).datasource(DATASOURCE).height(5).span(span)
+             .thresholds(thresholds(("green", None) if wrong_from else ("text", None), *wrong_from))
+             .graph_mode(common.BigValueGraphMode.NONE if instant else common.BigValueGraphMode.AREA)
+             .reduce_options(build.ReduceDataOptions().calcs(["lastNotNull"])).no_value("nobody" if name else "0")
+             .with_target(query(expr, name, instant=instant)))
+    return panel.text_mode(common.BigValueTextMode.VALUE_AND_NAME) if name else panel
 
 
 def marks(panel: timeseries.Panel) -> timeseries.Panel:
-    """Lines across at the two timers that stalls end with."""
-    steps = [model.Threshold(color="transparent", value=None), model.Threshold(color="orange", value=0.04),
-             model.Threshold(color="red", value=0.2)]
-    return (panel.thresholds(dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps))
+    """Lines across at the two timers that stalls end with. One long stall leaves them apart, and off the floor."""
+    return (panel.color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC))
+            .thresholds(thresholds(("transparent", None), ("orange", 0.04), ("red", 0.2)))
+            .scale_distribution(build.ScaleDistributionConfig().type(common.ScaleDistribution.LOG).log(10))
+            .min(0.001).axis_soft_max(1)
             .thresholds_style(build.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)))
 
 
@@ -127,7 +146,7 @@ def heat_map() -> heatmap.Panel:
 #: One column of a table: its name, its unit, its query. "" is the unit of the panel.
 Column = tuple[str, str, str]
 #: The labels of a row, in the order of their columns: who first, then where. The numbers come after them.
-LABELS = ("namespace", "pod", "container", "comm", "cause", "reason", "instance", "cluster", "job")
+LABELS = ("namespace", "pod", "container", "comm", "side", "cause", "reason", "instance", "cluster", "job")
 
 
 def rows(title: str, description: str, columns: list[Column], span: int = 12,
@@ -174,29 +193,41 @@ BY_POD = (f"{rate('nagletrace_stall_excess_seconds_total', 'comm, container_id',
           "group_left (namespace, pod, container) container_id:kube_pod_container:names")
 
 
-def by_pod() -> timeseries.Panel:
+#: What stands where nothing is known of pods.
+NO_PODS = "no stall in a pod, or no --by-cgroup and no kube-state-metrics"
+
+
+def by_pod(span: int) -> timeseries.Panel:
     return lines("Lost time by pod", "In Kubernetes, where the daemons run with --by-cgroup and this Prometheus "
                  "scrapes kube-state-metrics too (recording.yml has the names of containers).", "percentunit",
-                 query(BY_POD, "{{namespace}}/{{pod}} {{container}}: {{comm}}"), stacked=True)
+                 query(BY_POD, "{{namespace}}/{{pod}} {{container}}: {{comm}}"), span=span,
+                 stacked=True).no_value(NO_PODS)
 
 
-def by_evidence(span: int) -> timeseries.Panel:
+def by_evidence() -> timeseries.Panel:
     return lines("Stalls per second by evidence", "seen: both ends are on the host. inferred: one end is, and nothing "
-                 "else explains the wait.", "cps",
-                 query(rate("nagletrace_stalls_total", "evidence, side", BY_PROCESS), "{{evidence}}, {{side}}"),
-                 span=span)
+                 "else explains the wait.", STALLS,
+                 query(rate("nagletrace_stalls_total", "evidence, side", BY_PROCESS), "{{evidence}}, {{side}}"))
+
+
+def by_reason(title: str, description: str, unit: str, metric: str) -> timeseries.Panel:
+    """Those that occur; what can be a stall stands first."""
+    queries = [query(that_occur(rate(metric, "reason", selector), metric, "reason", selector), "{{reason}}" + note)
+               for selector, note in ((f'{SELECTOR}, reason=~"{CAN_STALL}"', ""),
+                                      (f'{SELECTOR}, reason!~"{CAN_STALL}"', " (no stall)"))]
+    return lines(title, description, unit, *queries)
 
 
 def holds() -> timeseries.Panel:
-    return lines("Holds per second by reason", "Times that an unsent tail waited. Only those of nagle, cork, "
-                 "msg_more, cwnd, sndbuf and linger can be stalls.", "cps",
-                 query(rate("nagletrace_holds_total", "reason"), "{{reason}}"))
+    return by_reason("Holds per second by reason", "Times that an unsent tail waited. Those that cannot be stalls say "
+                     "so.", HOLDS, "nagletrace_holds_total")
 
 
 def delayed_acks() -> timeseries.Panel:
+    metric = "nagletrace_delayed_acks_total"
     return lines("Delayed ACKs per second by release", "piggyback is what delaying is for; timer is what a sender may "
-                 "have waited for.", "cps", query(rate("nagletrace_delayed_acks_total", "release"), "{{release}}"),
-                 stacked=True)
+                 "have waited for.", ACKS,
+                 query(that_occur(rate(metric, "release"), metric, "release"), "{{release}}"), stacked=True)
 
 
 def state() -> list[timeseries.Panel]:
@@ -206,7 +237,7 @@ def state() -> list[timeseries.Panel]:
     return [
         lines("Daemons that answer", "0: nobody watches that host.", "short",
               query(f"nagletrace_up{{{SELECTOR}}}", "{{instance}}")),
-        lines("Records dropped per second by where", "Each record that finds no room is counted.", "cps",
+        lines("Records dropped per second by where", "Each record that finds no room is counted.", RECORDS,
               query(rate("nagletrace_dropped_records_total", "where"), "{{where}}")),
         lines("Hooks in use, missing and detached", "Which family of hooks each daemon uses, how many of them its "
               "kernel lacks, and how many it detached for --max-overhead.", "short",
@@ -254,7 +285,8 @@ def make(uid: str, title: str, description: str, rows_of: list[Row], *variables:
 
 
 def complete(made: Any) -> Any:
-    """What the SDK leaves out: ids of panels, refIds of queries, the revision of the schema."""
+    """What the SDK leaves out: ids of panels, refIds of queries, the revision of the schema. The last row, of the
+    tracer itself, is closed until somebody opens it."""
     made["schemaVersion"] = 39
     for link in made["links"]:
         link.pop("placement", None)  # the SDK knows a menu only, where nobody finds them
@@ -263,4 +295,7 @@ def complete(made: Any) -> Any:
         panel["id"] = number_of
         for letter, target in zip("ABCDEFGH", panel.get("targets", [])):
             target["refId"] = letter
+    *_, last = (place for place, panel in enumerate(made["panels"]) if panel["type"] == "row")
+    made["panels"][last].update(collapsed=True, panels=made["panels"][last + 1:])
+    del made["panels"][last + 1:]
     return made

@@ -42,7 +42,11 @@ Dashboard = dict[str, Any]
 
 
 def dashboards() -> dict[str, Dashboard]:
-    return {path.stem: json.loads(path.read_text()) for path in sorted(GRAFANA.glob("*.json"))}
+    """Each with its closed row opened."""
+    made = {path.stem: json.loads(path.read_text()) for path in sorted(GRAFANA.glob("*.json"))}
+    for one in made.values():
+        one["panels"] += one["panels"][-1].pop("panels")
+    return made
 
 
 # ---- what Grafana asks ----
@@ -112,7 +116,8 @@ def answers(panel: Dashboard, prometheus: Prometheus, when: Range, chosen: dict[
     """What each query of a panel brings, as Grafana would ask it."""
     step = when.step(panel)
     values = {name: one.value for name, one in chosen.items()} | {
-        "__rate_interval": f"{max(step + SCRAPED, 4 * SCRAPED)}s", "__range": f"{when.seconds}s"}
+        "__rate_interval": f"{max(step + SCRAPED, 4 * SCRAPED)}s", "__range": f"{when.seconds}s",
+        "__range_s": str(when.seconds)}
     found = []
     for target in panel.get("targets", []):
         query = filled_in(target["expr"], values)

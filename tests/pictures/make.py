@@ -21,7 +21,7 @@ from scene import looked_at  # noqa: E402
 PICTURES = TESTS.parent / "docs" / "pictures"
 STALLING_S, MENDED_S = 80.0, 60.0
 #: Of each dashboard: what its picture is called, and with which panel it ends.
-DRAWN = {"nagletrace": ("dashboard", "Top offenders"), "nagletrace-fleet": ("fleet", "Hosts by hooks"),
+DRAWN = {"nagletrace": ("dashboard", "How long stalls last"), "nagletrace-fleet": ("fleet", "Hosts by hooks"),
          "nagletrace-connection": ("connection", "Lost time by pod")}
 
 

@@ -15,7 +15,7 @@ import dashboards
 import pytest
 from dashboards import HERE, THEMES, WIDTH, Browser, Shown
 from debian import Unavailable
-from scene import ACTORS, GONE, HOSTS, STORY, looked_at
+from scene import ACTORS, GONE, HOSTS, looked_at
 
 MADE = dashboards.dashboards()
 #: In s; rates look back over ten.
@@ -75,7 +75,7 @@ def test_each_panel_is_drawn_without_an_error_and_has_data(seen: Seen, name: str
 
 @each_panel
 def test_each_panel_shows_all_that_is_in_it(seen: Seen, name: str, panel: dict[str, Any]) -> None:
-    """No row of a legend and no column is out of sight, no name and no text is cut."""
+    """No name of a legend and no column is out of sight, no name and no text is cut."""
     for drawn in seen.panel(name, panel["title"]):
         assert drawn["hidden"] == []
         assert drawn["cut"] == []
@@ -106,11 +106,26 @@ def test_tables_name_who_loses_time_and_which_host_nobody_watches(seen: Seen) ->
 
 def test_a_units_text_is_what_a_person_reads(seen: Seen) -> None:
     """By panel, the text of its number: `2.33 mins` of time lost in a second would be a wrong unit."""
-    for title, pattern in (("Stalls per second", r"[\d.]+ c/s"), ("Lost time", r"[\d.]+%"), ("Hosts watched", "3")):
+    for title, pattern in (("Loses most now", r"\w+ on \S+[\d.]+%"), ("Stalls per second now", r"[\d.]+ stalls/s"),
+                           ("Lost time now", r"[\d.]+%"), ("Hosts watched", "3")):
         for drawn in seen.panel("nagletrace", title):
             assert re.fullmatch(pattern, drawn["text"].removeprefix(title)), drawn["text"]
     for drawn in seen.panel("nagletrace-connection", "A stall lasts"):
         assert re.fullmatch(r"A stall lasts[\d.]+ ms", drawn["text"])
+
+
+def test_a_process_has_one_colour(seen: Seen) -> None:
+    for theme in range(len(THEMES)):
+        one, other = (dict(zip(drawn["legend"], drawn["colours"])) for drawn in (
+            seen.panel("nagletrace", f"{what} by process")[theme] for what in ("Lost time", "Stalls per second")))
+        assert one == other and len(set(one.values())) > 2, (one, other)
+
+
+def test_only_reasons_that_occur_are_there_and_those_that_can_be_stalls_come_first(seen: Seen) -> None:
+    for drawn in seen.panel("nagletrace", "Holds per second by reason"):
+        innocent = [name.endswith(" (no stall)") for name in drawn["legend"]]
+        assert innocent == sorted(innocent) and {"nagle", "cork"} <= set(drawn["legend"]), drawn["legend"]
+        assert "sndbuf" not in drawn["legend"]
 
 
 def test_a_container_is_called_by_its_short_id(seen: Seen) -> None:
@@ -124,10 +139,8 @@ def test_dots_are_stalls_and_the_words_beside_them_have_the_connection(seen: See
     told = [answer for answers in story.answers.values() for answer in answers["answers"] if "exemplars" in answer]
     for drawn in seen.panel("nagletrace-connection", "Each dot is a stall, with its connection"):
         assert drawn["dots"] == sum(len(answer["exemplars"]) for answer in told) > 0
-    address = story.chosen["address"].value
-    assert address in {exemplar["labels"]["local"] for answer in told for exemplar in answer["exemplars"]}
-    for drawn in seen.panel("nagletrace-connection", "From the dot to the write"):
-        assert f"--param_address '{address}'" in drawn["text"] and f"-n '{STORY}'" in drawn["text"]
+    for drawn in seen.panel("nagletrace-connection", "From the dot to the write, and to the fix"):
+        assert "nagletrace report" in drawn["text"] and "set TCP_NODELAY" in drawn["text"]
 
 
 def test_a_picture_ends_where_it_is_told_to(seen: Seen, tmp_path: Path) -> None:

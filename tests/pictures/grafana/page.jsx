@@ -128,19 +128,21 @@ function cut(element) {
 
 function look(element) {
 	const box = element.getBoundingClientRect();
-	const rows = [...element.querySelectorAll('table tbody tr')];
+	const names = [...element.querySelectorAll('[data-testid^="data-testid VizLegend series"]')];
+	const legend = element.querySelector('[data-testid="data-testid viz-layout-legend"]')?.getBoundingClientRect();
 	const columns = [...element.querySelectorAll('[role=columnheader]')];
 	return {
 		text: element.textContent,
 		error: element.querySelector('[data-error]')?.textContent ?? null,
 		empty: Boolean(element.querySelector('[data-no-data]')),
 		ink: [...element.querySelectorAll('canvas')].reduce((sum, canvas) => sum + ink(canvas), 0),
-		legend: words(rows.map((row) => row.cells[1])),
+		legend: words(names),
+		colours: names.map((name) => name.firstElementChild.style.background),
 		columns: words(columns),
 		cells: words(element.querySelectorAll('[role=gridcell]')),
-		hidden: words([...rows.filter((row) => row.getBoundingClientRect().bottom > box.bottom),
+		hidden: words([...names.filter((name) => name.getBoundingClientRect().bottom > legend.bottom + 1),
 			...columns.filter((column) => column.getBoundingClientRect().right > box.right + 1)]),
-		cut: words([...element.querySelectorAll('tbody *, [role=gridcell], [role=columnheader] *, .markdown-html')].filter(cut)),
+		cut: words([...element.querySelectorAll('[role=gridcell], [role=columnheader] *, .markdown-html')].filter(cut)),
 		dots: element.querySelectorAll('svg rect[transform]').length,
 		bottom: Math.ceil(box.bottom),
 	};

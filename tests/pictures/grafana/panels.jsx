@@ -90,8 +90,9 @@ function isEmpty(frames) {
 	return !frames.some(({fields}) => fields.some(({type, values}) => type === FieldType.number && values.length));
 }
 
-function NoData() {
-	return <div data-no-data="" style={{display: 'grid', placeItems: 'center', height: '100%', opacity: 0.7}}>No data</div>;
+function NoData({panel}) {
+	return <div data-no-data="" style={{display: 'grid', placeItems: 'center', height: '100%', opacity: 0.7}}>
+		{panel.fieldConfig.defaults.noValue ?? 'No data'}</div>;
 }
 
 // ---- panels ----
@@ -160,5 +161,5 @@ const TYPES = {timeseries: Graph, stat: Stat, table: Rows, text: Words, heatmap:
 export function Panel(props) {
 	const Type = TYPES[props.panel.type];
 	const empty = !['stat', 'text'].includes(props.panel.type) && isEmpty(props.data.frames);
-	return empty ? <NoData/> : <Type {...props}/>;
+	return empty ? <NoData panel={props.panel}/> : <Type {...props}/>;
 }
