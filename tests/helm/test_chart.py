@@ -188,16 +188,27 @@ def test_rules_and_dashboards_are_those_of_the_tree(helm: Helm) -> None:
     objects = rendered(helm, "fleet")
     groups = [group for name in ("recording.yml", "alerts.yml")
               for group in yaml.safe_load((RULES / name).read_text())["groups"]]
-    assert objects["PrometheusRule", "nagletrace"]["spec"]["groups"] == groups
+    loaded = objects["PrometheusRule", "nagletrace"]["spec"]["groups"]
+    commands = {rule["annotations"].pop("command") for group in loaded for rule in group["rules"]
+                if "command" in rule.get("annotations", {})}
+    assert commands == {
+        "kubectl -n releases exec $(kubectl -n releases get pod -l app.kubernetes.io/name=nagletrace "
+        "--field-selector spec.nodeName={{ $labels.instance }} -o name) -c daemon -- nagletrace report"}
+    for rule in (rule for group in groups for rule in group["rules"]):
+        assert rule.get("annotations", {}).pop("command", "nagletrace report") == "nagletrace report"
+    assert loaded == groups
     told = rendered(helm, "everything")["ConfigMap", "nagletrace-dashboards"]["data"]
     assert {name: json.loads(text) for name, text in told.items()} == {
         path.name: json.loads(path.read_text()) for path in DASHBOARDS}
 
 
-def test_the_alerts_name_their_runbooks_where_the_values_say_they_are(helm: Helm, tmp_path: Path) -> None:
+def test_the_alerts_lead_to_where_the_values_say(helm: Helm, tmp_path: Path) -> None:
     groups = rendered(helm, "everything")["PrometheusRule", "nagletrace"]["spec"]["groups"]
-    pages = [rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule]
-    assert pages
+    alerts = [rule["annotations"] for group in groups for rule in group["rules"] if "alert" in rule]
+    pages = [alert["runbook_url"] for alert in alerts]
+    links = [alert["dashboard"] for alert in alerts if "dashboard" in alert]
+    assert pages and links and all(
+        link.startswith("https://grafana.example/d/nagletrace-connection?var-cluster=") for link in links)
     for page in pages:
         assert (ROOT / "docs" / "runbooks" / page.removeprefix("https://wiki.example/runbooks/")).exists(), page
     rules = tmp_path / "rules.yml"
