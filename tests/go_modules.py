@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -82,9 +83,10 @@ def with_staged(source: Path, version: str, go: Path, directory: Path) -> Path:
 
 
 def program(path: str, version: str, package: str, *, tags: str = "", staged: str = "", **strings: str) -> Path:
-    """What `package` of the module builds, with these build tags and strings, as its own makefile would. `staged`: the
-    version of those of its parts that are modules too. Links no library of the machine's. Raises Unavailable."""
-    name = package.rsplit("/", 1)[-1]
+    """What `package` of the module (".": itself) builds, with these build tags and strings, as its own makefile would.
+    `staged`: the version of those of its parts that are modules too. Links no library of the machine's. Raises
+    Unavailable."""
+    name = (re.sub(r"/v\d+$", "", path) if package == "." else package).rsplit("/", 1)[-1]
     linked = " ".join(["-s -w", *(f"-X {place}={text}" for place, text in strings.items())])
     key = hashlib.sha256(f"{path} {version} {TOOLCHAIN} {tags} {staged} {linked}".encode()).hexdigest()[:8]
     built = cache() / f"{name}-{version}-{key}"

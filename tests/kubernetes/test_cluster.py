@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import gadgets
+import go_modules
 import pytest
 import yaml
 from charts import RULES, Helm
 from cluster import NODE, Cluster, Object, wait_until
 from debian import Unavailable
 from running import ENTER, Running
-from stack import Page, compressed, get
+from stack import compressed, get
 
 NAMESPACE, LABELS = "nagletrace", {"app.kubernetes.io/name": "nagletrace"}
 SHOP, USER = "shop", 1000
-PROMETHEUS = 9090
+PROMETHEUS, STATE = 9090, 9092
+#: The version whose client is of this Kubernetes, or the next.
+KUBE_STATE = "v2.18.0"
 
 #: A program that stalls four times a second, as strict a pod as there is.
 CHECKOUT = f"""\
@@ -142,16 +145,17 @@ def test_the_exporter_tells_the_container_and_the_pod(cluster: Cluster, traced: 
     wait_until(f"stalls of {wanted}", named, why=lambda: metrics(cluster, traced))
 
 
+@pytest.fixture(scope="module")
 def kube_state(cluster: Cluster) -> str:
-    """What kube-state-metrics makes of the API's pods, as far as the rules ask for it."""
-    lines = []
-    for pod in cluster.objects("pods", SHOP) + cluster.objects("pods", NAMESPACE):
-        where = f'namespace="{pod["metadata"]["namespace"]}",pod="{pod["metadata"]["name"]}"'
-        uid = pod["metadata"]["uid"]
-        lines.append(f'kube_pod_info{{{where},uid="{uid}",node="{NODE}"}} 1')
-        lines += [f'kube_pod_container_info{{{where},uid="{uid}",container="{name}",container_id="{number}"}} 1'
-                  for name, number in container_ids(pod).items()]
-    return "\n".join(lines) + "\n"
+    """The address of kube-state-metrics, which asks the API for pods as it does in a cluster."""
+    try:
+        program = go_modules.program("k8s.io/kube-state-metrics/v2", KUBE_STATE, ".")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    cluster.run_in_background(
+        "kube-state-metrics", program, "--kubeconfig", cluster.kubeconfig("admin"), "--resources", "pods", "--host",
+        "127.0.0.1", "--port", STATE, "--telemetry-host", "127.0.0.1", "--telemetry-port", STATE + 1)
+    return f"127.0.0.1:{STATE}"
 
 
 def query(cluster: Cluster, expression: str) -> list[Any]:
@@ -173,42 +177,37 @@ def targets(cluster: Cluster) -> list[Object]:
             for port in container.get("ports", [])]
 
 
-def test_the_rules_name_the_pod(cluster: Cluster, traced: Object, checkout: Object) -> None:
-    """A Prometheus with the example's job, and with what kube-state-metrics tells."""
+def test_the_rules_name_the_pod(cluster: Cluster, traced: Object, checkout: Object, kube_state: str) -> None:
+    """A Prometheus with the example's job, and with kube-state-metrics."""
     directory = cluster.directory / "prometheus"
     directory.mkdir()
     for name in ("recording.yml", "alerts.yml"):
         (directory / name).write_text(compressed((RULES / name).read_text()))
-    with cluster.network():
-        page = Page(kube_state(cluster))
     config = yaml.safe_load((RULES / "prometheus.kubernetes.example.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     [job] = config["scrape_configs"]
     assert job.pop("kubernetes_sd_configs")[0]["namespaces"] == {"names": [NAMESPACE]}
     job["static_configs"] = targets(cluster)
     config["scrape_configs"].append({"job_name": "kube-state-metrics", "honor_labels": True,
-                                     "static_configs": [{"targets": [page.address]}]})
+                                     "static_configs": [{"targets": [kube_state]}]})
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
-    try:
-        cluster.run_in_background(
-            "prometheus", "prometheus", "--config.file", directory / "prometheus.yml", "--storage.tsdb.path",
-            directory / "data", "--web.listen-address", f"127.0.0.1:{PROMETHEUS}")
+    cluster.run_in_background(
+        "prometheus", "prometheus", "--config.file", directory / "prometheus.yml", "--storage.tsdb.path",
+        directory / "data", "--web.listen-address", f"127.0.0.1:{PROMETHEUS}")
 
-        def answers() -> bool:
-            try:
-                return bool(query(cluster, "up"))
-            except OSError:
-                return False
+    def answers() -> bool:
+        try:
+            return bool(query(cluster, "up"))
+        except OSError:
+            return False
 
-        wait_until("Prometheus answers", answers, why=cluster.story)
-        for name in ("nagletrace_stalls_40ms", "nagletrace_stall_excess_seconds"):
-            record = f"namespace_pod_container_comm:{name}:rate5m"
-            wait_until(record, lambda: query(cluster, f'{record}{{comm="lab-client"}} > 0'), why=cluster.story)
-            [one] = query(cluster, f'{record}{{comm="lab-client"}}')
-            assert {key: one["metric"][key] for key in ("namespace", "pod", "container", "instance", "job")} == {
-                "namespace": SHOP, "pod": "checkout", "container": "lab", "instance": NODE, "job": "nagletrace"}
-    finally:
-        page.stop()
+    wait_until("Prometheus answers", answers, why=cluster.story)
+    for name in ("nagletrace_stalls_40ms", "nagletrace_stall_excess_seconds"):
+        record = f"namespace_pod_container_comm:{name}:rate5m"
+        wait_until(record, lambda: query(cluster, f'{record}{{comm="lab-client"}} > 0'), why=cluster.story)
+        [one] = query(cluster, f'{record}{{comm="lab-client"}}')
+        assert {key: one["metric"][key] for key in ("namespace", "pod", "container", "instance", "job")} == {
+            "namespace": SHOP, "pod": "checkout", "container": "lab", "instance": NODE, "job": "nagletrace"}
 
 
 def test_the_gadget_names_the_pod(cluster: Cluster, checkout: Object) -> None:
