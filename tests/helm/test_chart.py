@@ -265,6 +265,16 @@ def test_it_knows_each_option_of_the_daemon_that_it_does_not_set_itself(helm: He
     assert known == options - own
 
 
+def test_it_knows_each_option_of_the_exporter_that_it_does_not_set_itself(helm: Helm) -> None:
+    said = subprocess.check_output(["/usr/bin/python3", "-m", "nagletrace_exporters.exporter.main", "--help"],
+                                   cwd=ROOT / "exporters", text=True)
+    options = set(re.findall(r"^ +(?:-\w, )?(--[\w.-]+)", said, re.MULTILINE))
+    own = {"--daemon.socket", "--web.config.file", "--web.listen-address", "--web.telemetry-path", "--otlp.endpoint",
+           "--otlp.config.file", "--help", "--version"}
+    told = helm.refuses("--set", "exporter.options={--none}").partition("take one of")[2].partition(", or otlp")[0]
+    assert set(told.split()) == options - own
+
+
 REFUSED = {
     "an unknown value": (["--set", "daemon.optoins={--by-cgroup}"], "'/daemon'.*'optoins' not allowed"),
     "an unknown room": (["--set", "deamon.options={--by-cgroup}"], "'deamon' not allowed"),
@@ -281,6 +291,8 @@ REFUSED = {
         "it out, and name in networkPolicy.from who may scrape"),
     "a port that no probe asks": (["--set", "exporter.options={--web.listen-address=:1}"],
                                   r"exporter\.options: --web\.listen-address=:1: the chart has its own"),
+    "an option of the exporter that is none": (["--set", "exporter.options={--metrics.exemplar}"],
+                                               r"exporter\.options: --metrics\.exemplar is no option"),
     "an option that is a number": (["--set", "daemon.options={5}"], "'/daemon/options/0'.*got number, want string"),
     "a capability by its long name": (["--set", "daemon.capabilities={CAP_BPF}"],
                                       "'/daemon/capabilities/0'.*must be one of 'BPF', 'PERFMON'"),

@@ -69,6 +69,7 @@ imagePullPolicy: {{ . }}
   "take one of %s") $name (join " " $known)) -}}
 {{- end -}}
 {{- end -}}
+{{- $known = list "--daemon.max-series" "--log.level" "--metrics.exemplars" "--otlp.queue-mib" "--otlp.queue-records" -}}
 {{- range .Values.exporter.options -}}
 {{- $name := splitList "=" . | first -}}
 {{- if has $name (list "--web.listen-address" "--web.telemetry-path" "--daemon.socket") -}}
@@ -77,6 +78,10 @@ imagePullPolicy: {{ . }}
 {{- if eq $name "--web.config.file" -}}
 {{- fail (printf (print "exporter.options: %s: probes and monitors ask over http and without a password; leave it out, and "
   "name in networkPolicy.from who may scrape") .) -}}
+{{- end -}}
+{{- if and (hasPrefix "-" $name) (not (has $name $known)) -}}
+{{- fail (printf "exporter.options: %s is no option to give here: take one of %s, or otlp.endpoint and otlp.secretName" $name
+  (join " " $known)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
