@@ -47,6 +47,8 @@ from pieces import (
 
 OVERVIEW, FLEET, CONNECTION = "nagletrace", "nagletrace-fleet", "nagletrace-connection"
 
+HOST = "cluster, job, instance"
+
 # ---- the overview: is there something, of whom, and of which kind ----
 
 
@@ -56,16 +58,18 @@ def overview() -> list[Row]:
         ("Overview", [
             number("Loses most now", "Who loses most time on one host, as a share of the time that passes: "
                    "4 % is one user waiting 40 ms each second. From 25 % on there is an alert.", "percentunit",
-                   f"topk(1, {rate('nagletrace_stall_excess_seconds_total', 'instance, comm', BY_PROCESS)} > 0)",
+                   f"topk(1, {rate('nagletrace_stall_excess_seconds_total', f'{HOST}, comm', BY_PROCESS)} > 0)",
                    ("orange", 0.04), ("red", 0.25), span=8, instant=True, name="{{comm}} on {{instance}}"),
             number("Lost time now", "Of all hosts and processes chosen: what stalls lasted beyond the way of a prompt "
                    "ACK. Several connections can lose time at once, so it may exceed 100 %.", "percentunit",
                    rate("nagletrace_stall_excess_seconds_total", selector=BY_PROCESS) + " or vector(0)", span=4),
             number("Stalls per second now", "Of all hosts and processes chosen, whichever the cause.", STALLS,
                    rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)", span=4),
-            number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}})", span=4),
-            number("Records dropped now", "Stalls by process are too low while this is not zero; totals stay right.",
-                   RECORDS, rate("nagletrace_dropped_records_total", selector=f"{SELECTOR}, {DROPPED}"),
+            number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}}) or vector(0)",
+                   span=4),
+            number("Records dropped now", "Stalls by process are too low while this is not zero; totals stay right. "
+                   "recursion is not in it: NagletraceDroppedRecords fires where that is more than rare.", RECORDS,
+                   rate("nagletrace_dropped_records_total", selector=f"{SELECTOR}, {DROPPED}") + " or vector(0)",
                    ("red", 0.001), span=4),
         ]),
         ("Who loses time", [
@@ -83,8 +87,8 @@ def overview() -> list[Row]:
                   "and the other the ACK, or since a cork was not ended.", STALLS,
                   query(rate("nagletrace_stalls_total", "comm", BY_PROCESS), "{{comm}}"), stacked=True),
             lines("Stalls per second by cause", "nagle_delayed_ack: one end held a small segment, and the other the "
-                  "ACK. delayed_ack: the other end held the ACK, and it was not Nagle that waited (the reason says "
-                  "what did), or that is not known. cork_ceiling: a cork was not ended.", STALLS,
+                  "ACK. delayed_ack: the other end held the ACK, and something other than Nagle waited (the reason "
+                  "says what), or nobody knows. cork_ceiling: a cork was not ended.", STALLS,
                   query(stalls_by("cause"), "{{cause}}"), stacked=True),
             heat_map(),
             marks(lines("Durations, with the timers at 40 and 200 ms", "Half, nine of ten and 99 of 100 stalls are "
@@ -129,9 +133,6 @@ def overview() -> list[Row]:
 #: Recorded, so that they can be asked of thousands of hosts, and of a global Prometheus that has nothing else.
 EXCESS = f"instance_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
 POD_EXCESS = f"namespace_pod_container_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
-HOST = "cluster, job, instance"
-
-
 def by_host(expr: str) -> str:
     return f"sum by ({HOST}) ({expr})"
 
@@ -158,9 +159,13 @@ def spread(expr: str) -> list[Any]:
             query(f"quantile(0.9, {expr})", "nine of ten: less"), query(f"max({expr})", "the highest")]
 
 
+#: How many samples a recorded series has in the range shown that is there all the time.
+SAMPLES = f"max by (cluster) (count_over_time(instance:nagletrace_tracer_cpu_seconds:rate5m{{{SELECTOR}}}[$__range]))"
+
+
 def mean(expr: str, by: str) -> str:
     """Over the range shown; where there is no sample, there was no stall."""
-    return f"sum by ({by}) (sum_over_time({expr}[$__range:30s])) * 30 / $__range_s > 0"
+    return f"sum by ({by}) (sum_over_time({expr}[$__range]) / on (cluster) group_left {SAMPLES}) > 0"
 
 
 def most(expr: str, by: str) -> str:

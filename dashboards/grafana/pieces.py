@@ -26,7 +26,7 @@ from grafana_foundation_sdk.models.text import TextMode  # noqa: E402
 SELECTOR = 'cluster=~"$cluster", job=~"$job", instance=~"$instance"'
 BY_PROCESS = f'{SELECTOR}, comm=~"$comm"'
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
-#: Of all panels but the numbers at the top, so that no row has a hole; with room for ten rows of a legend.
+#: Of all panels but the numbers at the top, so that no row has a hole.
 HEIGHT = 10
 #: Of nagletrace_dropped_records_total: what leaves a count too low. The others leave out a name, a call stack, what
 #: --max-late-acks keeps from a stream, or what is rare beside the writes; else NagletraceDroppedRecords fires.

@@ -99,8 +99,6 @@ def choose(dashboard: Dashboard, prometheus: Prometheus, wanted: dict[str, str])
             chosen[name] = Chosen(wanted[name], wanted[name])
         elif variable["type"] == "datasource":
             chosen[name] = Chosen("Prometheus", "prometheus")
-        elif variable["type"] == "textbox":
-            chosen[name] = Chosen(variable["query"], variable["query"])
         elif variable.get("current", {}).get("value") == "$__all":
             chosen[name] = Chosen("All", variable["allValue"])
         else:
@@ -116,8 +114,7 @@ def answers(panel: Dashboard, prometheus: Prometheus, when: Range, chosen: dict[
     """What each query of a panel brings, as Grafana would ask it."""
     step = when.step(panel)
     values = {name: one.value for name, one in chosen.items()} | {
-        "__rate_interval": f"{max(step + SCRAPED, 4 * SCRAPED)}s", "__range": f"{when.seconds}s",
-        "__range_s": str(when.seconds)}
+        "__rate_interval": f"{max(step + SCRAPED, 4 * SCRAPED)}s", "__range": f"{when.seconds}s"}
     found = []
     for target in panel.get("targets", []):
         query = filled_in(target["expr"], values)

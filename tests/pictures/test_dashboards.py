@@ -134,7 +134,7 @@ def test_a_container_is_called_by_its_short_id(seen: Seen) -> None:
         assert re.fullmatch(r"web-1 container [0-9a-f]{12}", name)
 
 
-def test_dots_are_stalls_and_the_words_beside_them_have_the_connection(seen: Seen) -> None:
+def test_dots_are_stalls_and_the_words_beside_them_lead_on(seen: Seen) -> None:
     story = seen.shown["nagletrace-connection"]
     told = [answer for answers in story.answers.values() for answer in answers["answers"] if "exemplars" in answer]
     for drawn in seen.panel("nagletrace-connection", "Each dot is a stall, with its connection"):

@@ -3,7 +3,7 @@
 // element `html` has in data-told what is to be seen of each panel.
 
 import {createTheme, dateTime} from '@grafana/data';
-import {Combobox, GlobalStyles, Icon, InlineField, Input, PanelChrome, Text, ThemeContext, ToolbarButton} from '@grafana/ui';
+import {Combobox, GlobalStyles, Icon, InlineField, PanelChrome, Text, ThemeContext, ToolbarButton} from '@grafana/ui';
 import {Component} from 'react';
 import {createRoot} from 'react-dom/client';
 
@@ -78,8 +78,7 @@ function Framed({panel, data}) {
 function Variable({variable}) {
 	const {text} = chosen[variable.name];
 	return <InlineField label={variable.label}>
-		{variable.type === 'textbox' ? <Input value={text} width={28} readOnly/> :
-			<Combobox options={[{label: text, value: text}]} value={text} width="auto" minWidth={8} onChange={() => {}}/>}
+		<Combobox options={[{label: text, value: text}]} value={text} width="auto" minWidth={8} onChange={() => {}}/>
 	</InlineField>;
 }
 
@@ -142,7 +141,7 @@ function look(element) {
 		cells: words(element.querySelectorAll('[role=gridcell]')),
 		hidden: words([...names.filter((name) => name.getBoundingClientRect().bottom > legend.bottom + 1),
 			...columns.filter((column) => column.getBoundingClientRect().right > box.right + 1)]),
-		cut: words([...element.querySelectorAll('[role=gridcell], [role=columnheader] *, .markdown-html')].filter(cut)),
+		cut: words([...element.querySelectorAll('[data-testid^="data-testid VizLegend series"] *, [role=gridcell], [role=columnheader] *, .markdown-html')].filter(cut)),
 		dots: element.querySelectorAll('svg rect[transform]').length,
 		bottom: Math.ceil(box.bottom),
 	};
