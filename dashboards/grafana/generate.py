@@ -96,7 +96,7 @@ def overview() -> list[Row]:
                         "corks. Dots, where exporters run with --metrics.exemplars, are single stalls: each names its "
                         "process, its connection and the bytes that waited.", "s",
                         quantile(0.5), quantile(0.9), quantile(0.99))),
-            by_pod(12),
+            by_pod(),
             by_evidence(),
         ]),
         ("What holds segments and ACKs", [
@@ -295,7 +295,7 @@ def connection() -> list[Row]:
         ("On which hosts and in which pods", [
             lines("Lost time by host and cgroup", "cgroup: where the daemons run with --by-cgroup.", "percentunit",
                   query(by_cgroup("nagletrace_stall_excess_seconds_total"), "{{instance}} {{cgroup}}"), stacked=True),
-            by_pod(12),
+            by_pod(),
         ]),
         ("What holds segments and ACKs on its hosts", [holds(), delayed_acks()]),
         ("The tracer itself", state()),

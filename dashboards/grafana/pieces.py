@@ -50,10 +50,10 @@ def rate(metric: str, by: str = "", selector: str = SELECTOR) -> str:
     return f"sum{f' by ({by}) ' if by else ''}(rate({metric}{{{selector}}}[$__rate_interval]))"
 
 
-def that_occur(expr: str, metric: str, label: str, selector: str = SELECTOR) -> str:
-    """Those of a rate by this label that rose within the range shown. The end of it is asked for once, not for each
-    point."""
-    return f"{expr} and on ({label}) sum by ({label}) (increase({metric}{{{selector}}}[$__range] @ end())) > 0"
+def rate_that_occurs(metric: str, by: str, selector: str = SELECTOR) -> str:
+    """rate(), without what did not rise within the range shown. Its end is asked for once, not for each point."""
+    rose = f"sum by ({by}) (increase({metric}{{{selector}}}[$__range] @ end())) > 0"
+    return f"{rate(metric, by, selector)} and on ({by}) {rose}"
 
 
 def stalls_by(labels: str) -> str:
@@ -197,11 +197,10 @@ BY_POD = (f"{rate('nagletrace_stall_excess_seconds_total', 'comm, container_id',
 NO_PODS = "no stall in a pod, or no --by-cgroup and no kube-state-metrics"
 
 
-def by_pod(span: int) -> timeseries.Panel:
+def by_pod() -> timeseries.Panel:
     return lines("Lost time by pod", "In Kubernetes, where the daemons run with --by-cgroup and this Prometheus "
                  "scrapes kube-state-metrics too (recording.yml has the names of containers).", "percentunit",
-                 query(BY_POD, "{{namespace}}/{{pod}} {{container}}: {{comm}}"), span=span,
-                 stacked=True).no_value(NO_PODS)
+                 query(BY_POD, "{{namespace}}/{{pod}} {{container}}: {{comm}}"), stacked=True).no_value(NO_PODS)
 
 
 def by_evidence() -> timeseries.Panel:
@@ -212,10 +211,9 @@ def by_evidence() -> timeseries.Panel:
 
 def by_reason(title: str, description: str, unit: str, metric: str) -> timeseries.Panel:
     """Those that occur; what can be a stall stands first."""
-    queries = [query(that_occur(rate(metric, "reason", selector), metric, "reason", selector), "{{reason}}" + note)
-               for selector, note in ((f'{SELECTOR}, reason=~"{CAN_STALL}"', ""),
-                                      (f'{SELECTOR}, reason!~"{CAN_STALL}"', " (no stall)"))]
-    return lines(title, description, unit, *queries)
+    return lines(title, description, unit, *(
+        query(rate_that_occurs(metric, "reason", f'{SELECTOR}, reason{is_one}"{CAN_STALL}"'), "{{reason}}" + note)
+        for is_one, note in (("=~", ""), ("!~", " (no stall)"))))
 
 
 def holds() -> timeseries.Panel:
@@ -224,10 +222,9 @@ def holds() -> timeseries.Panel:
 
 
 def delayed_acks() -> timeseries.Panel:
-    metric = "nagletrace_delayed_acks_total"
     return lines("Delayed ACKs per second by release", "piggyback is what delaying is for; timer is what a sender may "
                  "have waited for.", ACKS,
-                 query(that_occur(rate(metric, "release"), metric, "release"), "{{release}}"), stacked=True)
+                 query(rate_that_occurs("nagletrace_delayed_acks_total", "release"), "{{release}}"), stacked=True)
 
 
 def state() -> list[timeseries.Panel]:
