@@ -173,9 +173,13 @@ def test_a_mixture_is_seen_from_both_ends(tmp_path: Path, record_property: Calla
     unseen_at = run.closing["unseen_at"]
     record_property("mixture", f"{run.score.line()}  unseen {unseen_at}")
     sure = [one for one in run.records if not excused(one, unseen_at)]
-    assert len(run.records) - len(sure) <= len(run.records) / 200, "too many are excused"
+    few = len(run.records) // 200
+    assert len(run.records) - len(sure) <= few, "too many are excused"
     told = [one for one in run.records if one in sure or one not in run.score.false]
     run = replace(run, score=score.compare(run.score.scenario, run.stalls, told, TOLERANCE), records=sure)
+    # where timers run unseen, a probe timer or an ACK may come unseen, too, and nothing counts these
+    if run.closing["unseen"]:
+        run = replace(run, closing={"unseen": run.closing["unseen"] + few}, lacking=run.lacking + few)
     check(MIXTURE, run, own, record_property)
     short = [one for one in run.records if one["duration_us"] < 30_000 and one["evidence"] == "seen"]
     assert short, "nothing was shown: each host alone would have told all"
