@@ -64,6 +64,7 @@ SYSROOT_PACKAGES := libbpf-dev libelf-dev zlib1g-dev libdw-dev libjson-c-dev lib
 ARM64_PACKAGES := qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES)
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
+SERVER_PACKAGES := redis-server redis-tools nginx-light apache2-utils postgresql iperf3
 GO_PACKAGES    := $(if $(shell command -v go 2>/dev/null),,golang-go)
 GADGET_PACKAGES := clang llvm make libbpf-dev python3 $(GO_PACKAGES)
 CLUSTER_PACKAGES := etcd-server containerd runc containernetworking-plugins debootstrap iproute2 util-linux python3-venv
@@ -206,7 +207,7 @@ bench: ## what tracing costs, side by side with its peers: docs/performance.md a
 	@$(SUDO) /usr/bin/python3 tests/bench/bench.py
 
 bench-instructions: ## instructions that tracing adds, by kernel and hooks: docs/performance.md; K="7 6.12", H=tracepoint choose
-	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(GUEST_PACKAGES)
+	@tests/deps.sh $(BUILD_PACKAGES) $(TEST_PACKAGES) $(GUEST_PACKAGES) $(SERVER_PACKAGES)
 	@$(MAKE) --no-print-directory $(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty
 	@$(SUDO) /usr/bin/python3 tests/bench/instructions.py $(K) $(H:%=--hooks %)
 

@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from bench import (  # noqa: E402
     load,
     pinned,
 )
+from servers import SERVED, serving  # noqa: E402
 from spaces import Namespace  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests" / "guests"))
@@ -52,6 +54,7 @@ HOOKS = ("tracepoint", "function", "kprobe")
 KERNELS = ("7", "6.12", "6.1", "5.10")
 #: By its name in the table, the load's mode. A stream by one thread: two would settle in one of two rhythms (bench.py).
 LOADS = {"ping-pong": "pingpong", "100 connections": "server", "churn": "churn", "bulk": "in-step"}
+ALL_LOADS = [*LOADS, *SERVED]
 BARE, EMPTY_NAME, WHOLE, STANDBY = "bare", "empty programs", "whole host", "standby"
 RESULTS, PAGE = BUILD / "bench" / "instructions", ROOT / "docs" / "performance.md"
 #: A guest has so long; each kind of hooks takes it some five minutes on a quiet machine.
@@ -77,9 +80,11 @@ def subjects(hooks: str, sleeper: int, directory: Path) -> list[Subject]:
     ]
 
 
-def cost(space: Namespace, mode: str, seconds: float) -> float:
+def cost(space: Namespace, name: str, seconds: float) -> float:
     """Instructions of an operation: the guest's clock moves one ns an instruction, and leaps where nothing runs."""
-    told = load(space, mode, seconds, preexec=pinned({0}), warm_up=seconds / 4, patience=FOREVER)
+    if name in SERVED:
+        return 1e9 / SERVED[name].operations(space)
+    told = load(space, LOADS[name], seconds, preexec=pinned({0}), warm_up=seconds / 4, patience=FOREVER)
     return float(told["seconds"] * 1e9 / told["operations"])
 
 
@@ -90,7 +95,10 @@ def count_here(hooks: str, loads: list[str], only: list[str], cycles: int, secon
     missing: dict[str, str] = {}
     sleeper = subprocess.Popen(["sleep", "infinity"])
     try:
-        with Namespace() as space:
+        served = [name for name in loads if name in SERVED]
+        with Namespace() as space, serving(space, served):
+            for name in served:
+                cost(space, name, seconds)  # its first time takes more
             wanted = [s for s in subjects(hooks, sleeper.pid, Path("/run")) if not only or s.name in only]
             for _ in range(cycles):
                 for subject in (None, *wanted[::2], None, *wanted[1::2]):
@@ -98,7 +106,8 @@ def count_here(hooks: str, loads: list[str], only: list[str], cycles: int, secon
                         with subject.running(space) if subject else contextlib.nullcontext():
                             for name in loads:
                                 figures = counts[name][subject.name if subject else BARE]
-                                figures.append(cost(space, LOADS[name], seconds))
+                                if name in LOADS or not subject or subject.name in (EMPTY_NAME, WHOLE):
+                                    figures.append(cost(space, name, seconds))
                     except (Missing, FileNotFoundError) as error:
                         assert subject
                         missing[subject.name] = str(error)[:200]
@@ -163,12 +172,19 @@ attached.
 - *bulk*: writes of 64 KiB by one thread, which reads each before the next.
 """
 
+REAL = """\
+Real servers, each with one client on the same CPU, whose instructions count too: `redis-benchmark -t get`; `ab` with
+`-k` and without, for a reply of 200 bytes; `pgbench -S`; `iperf3`. Empty programs on the same hooks / nagletrace on the
+whole host:
+"""
 
-def rows(all_measured: list[Counts], subjects_of: tuple[str, ...]) -> list[str]:
-    lines = ["| kernel, hooks | " + " | ".join(LOADS) + " |", "|---|" + "---|" * len(LOADS)]
+
+def rows(all_measured: list[Counts], loads: Iterable[str], subjects_of: tuple[str, ...]) -> list[str]:
+    loads = list(loads)
+    lines = ["| kernel, hooks | " + " | ".join(loads) + " |", "|---|" + "---|" * len(loads)]
     for measured in all_measured:
         cells = [" / ".join(f"{added(counts, subject):+.1f}" if subject in counts else "–" for subject in subjects_of)
-                 + " %" for counts in (measured["loads"][name] for name in LOADS)]
+                 + " %" for counts in (measured["loads"][name] for name in loads)]
         lines.append(f"| {measured['kernel']}, {measured['hooks']} | " + " | ".join(cells) + " |")
     return lines
 
@@ -176,8 +192,9 @@ def rows(all_measured: list[Counts], subjects_of: tuple[str, ...]) -> list[str]:
 def section(all_measured: list[Counts]) -> str:
     more = ("-p of another process", "--stacks", "daemon", STANDBY)
     return "\n".join([HEAD, f"{EMPTY_NAME.capitalize()} on the same hooks / nagletrace on the {WHOLE}:", "",
-                      *rows(all_measured, (EMPTY_NAME, WHOLE)), "",
-                      f"nagletrace {' / '.join(more)}:", "", *rows(all_measured, more), ""])
+                      *rows(all_measured, LOADS, (EMPTY_NAME, WHOLE)), "",
+                      f"nagletrace {' / '.join(more)}:", "", *rows(all_measured, LOADS, more), "",
+                      REAL, *rows(all_measured, SERVED, (EMPTY_NAME, WHOLE)), ""])
 
 
 def write_page(all_measured: list[Counts]) -> None:
@@ -208,7 +225,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}; all of them")
     parser.add_argument("--hooks", nargs="*", choices=HOOKS, help="all that the kernel offers")
-    parser.add_argument("--loads", nargs="*", choices=LOADS, default=list(LOADS), help="all")
+    parser.add_argument("--loads", nargs="*", choices=ALL_LOADS, default=ALL_LOADS, help="all")
     parser.add_argument("--only", nargs="*", metavar="SUBJECT", help="nothing but these, and bare")
     parser.add_argument("--cycles", type=int, default=CYCLES)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each load, in the guest")
@@ -227,7 +244,7 @@ def main() -> int:
                 code |= boot(kernel, RESULTS / kernel, *same)
             except Unavailable as why:
                 print(f"instructions: kernel {kernel} cannot be had: {why}", file=sys.stderr)
-    if whole := [one for one in stored() if set(one["loads"]) == set(LOADS)]:
+    if whole := [one for one in stored() if set(one["loads"]) == set(ALL_LOADS)]:
         write_page(whole)
     return code
 
