@@ -258,7 +258,8 @@ static bool has_pid(const struct nt_targets *targets, pid_t pid)
 	__u32 key = pid;
 	__u8 one;
 
-	return !bpf_map_lookup_elem(targets->pids_map, &key, &one);
+	return targets->pid_marks && targets->pid_marks[key % NT_PID_MARKS] &&
+	       !bpf_map_lookup_elem(targets->pids_map, &key, &one);
 }
 
 /*

@@ -99,7 +99,7 @@ bool nt_processes_hidden(void);
 struct nt_targets {
 	const struct nt_settings *settings;
 	int pids_map;               /* children that the kernel side added are in it */
-	unsigned char *pid_marks;   /* NT_PID_MARKS of them, which the kernel side asks first */
+	unsigned char *pid_marks;   /* NT_PID_MARKS of them, to ask first; NULL: no tracer runs */
 	int pidfds[NT_MAX_PIDS];    /* of the processes that -p names; -1: it has ended */
 	char cgroup[NT_CGROUP_LEN]; /* path as /proc shows it */
 	int cgroup_fd;
