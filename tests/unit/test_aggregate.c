@@ -112,6 +112,7 @@ static void the_least_recently_stalled_goes_first_and_is_counted(void **state)
 	for (int i = 0; i < 3; i++)
 		nt_aggregate_add(&a, &list[0]);
 	nt_aggregate_add(&a, &list[1]);
+	list[0].record.time_ns = NT_SECOND_NS; /* the order is that of seconds */
 	nt_aggregate_add(&a, &list[0]);
 	nt_aggregate_add(&a, &list[2]); /* pushes 11 out, which stalled before 10 did last */
 	assert_int_equal(nt_aggregate_count(&a), 2);

@@ -24,12 +24,12 @@ struct nt_tracer;
 
 /* An owner as the last look at it found it: its name outlives it. */
 struct nt_known_owner {
+	UT_hash_handle hh; /* what a look reads comes first, in few lines of the cache */
 	__u64 sk;
-	__u64 share;
+	__u64 until_ns; /* what is remembered need not be renewed before that time */
 	struct nt_tuple tuple;
 	struct nt_process process;
-	__u64 until_ns; /* what is remembered need not be renewed before that time */
-	UT_hash_handle hh;
+	__u64 share;
 };
 
 struct nt_owners {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 void nt_aggregate_init(struct nt_aggregate *aggregate, size_t most)
 {
 	memset(aggregate, 0, sizeof(*aggregate));
@@ -61,6 +63,9 @@ static void make_room(struct nt_aggregate *aggregate, unsigned int share)
 	drop(aggregate, c);
 }
 
+/* How long a connection keeps its place in the order: to move it costs more than to find it. */
+#define RENEW_NS NT_SECOND_NS
+
 /* Returns the connection of this stall, and moves it to the end of the order. NULL: no memory. */
 static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
 					 const struct nt_stall *stall)
@@ -70,7 +75,7 @@ static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
 	struct nt_connection *c;
 
 	HASH_FIND(hh, aggregate->connections, &key, sizeof(key), c);
-	if (c && !c->hh.next)
+	if (c && (!c->hh.next || stall->record.time_ns < c->moved_ns + RENEW_NS))
 		return c;
 	if (c) {
 		HASH_DEL(aggregate->connections, c);
@@ -84,6 +89,7 @@ static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
 		c->share = share;
 		aggregate->shares.count[share]++;
 	}
+	c->moved_ns = stall->record.time_ns;
 	HASH_ADD(hh, aggregate->connections, key, sizeof(key), c);
 	if (c->hh.tbl)
 		return c;

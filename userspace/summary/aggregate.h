@@ -23,8 +23,8 @@ struct nt_connection_key {
 struct nt_connection {
 	struct nt_connection_key key;
 	UT_hash_handle hh;
+	uint64_t moved_ns;        /* CLOCK_MONOTONIC: when it came to the end of the order */
 	unsigned int share;       /* place of the first stall's share in the table */
-	struct nt_stall last;     /* the latest stall, as the example */
 	uint64_t first_ns;        /* CLOCK_MONOTONIC: the end of the first stall */
 	uint64_t first_excess_ns; /* its excess */
 	uint64_t count;
@@ -33,11 +33,12 @@ struct nt_connection {
 	uint64_t seen; /* of count, with evidence `seen` */
 	uint64_t patterns[NT_PATTERNS];
 	uint64_t process_excess_ns; /* sum of its whole process, while we sort */
+	struct nt_stall last;       /* the latest stall, as the example */
 	uint32_t samples_us[NT_SAMPLES];
 };
 
 struct nt_aggregate {
-	struct nt_connection *connections; /* a hash; in order, least recently stalled first */
+	struct nt_connection *connections; /* a hash; least recently stalled first, to a second */
 	struct nt_shares shares;
 	size_t most; /* connections kept; the next one pushes out the first of the largest share */
 	uint64_t stalls;
