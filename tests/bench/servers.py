@@ -53,7 +53,7 @@ def postgres(directory: Path) -> Command:
     shutil.chown(directory, "nobody")
     data = directory / "data"
     run(*AS_NOBODY, POSTGRES / "initdb", "--no-sync", "-A", "trust", "-D", data)
-    return *AS_NOBODY, POSTGRES / "postgres", "-D", data, "-k", directory, "-c", "fsync=off"
+    return *AS_NOBODY, POSTGRES / "postgres", "-D", data, "-k", directory, "-c", "autovacuum=off"
 
 
 def redis(directory: Path) -> Command:
@@ -108,7 +108,7 @@ def serving(space: Namespace, loads: list[str]) -> Iterator[None]:
         for server, port in {(SERVED[name].server, SERVED[name].port) for name in loads}:
             stack.enter_context(one_server(space, server, port))
         if any(SERVED[name].server == postgres for name in loads):
-            run(*space.enter(POSTGRES / "pgbench", "-i", "-I", "dtgp", *DATABASE))
+            run(*space.enter(POSTGRES / "pgbench", "-i", "-I", "dtgvp", *DATABASE))
         yield
 
 
