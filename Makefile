@@ -180,7 +180,7 @@ $(eval $(call part,packets,quick-for-tests,$(TEST_PACKAGES))) ## packet scripts:
 $(eval $(call part,monitoring,for-monitoring,$(TEST_PACKAGES) $(GUEST_PACKAGES) systemd)) ## rules, dashboards, units, and all together with a real Prometheus
 $(eval $(call part,packages,quick-for-tests,$(TEST_PACKAGES) $(DEB_PACKAGES) $(RPM_PACKAGES) $(STATIC_PACKAGES) $(CROSS_PACKAGES) debootstrap lintian)) ## the Debian and RPM packages in roots of Debian 12 and 13
 $(eval $(call part,kernels,for-guests,$(TEST_PACKAGES) $(GUEST_PACKAGES) strace)) ## live tests in guests with Debian's 5.10, 6.1, 6.12 and newest kernel
-$(eval $(call part,arm64,static-aarch64 lab-aarch64,qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES))) ## the static binary on arm64, in an emulated machine
+$(eval $(call part,arm64,static-aarch64 lab-aarch64,$(ARM64_PACKAGES))) ## the static binary on arm64, in an emulated machine
 $(eval $(call part,instructions,$(BUILD)/nagletrace $(BUILD)/bench/load $(BUILD)/bench/empty,$(TEST_PACKAGES) $(GUEST_PACKAGES))) ## instructions that tracing adds, against a budget, in a guest that counts them
 $(eval $(call part,clickhouse,,$(EXPORTER_PACKAGES))) ## the store of dashboards/clickhouse in ClickHouse's engine (from PyPI, 200 MB), against nagletrace-join
 $(eval $(call part,carriers,quick-for-tests,$(TEST_PACKAGES) rsyslog rsyslog-relp systemd-journal-remote)) ## records by OTLP to rotel, and by lines to rsyslog and journald, which are killed and come back

@@ -250,7 +250,6 @@ struct lab_conn {
 	char *payload;
 	char *inbox;
 	size_t room;
-	bool has_info;
 	struct tcp_info info;
 };
 

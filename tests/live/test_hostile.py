@@ -47,7 +47,6 @@ class Outcome:
     code: int
     output: bytes
     errors: bytes
-    took_s: float
     #: the most resident memory that was seen
     most_bytes: int
     #: it ended without being told to
@@ -72,32 +71,30 @@ def patience(answer: Answer) -> float:
 
 
 def ask_by_report(answer: Answer, server: HostileServer, *arguments: str) -> Outcome:
-    began = time.monotonic()
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen([str(NAGLETRACE), "report", "--socket", str(server.path), *arguments],
                                    stdout=output, stderr=errors)
         memory = Memory(process.pid)
         # one that was told nothing wrong follows for as long as the stream lasts
-        until = began + (patience(answer) if answer.wrong or answer.then is Then.GOES_ON or "-f" not in arguments
-                         else SETTLED_S)
+        ends = answer.wrong or answer.then is Then.GOES_ON or "-f" not in arguments
+        until = time.monotonic() + (patience(answer) if ends else SETTLED_S)
         while process.poll() is None and time.monotonic() < until:
             memory.look()
             time.sleep(0.003)
-        took, by_itself = time.monotonic() - began, process.poll() is not None
+        by_itself = process.poll() is not None
         if not by_itself:
             process.terminate()
         code = process.wait(PATIENCE)
         output.seek(0)
         errors.seek(0)
-        return Outcome(code, output.read(), errors.read(), took, memory.most_bytes, by_itself)
+        return Outcome(code, output.read(), errors.read(), memory.most_bytes, by_itself)
 
 
 def ask_by_top(answer: Answer, server: HostileServer) -> Outcome:
     """As nobody, since root's traces by itself where it cannot connect."""
-    began = time.monotonic()
     with Terminal(*NOBODY, str(NAGLETRACE), "top", "--socket", str(server.path), "-i", "100ms", columns=200) as top:
         memory = Memory(top.process.pid)
-        until = began + patience(answer)
+        until = time.monotonic() + patience(answer)
         shown = 0.0
         while top.process.poll() is None and time.monotonic() < until:
             memory.look()
@@ -106,12 +103,12 @@ def ask_by_top(answer: Answer, server: HostileServer) -> Outcome:
             if shown and time.monotonic() > shown + SETTLED_S:
                 break
             time.sleep(0.003)
-        took, by_itself = time.monotonic() - began, top.process.poll() is not None
+        by_itself = top.process.poll() is not None
         if not by_itself:
             with contextlib.suppress(OSError):
                 top.press("qqq" if shown else b"\x03")
         code = top.ended()
-        return Outcome(code, top.output, b"" if shown else top.output, took, memory.most_bytes, by_itself)
+        return Outcome(code, top.output, b"" if shown else top.output, memory.most_bytes, by_itself)
 
 
 def play(answer: Answer) -> dict[str, Outcome]:

@@ -564,7 +564,7 @@ static void forge(struct endpoint *e)
 	if (sock_of(e)->__sk_common.skc_state != TCP_ESTABLISHED || sock_of(e)->sk_lock.owned || !e->ts_recent)
 		return;
 	w = calloc(1, sizeof(*w));
-	*w = (struct wire){.seq = tp->rcv_nxt, .end_seq = tp->rcv_nxt, .ack = tp->snd_nxt, .forged = true,
+	*w = (struct wire){.seq = tp->rcv_nxt, .end_seq = tp->rcv_nxt, .ack = tp->snd_nxt,
 			   .window = tp->snd_wnd, .mss = tp->mss_cache, .flags = TCPHDR_ACK,
 			   .ts_value = e->ts_recent, .ts_echo = tcp_stamp(e)};
 	switch (random_below(7)) {

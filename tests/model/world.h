@@ -31,7 +31,6 @@ struct wire {
 	u8 flags;
 	bool again;
 	bool locked; /* the ACK's timer found the socket in use */
-	bool forged; /* a stranger sent it */
 	enum lateness lateness;
 	struct nt_ack_part late; /* the late ACK that it carries, as the model knows it */
 	bool late_pingpong, late_lone, late_deferred;

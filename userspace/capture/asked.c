@@ -37,6 +37,16 @@ bool nt_ask_once(struct nt_asked *asked, pid_t tgid, bool (*ask)(void *context, 
 	return answer;
 }
 
+static bool match(void *context, pid_t tgid)
+{
+	return nt_targets_match(context, tgid);
+}
+
+bool nt_targets_match_once(const struct nt_targets *targets, pid_t tgid, struct nt_asked *asked)
+{
+	return nt_ask_once(asked, tgid, match, (void *)targets);
+}
+
 void nt_asked_clear(struct nt_asked *asked)
 {
 	while (asked->processes) {

@@ -6,8 +6,7 @@
 #ifndef NT_ASKED_H
 #define NT_ASKED_H
 
-#include <stdbool.h>
-#include <sys/types.h>
+#include "capture/processes.h"
 
 /* The answers so far; the struct is all zero at first. */
 struct nt_asked {
@@ -17,6 +16,10 @@ struct nt_asked {
 /* Returns the answer of ask(context, tgid), which it may have given before. */
 bool nt_ask_once(struct nt_asked *asked, pid_t tgid, bool (*ask)(void *context, pid_t tgid),
 		 void *context);
+
+/* Returns what nt_targets_match() says, by asking it once. */
+bool nt_targets_match_once(const struct nt_targets *targets, pid_t tgid, struct nt_asked *asked);
+
 void nt_asked_clear(struct nt_asked *asked);
 
 #endif /* NT_ASKED_H */

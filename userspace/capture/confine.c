@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "capture/confine.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "names/keeper.h"
 #include "privileges/privileges.h"

@@ -88,17 +88,12 @@ static int begin_look(struct nt_owners *owners)
 	return nt_iterator_begin(&owners->reader, owners->iterator, sizeof(struct nt_owner));
 }
 
-static bool match(void *context, pid_t tgid)
-{
-	return nt_targets_match(context, tgid);
-}
-
 static bool is_wanted(void *context, uint32_t tgid)
 {
 	struct nt_owners *owners = context;
 
 	return nt_targets_any(owners->targets) &&
-	       nt_ask_once(&owners->asked, tgid, match, (void *)owners->targets);
+	       nt_targets_match_once(owners->targets, tgid, &owners->asked);
 }
 
 /* Bounds the memory of both lists together: the old one gives way to the new one. */

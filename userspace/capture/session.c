@@ -168,11 +168,6 @@ static void serve_waiting(struct nt_session *session)
 	session->look_ns = session->waiting.count ? AT_ONCE : 0;
 }
 
-static bool match(void *context, pid_t tgid)
-{
-	return nt_targets_match(context, tgid);
-}
-
 /*
  * Marks the sockets that the processes the user asked for have open already: when the kernel side
  * counts, it recognises these processes by their sockets.
@@ -189,7 +184,8 @@ static void mark_open_sockets(struct nt_session *session)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct nt_owner *owner = &list->owners[i];
 
-		if (owner->passing || !nt_ask_once(&asked, owner->tgid, match, &session->targets))
+		if (owner->passing ||
+		    !nt_targets_match_once(&session->targets, owner->tgid, &asked))
 			continue;
 		bpf_map_update_elem(owned, &owner->sk, &owner->tgid, BPF_ANY);
 		if (session->settings->timeline) {

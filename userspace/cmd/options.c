@@ -2,7 +2,6 @@
 #include "cmd/options.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>

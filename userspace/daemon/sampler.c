@@ -31,14 +31,9 @@ static void complain(struct nt_sampler *sampler, const char *what, const char *o
 
 /* ---- a look ---- */
 
-static bool match(void *context, pid_t tgid)
-{
-	return nt_targets_match(context, tgid);
-}
-
 static bool process_wanted(struct nt_sampler *sampler, pid_t tgid)
 {
-	return tgid && nt_ask_once(&sampler->asked, tgid, match, &sampler->session->targets);
+	return tgid && nt_targets_match_once(&sampler->session->targets, tgid, &sampler->asked);
 }
 
 /* Is it of a process that the user asked for, at either end? A look names one process of many. */

@@ -2,7 +2,6 @@
 #include "protocol/request.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "terms/words.h"
 #include "terms/tuple.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "attach/kernel.h"
 #include "capture/stall.h"
 
