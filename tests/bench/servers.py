@@ -78,10 +78,10 @@ class Served:
         return float(found[1]) / self.unit
 
 
-#: One client each: of several, the scheduler decides how many requests are served at a time, and that costs more than
-#: the hooks. Each asks for some tenths of a second.
 SITE = "http://127.0.0.1/"
 HTTP = r"Requests per second:\s+([\d.]+)"
+#: One client each: of several, the scheduler decides how many requests are served at a time, and that costs more than
+#: the hooks. Each asks for some tenths of a second.
 SERVED = {
     "redis": Served(redis, 6379, ("redis-benchmark", "-c", 1, "-t", "get", "-n", 20_000, "--csv"), r'"GET","([\d.]+)"'),
     "nginx": Served(nginx, 80, ("ab", "-q", "-k", "-n", 8_000, SITE), HTTP),

@@ -101,6 +101,16 @@ def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
 
 @pytest.mark.once
 @pytest.mark.quick
+def test_children_that_a_process_forked_before_the_trace_are_traced() -> None:
+    with Lab("write-write-read", "--rounds", "8") as lab, Tracer("-p", str(lab.process.pid)) as tracer:
+        result = lab.play()
+        tracer.wait()  # the process has ended
+    assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))
+    assert {own_end(stall)["pid"] for stall in tracer.stalls()} == {lab.client}
+
+
+@pytest.mark.once
+@pytest.mark.quick
 def test_several_connections_are_told_apart() -> None:
     with Lab("write-write-read", "--connections", "4", "--rounds", "6") as lab:
         result, tracer = trace(lab, "-p", str(lab.client))

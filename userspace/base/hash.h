@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Makes uthash survive a shortage of memory instead of ending the program: HASH_ADD then leaves
- * hh.tbl NULL. Makes it expand sooner: each entry that a look passes over costs a miss in the
- * cache, and of those that it finds with 10 in a bucket, the default, two to three.
+ * hh.tbl NULL. Makes it expand sooner: where a bucket may have 10 entries, the default, a look
+ * passes over two to three, and each costs a miss in the cache.
  */
 #ifndef NT_HASH_H
 #define NT_HASH_H
