@@ -10,76 +10,11 @@
 
 #define WORD_LEN 20
 
-/* The words are those of nagletrace's JSON: userspace/terms/words.c. */
-typedef char word[WORD_LEN];
+typedef char nt_word[WORD_LEN];
 
-static const word reason_words[NT_HOLD_REASONS] = {
-	[NT_HOLD_NAGLE] = "nagle",
-	[NT_HOLD_CORK] = "cork",
-	[NT_HOLD_MSG_MORE] = "msg_more",
-	[NT_HOLD_AUTOCORK] = "autocork",
-	[NT_HOLD_TSO_DEFER] = "tso_defer",
-	[NT_HOLD_CWND] = "cwnd",
-	[NT_HOLD_RWND] = "rwnd",
-	[NT_HOLD_PACING] = "pacing",
-	[NT_HOLD_TSQ] = "tsq",
-	[NT_HOLD_UNKNOWN] = "unknown",
-	[NT_HOLD_SNDBUF] = "sndbuf",
-	[NT_HOLD_HANDSHAKE] = "handshake",
-	[NT_HOLD_LINGER] = "linger",
-};
+#include "words.h"
 
-static const word release_words[NT_RELEASES] = {
-	[NT_RELEASE_ACK] = "ack",         [NT_RELEASE_FULL_SEGMENT] = "full_segment",
-	[NT_RELEASE_NODELAY] = "nodelay", [NT_RELEASE_UNCORK] = "uncork",
-	[NT_RELEASE_TIMER] = "timer",     [NT_RELEASE_LOSS_PROBE] = "loss_probe",
-	[NT_RELEASE_PUSH] = "push",       [NT_RELEASE_CLOSE] = "close",
-	[NT_RELEASE_RESET] = "reset",     [NT_RELEASE_DEVICE] = "device",
-};
-
-static const word ack_release_words[NT_ACK_RELEASES] = {
-	[NT_ACK_TIMER] = "timer",     [NT_ACK_PIGGYBACK] = "piggyback", [NT_ACK_READ] = "read",
-	[NT_ACK_SEGMENT] = "segment", [NT_ACK_RESET] = "reset",
-};
-
-static const word ack_reason_words[NT_ACK_REASONS] = {
-	[NT_ACK_REASON_PINGPONG] = "pingpong",
-	[NT_ACK_REASON_QUICK_EXHAUSTED] = "quick_exhausted",
-	[NT_ACK_REASON_LEFT_UNREAD] = "left_unread",
-	[NT_ACK_REASON_QUICKACK_OFF] = "quickack_off",
-	[NT_ACK_REASON_DELACK_MAX] = "delack_max",
-};
-
-static const word cause_words[NT_CAUSES] = {
-	[NT_CAUSE_NAGLE_DELAYED_ACK] = "nagle_delayed_ack",
-	[NT_CAUSE_CORK_CEILING] = "cork_ceiling",
-	[NT_CAUSE_DELAYED_ACK] = "delayed_ack",
-};
-
-static const word evidence_words[NT_EVIDENCES] = {
-	[NT_EVIDENCE_SEEN] = "seen",
-	[NT_EVIDENCE_INFERRED] = "inferred",
-};
-
-static const word pattern_words[NT_PATTERNS] = {
-	[NT_PATTERN_WRITE_WRITE_READ] = "write_write_read",
-	[NT_PATTERN_REPLY_TAIL] = "reply_tail",
-	[NT_PATTERN_HANDSHAKE_FLIGHT] = "handshake_flight",
-	[NT_PATTERN_ACK_CLOCKED] = "ack_clocked",
-	[NT_PATTERN_CORK_CEILING] = "cork_ceiling",
-	[NT_PATTERN_AUTOCORK] = "autocork",
-	[NT_PATTERN_PEER_HOLDS] = "peer_holds",
-	[NT_PATTERN_LOCKED_SOCKET] = "locked_socket",
-	[NT_PATTERN_FULL_BUFFER] = "full_buffer",
-	[NT_PATTERN_SMALL_CWND] = "small_cwnd",
-	[NT_PATTERN_SERVER_FIRST] = "server_first",
-	[NT_PATTERN_LINGERING_CLOSE] = "lingering_close",
-	[NT_PATTERN_PIGGYBACKED_ACK] = "piggybacked_ack",
-	[NT_PATTERN_SEVERAL_WRITES] = "several_writes",
-	[NT_PATTERN_ONE_WAY] = "one_way",
-};
-
-static const word side_words[] = {"sender", "receiver"};
+static const nt_word sides[] = {"sender", "receiver"};
 
 /* The barrier keeps the compiler from hiding the bound. A value without a word leaves none. */
 #define SET_WORD(field, table, value)                                             \
@@ -100,14 +35,14 @@ struct stall {
 	gadget_duration excess_raw;
 	gadget_duration pending_ack_raw;
 	gadget_duration min_rtt_raw;
-	word side;
-	word cause;
-	word evidence;
-	word pattern;
-	word reason;
-	word release;
-	word ack_reason;
-	word ack_release;
+	nt_word side;
+	nt_word cause;
+	nt_word evidence;
+	nt_word pattern;
+	nt_word reason;
+	nt_word release;
+	nt_word ack_reason;
+	nt_word ack_release;
 	u32 bytes;
 	u32 in_flight_bytes;
 	u32 writes;
@@ -204,13 +139,13 @@ static __always_inline bool set_ends(struct told_stall *told)
 	if (set_process(&stall->proc, &r->sender, true)) {
 		set_peer(stall, &told->receiver);
 		set_connection(stall, &r->sender);
-		SET_WORD(stall->side, side_words, 0);
+		SET_WORD(stall->side, sides, 0);
 		return true;
 	}
 	set_peer(stall, &stall->proc);
 	stall->proc = told->receiver;
 	set_connection(stall, &r->receiver);
-	SET_WORD(stall->side, side_words, 1);
+	SET_WORD(stall->side, sides, 1);
 	return receiver_wanted;
 }
 
@@ -231,13 +166,13 @@ static __always_inline void set_facts(struct stall *stall, const struct nt_recor
 	stall->in_flight_bytes = r->hold.in_flight_bytes;
 	stall->writes = r->hold.writes;
 	stall->mss = r->hold.mss;
-	SET_WORD(stall->cause, cause_words, r->cause);
-	SET_WORD(stall->evidence, evidence_words, r->evidence);
-	SET_WORD(stall->pattern, pattern_words, r->pattern);
-	SET_WORD(stall->reason, reason_words, r->hold.reason);
-	SET_WORD(stall->release, release_words, r->hold.release);
-	SET_WORD(stall->ack_reason, ack_reason_words, r->ack.reason);
-	SET_WORD(stall->ack_release, ack_release_words, r->ack.release);
+	SET_WORD(stall->cause, causes, r->cause);
+	SET_WORD(stall->evidence, evidences, r->evidence);
+	SET_WORD(stall->pattern, patterns, r->pattern);
+	SET_WORD(stall->reason, hold_reasons, r->hold.reason);
+	SET_WORD(stall->release, releases, r->hold.release);
+	SET_WORD(stall->ack_reason, ack_reasons, r->ack.reason);
+	SET_WORD(stall->ack_release, ack_releases, r->ack.release);
 }
 
 /*

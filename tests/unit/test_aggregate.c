@@ -2,7 +2,6 @@
 // links: userspace/summary/aggregate.c userspace/summary/groups.c
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "unit.h"
 #include "summary/groups.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/base/each_process.c userspace/capture/asked.c userspace/fix/reach.c userspace/fix/sockets.c userspace/fix/open_sockets.c userspace/base/error.c userspace/base/log.c
-#include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/capture/owner_list.c
-#include <string.h>
 #include "unit.h"
 #include "capture/owner_list.h"
 

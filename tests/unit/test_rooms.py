@@ -5,6 +5,7 @@ circle. The picture in docs/design.md says which floor a room is on; it is compa
 
 from __future__ import annotations
 
+import graphlib
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 USERSPACE = ROOT / "userspace"
 DESIGN = ROOT / "docs" / "design.md"
-#: What the build makes has no room, and the kernel side is below all of them: these two are all that a room sees of it.
+#: What the build makes has no room, and the kernel side is below all of them: these are all that a room sees of it.
 BUILT = {"keep.skel.h", "nagletrace.skel.h", "sample.skel.h", "terminfo.h", "version.h"}
-SHARED = {"bpf/keep.h", "bpf/nagletrace.h", "bpf/verdict.h"}
+SHARED = {"bpf/keep.h", "bpf/nagletrace.h", "bpf/verdict.h", "bpf/words.h"}
 
 
 class Include(NamedTuple):
@@ -77,25 +78,16 @@ def climbing(found: list[Include], rooms: list[Room]) -> list[str]:
 
 def circle(found: list[Include]) -> list[str]:
     """The includes of one circle between files of a room, [] where there is none."""
-    arrows: dict[str, dict[str, Include]] = {}
-    for include in found:
-        here, there = include.modules()
-        if here != there:
-            arrows.setdefault(here, {}).setdefault(there, include)
-    done: set[str] = set()
-
-    def walk(module: str, path: list[str]) -> list[str]:
-        if module in path:
-            around = [*path[path.index(module):], module]
-            return [str(arrows[one][other]) for one, other in zip(around, around[1:])]
-        if module not in done:
-            for other in arrows.get(module, {}):
-                if around := walk(other, [*path, module]):
-                    return around
-        done.add(module)
-        return []
-
-    return next(filter(None, (walk(module, []) for module in arrows)), [])
+    arrows = {include.modules(): include for include in found if len({*include.modules()}) == 2}
+    modules = graphlib.TopologicalSorter[str]()
+    for here, there in arrows:
+        modules.add(here, there)
+    try:
+        modules.prepare()
+    except graphlib.CycleError as error:
+        around = error.args[1]
+        return sorted(str(arrows[here, there]) for there, here in zip(around, around[1:]))
+    return []
 
 
 def test_rooms_include_only_rooms_on_lower_floors() -> None:

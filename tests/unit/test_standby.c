@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/capture/standby.c
 #include <stdlib.h>
-#include <string.h>
 #include "unit.h"
 #include "capture/standby.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/names/symbols.c userspace/names/unwind.c userspace/names/mappings.c -ldl
 #include <dlfcn.h>
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/summary/window.c userspace/summary/aggregate.c
-#include <string.h>
 #include "unit.h"
 #include "summary/window.h"
 

@@ -212,7 +212,7 @@ void nt_to_ascii(char *text)
 	*out = '\0';
 }
 
-static size_t columns_of(const char *text)
+size_t nt_columns(const char *text)
 {
 	size_t n = 0;
 
@@ -236,7 +236,7 @@ static char *character(char *text, size_t n)
 void nt_shorten(char *text, size_t columns)
 {
 	static const char ellipsis[] = "…";
-	size_t all = columns_of(text), head = columns / 2, tail;
+	size_t all = nt_columns(text), head = columns / 2, tail;
 	char *from, *to;
 
 	if (all <= columns || columns < 2)

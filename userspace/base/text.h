@@ -46,6 +46,9 @@ size_t nt_whole_characters(const char *text, size_t n);
 /* Replaces each character that is not ASCII by one that is, for terminals without UTF-8. */
 void nt_to_ascii(char *text);
 
+/* Returns how many columns of a terminal UTF-8 text takes, if each of its characters takes one. */
+size_t nt_columns(const char *text);
+
 /* Shortens UTF-8 text to at most columns characters, with an ellipsis in its middle. */
 void nt_shorten(char *text, size_t columns);
 

@@ -13,6 +13,7 @@
 #include <bpf/libbpf.h>
 #include "attach/tracer.h"
 #include "base/each_process.h"
+#include "base/grow.h"
 #include "nagletrace.skel.h"
 
 /* The most threads of a namespace that we try: one may have ended, or moved. */
@@ -64,18 +65,6 @@ static void leave_few(struct nt_namespaces *ns)
 	ns->count = kept;
 }
 
-static int grow(struct nt_namespaces *ns)
-{
-	size_t room = ns->room ? 2 * ns->room : 1024;
-	void *list = realloc(ns->list, room * sizeof(*ns->list));
-
-	if (!list)
-		return -ENOMEM;
-	ns->list = list;
-	ns->room = room;
-	return 0;
-}
-
 /*
  * Adds a thread. A host has many more threads than namespaces, so threads that we do not need make
  * room first.
@@ -89,7 +78,7 @@ static int add(struct nt_namespaces *ns, const struct nt_netns *netns)
 		if (ns->room == NT_NAMESPACES_LISTED)
 			ns->full = 2 * ns->count >= ns->room;
 		else if (2 * ns->count >= ns->room)
-			err = grow(ns);
+			err = nt_grow(&ns->list, &ns->room, sizeof(*ns->list));
 	}
 	if (!err && !ns->full)
 		ns->list[ns->count++] = *netns;

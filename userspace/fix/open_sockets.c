@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/each_process.h"
+#include "base/grow.h"
 
 #define PATH_LEN 64
 
@@ -64,15 +65,8 @@ static int find_process(uint32_t netns, const struct nt_owners *owners, char pat
 
 static int add(struct nt_open_sockets *open, uint64_t inode)
 {
-	if (open->count == open->room) {
-		size_t room = open->room ? 2 * open->room : 1024;
-		uint64_t *inodes = realloc(open->inodes, room * sizeof(*inodes));
-
-		if (!inodes)
-			return -ENOMEM;
-		open->inodes = inodes;
-		open->room = room;
-	}
+	if (open->count == open->room && nt_grow(&open->inodes, &open->room, sizeof(*open->inodes)))
+		return -ENOMEM;
 	open->inodes[open->count++] = inode;
 	return 0;
 }

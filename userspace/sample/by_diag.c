@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/each_process.h"
+#include "base/grow.h"
 #include "attach/kernel.h"
 
 #define TCP_ESTABLISHED 1
@@ -156,15 +157,8 @@ int nt_by_diag_look(struct nt_by_diag *by, nt_diag_take *take, void *context)
 
 static int add_owner(struct nt_by_diag *by, uint64_t inode, uint32_t tgid)
 {
-	if (by->n_owners == by->room) {
-		size_t room = by->room ? 2 * by->room : 256;
-		struct nt_inode_owner *owners = realloc(by->owners, room * sizeof(*owners));
-
-		if (!owners)
-			return -ENOMEM;
-		by->owners = owners;
-		by->room = room;
-	}
+	if (by->n_owners == by->room && nt_grow(&by->owners, &by->room, sizeof(*by->owners)))
+		return -ENOMEM;
 	by->owners[by->n_owners++] = (struct nt_inode_owner){inode, tgid};
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/each_process.h"
+#include "base/grow.h"
 
 int nt_places_open(struct nt_places *places)
 {
@@ -39,15 +40,9 @@ static int add(struct nt_places *places, uint64_t netns, pid_t pid)
 	for (size_t i = 0; i < places->count; i++)
 		if (places->list[i].netns == netns)
 			return 0;
-	if (places->count == places->room) {
-		size_t room = places->room ? 2 * places->room : 64;
-		struct nt_place *list = realloc(places->list, room * sizeof(*list));
-
-		if (!list)
-			return -ENOMEM;
-		places->list = list;
-		places->room = room;
-	}
+	if (places->count == places->room &&
+	    nt_grow(&places->list, &places->room, sizeof(*places->list)))
+		return -ENOMEM;
 	places->list[places->count++] = (struct nt_place){netns, pid};
 	return 0;
 }

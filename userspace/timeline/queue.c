@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "timeline/queue.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/grow.h"
 
 #define LOOK_BACK 256 /* events among which we look for a write's segments */
 
@@ -14,15 +15,9 @@ struct nt_queued_event {
 
 int nt_event_queue_add(struct nt_event_queue *queue, const struct nt_event *event)
 {
-	if (queue->count == queue->room) {
-		size_t room = queue->room ? 2 * queue->room : 1024;
-		void *list = realloc(queue->list, room * sizeof(*queue->list));
-
-		if (!list)
-			return -ENOMEM;
-		queue->list = list;
-		queue->room = room;
-	}
+	if (queue->count == queue->room &&
+	    nt_grow(&queue->list, &queue->room, sizeof(*queue->list)))
+		return -ENOMEM;
 	queue->list[queue->count++] = (struct nt_queued_event){*event, queue->places++};
 	queue->sorted = false;
 	return 0;

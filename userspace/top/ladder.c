@@ -190,18 +190,9 @@ static void write_at(struct ladder *l, size_t row, size_t column, size_t columns
 	}
 }
 
-static size_t columns_of(const char *text)
-{
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += (*text & 0xc0) != 0x80;
-	return n;
-}
-
 static void draw_arrow(struct ladder *l, size_t row, const struct step *step)
 {
-	size_t from = l->sender_at + 1, to = l->receiver_at - 1, width = columns_of(step->carries);
+	size_t from = l->sender_at + 1, to = l->receiver_at - 1, width = nt_columns(step->carries);
 
 	for (size_t at = from; at <= to; at++)
 		set(l, row, at, U'─');
@@ -214,7 +205,7 @@ static void draw_arrow(struct ladder *l, size_t row, const struct step *step)
 
 static void write_left(struct ladder *l, size_t row, const char *text)
 {
-	size_t room = l->sender_at - TIME_COLUMNS - 3, width = columns_of(text);
+	size_t room = l->sender_at - TIME_COLUMNS - 3, width = nt_columns(text);
 
 	write_at(l, row, l->sender_at - 1 - (width < room ? width : room), room, text);
 }
@@ -233,7 +224,7 @@ static void draw_step(struct ladder *l, size_t i)
 	nt_format_duration(step->us * 1000, time, sizeof(time));
 	if (step->timeless)
 		snprintf(time, sizeof(time), "1 RTT on");
-	write_at(l, row, columns_of(time) < TIME_COLUMNS ? TIME_COLUMNS - columns_of(time) : 0,
+	write_at(l, row, nt_columns(time) < TIME_COLUMNS ? TIME_COLUMNS - nt_columns(time) : 0,
 		 TIME_COLUMNS, time);
 	if (step->arrow)
 		draw_arrow(l, row, step);
@@ -279,7 +270,7 @@ static void write_name(struct ladder *l, size_t column, const char *name)
 
 	snprintf(text, sizeof(text), "%s", name);
 	nt_shorten(text, GAP - 2);
-	width = columns_of(text);
+	width = nt_columns(text);
 	write_at(l, 0, column > width / 2 ? column - width / 2 : 0, width, text);
 }
 
