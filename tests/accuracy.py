@@ -231,7 +231,7 @@ def refusal(hooks: str) -> str:
 
 def measure_here(name: str, hooks: list[str], directory: Path, commit: str, dirty: bool) -> int:
     """In the guest, or natively: a file of scores for each kind of hooks."""
-    sys.path.insert(0, str(ROOT / "tests" / "live"))
+    sys.path[:0] = [str(ROOT / "tests" / place) for place in ("live", "witness")]
     from harness import IN_GUEST, Tracer
     from witnesses import DOUBT, MS, TOLERANCE, score, wire
 

@@ -18,8 +18,10 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from debian import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -27,12 +29,29 @@ BUILD = ROOT / "build"
 SEEDS = 20
 #: A group of cmocka tests takes less than a second.
 GROUP_SECONDS = 300
+#: Parts that need root: they attach the tracer, or make namespaces, roots and images.
+NEED_ROOT = {"gadget", "images", "kubernetes", "live", "monitoring", "packages", "packets", "pictures"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--hooks", default="auto", help="which hooks the tracer takes: auto, function, kprobe, tracepoint")
     parser.addoption("--fuzz-seconds", type=int, default=2, metavar="S", help="how long each target is fuzzed (2)")
     parser.addoption("--fuzz-keep", action="store_true", help="put new inputs into the corpus")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if os.geteuid() and any(NEED_ROOT & {*Path(argument).absolute().parts} for argument in config.args):
+        pytest.exit("these tests need root: run them by `make test`", 3)
+
+
+@pytest.fixture(scope="session")
+def helm() -> Any:
+    import charts  # whose packages few parts have
+    try:
+        return charts.Helm()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "live"))
+sys.path[:0] = [str(ROOT / "tests" / place) for place in ("live", "witness")]
 from witnesses import Run, wire, witness  # noqa: E402
 
 VETH = ("--over", "veth")

@@ -15,17 +15,15 @@ from pathlib import Path
 
 import pytest
 from fake_daemon import FakeDaemon, series, snapshot
+from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer
 from prometheus_client.parser import text_string_to_metric_families
 from receivers import FakeReceiver, StreamingDaemon, attributes_of, stall
-from run_exporter import HERE, PATIENCE, Exporter, most_memory, played
+from run_exporter import PATIENCE, Exporter, most_memory, played
 
 from nagletrace_exporters.exporter.otlp import carrier
 from nagletrace_exporters.exporter.otlp.config import OtlpConfigFile, endpoint
 from nagletrace_exporters.flame.main import main as flame
 from nagletrace_exporters.report.main import main as report
-
-sys.path.insert(0, str(HERE.parent / "tests"))
-from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer
 
 #: Of which the exporter takes nothing, although another client may have no use for the value that is wrong.
 NOT_TAKEN = re.compile(

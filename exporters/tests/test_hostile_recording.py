@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import recordings as r
 from run_exporter import played
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 from tools import tools
 
 Kind = Callable[[], Iterator[r.Record]]

@@ -16,14 +16,11 @@ import jsonschema
 import pytest
 import recordings
 from recordings import Record, at
+from tools import tools
+
+from nagletrace_exporters.recording import Reading
 
 HERE = Path(__file__).parent.parent
-sys.path.insert(0, str(HERE.parent / "tests"))
-
-from tools import tools  # noqa: E402
-
-from nagletrace_exporters.recording import Reading  # noqa: E402
-
 SCHEMA = json.loads((HERE.parent / "userspace" / "output" / "nagletrace.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 #: The addresses as each host sees them: a router between translates both.

@@ -9,20 +9,15 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT / "exporters" / "tests"))
-sys.path.insert(0, str(ROOT / "exporters"))
-
-from receivers import late_ack, stall  # noqa: E402
-from recordings import stack  # noqa: E402
-from test_rsyslog import PAGE, PATIENCE, answers, eventually, free_port  # noqa: E402
+from processes import free_port, wait_until
+from receivers import late_ack, stall
+from recordings import stack
+from test_rsyslog import PAGE, PATIENCE, answers
 
 PROGRAMS = Path("/lib/systemd")
 #: A machine's own files stay as they are: journald sees these in their places.
@@ -53,7 +48,8 @@ class Journald:
             self.process = subprocess.Popen(["unshare", "-m", "--propagation", "private", "sh", "-c", OWN_PLACES,
                                              directory], stdout=output, stderr=output)
         self.stdout = Path(f"/proc/{self.process.pid}/root/run/systemd/journal.nagletrace/stdout")
-        eventually(lambda: self.stdout.exists() and any(self.journals(directory)), self.output.read_text)
+        wait_until("journald begins", lambda: self.stdout.exists() and any(self.journals(directory)),
+                   why=self.output.read_text)
         [self.journal] = self.journals(directory)
 
     @staticmethod
@@ -115,7 +111,7 @@ class Remote:
             self.process = subprocess.Popen([PROGRAMS / "systemd-journal-remote",
                                              f"--listen-http=127.0.0.1:{self.port}", f"--output={self.directory}/"],
                                             stdout=output, stderr=output)
-        eventually(lambda: answers(self.port), self.output.read_text)
+        wait_until("it listens", lambda: answers(self.port), why=self.output.read_text)
 
     def kill(self) -> None:
         self.process.kill()
@@ -157,13 +153,13 @@ def test_what_the_journal_holds_arrives_when_the_collector_comes_back(
 
     with journald.unit() as stream:
         record(stream, 100)
-        eventually(lambda: len(remote.lines()) >= 100, arrived)
+        wait_until("100 arrive", lambda: len(remote.lines()) >= 100, why=arrived)
         remote.kill()
         starts = uploading.starts
         record(stream, 5000)
-        eventually(lambda: uploading.starts > starts + 1, uploading.output.read_text)
+        wait_until("it starts again", lambda: uploading.starts > starts + 1, why=uploading.output.read_text)
         remote.start()
-        eventually(lambda: len(set(remote.lines())) >= len(lines), arrived)
+        wait_until("all arrive", lambda: len(set(remote.lines())) >= len(lines), why=arrived)
     assert sorted(set(remote.lines())) == sorted(lines), "lines arrive as they were written"
     assert max(map(len, lines)) > 48 << 10, "those too that journald cuts without LineMax"
 

@@ -4,20 +4,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
-# Both have a fake_daemon.py: that of exporters/tests is wanted.
-sys.path += [str(ROOT / place) for place in ("exporters/tests", "exporters", "tests", "tests/live")]
-
-from receivers import FakeReceiver, attributes_of  # noqa: E402
-from run_exporter import Exporter  # noqa: E402
-
-from daemon import Daemon, Reader  # noqa: E402  # isort: skip
-from harness import Lab, Record  # noqa: E402  # isort: skip
+from daemon import Daemon, Reader
+from harness import Lab, Record
+from receivers import FakeReceiver, attributes_of
+from run_exporter import Exporter
 
 VETH = ("--over", "veth")
 PATIENCE = 60.0

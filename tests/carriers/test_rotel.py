@@ -6,29 +6,19 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent.parent
-sys.path[:0] = [str(ROOT / "exporters" / "tests"), str(ROOT / "exporters"), str(ROOT / "tests")]
-
-from receivers import BOOT_ID, HOST, STREAMING, StreamingDaemon, late_ack, stall  # noqa: E402
-from run_exporter import make_certificate, nginx  # noqa: E402
-from test_otlp import Carrying  # noqa: E402
-from tools import tools  # noqa: E402
+from processes import free_port, wait_until
+from receivers import BOOT_ID, HOST, STREAMING, StreamingDaemon, late_ack, stall
+from run_exporter import make_certificate, nginx
+from test_otlp import Carrying
+from tools import tools
 
 WANTED = Path(__file__).parent / "requirements.txt"
 PATIENCE = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class Rotel:
@@ -65,10 +55,7 @@ class Rotel:
         return [int(number) for number in re.findall(r"-> nagletrace\.number: Int\((\d+)\)", self.text())]
 
     def wait_for(self, wanted: set[int]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while set(self.numbers()) != wanted:
-            assert time.monotonic() < deadline, f"{len(set(self.numbers()))} of {len(wanted)}"
-            time.sleep(0.2)
+        wait_until(f"{len(wanted)} arrive", lambda: set(self.numbers()) == wanted, why=self.numbers)
 
 
 @pytest.fixture

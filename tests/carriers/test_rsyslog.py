@@ -8,35 +8,17 @@ import json
 import re
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import free_port, wait_until
+from receivers import late_ack, stall
+from recordings import stack
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT / "exporters" / "tests"))
-sys.path.insert(0, str(ROOT / "exporters"))
-
-from receivers import late_ack, stall  # noqa: E402
-from recordings import stack  # noqa: E402
-
 PATIENCE = 60.0
 PAGE = (ROOT / "docs" / "fleets.md").read_text()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def eventually(holds: Callable[[], bool], told: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.1)
 
 
 def answers(port: int) -> bool:
@@ -62,7 +44,7 @@ class Rsyslog:
         self.config.write_text(f'global(workDirectory="{directory}")\n{text}')
         self.start()
         if name == "collector":
-            eventually(lambda: answers(port), self.told)
+            wait_until("it listens", lambda: answers(port), why=self.told)
 
     def start(self) -> None:
         self.process = subprocess.Popen(["rsyslogd", "-n", "-f", self.config, "-i", self.directory / "pid"],
@@ -103,16 +85,16 @@ def test_what_the_queue_holds_arrives_when_the_collector_comes_back(tmp_path: Pa
     processes = [collector, host]
     try:
         record(100)
-        eventually(lambda: len(numbers(got)) >= 100, lambda: host.told() + collector.told())
+        wait_until("100 arrive", lambda: len(numbers(got)) >= 100, why=lambda: host.told() + collector.told())
         collector.kill()
         record(5000)
         spooled = tmp_path / "host"
-        eventually(lambda: any(spooled.glob("nagletrace.0*")), host.told)
+        wait_until("it spools", lambda: any(spooled.glob("nagletrace.0*")), why=host.told)
         on_disk = sum(path.stat().st_size for path in spooled.glob("nagletrace.0*"))
         assert len(numbers(got)) == 100
         collector.start()
-        eventually(lambda: len(set(numbers(got))) == len(lines), lambda: f"{len(set(numbers(got)))} of {len(lines)}\n"
-                   + host.told() + collector.told())
+        wait_until("all arrive", lambda: len(set(numbers(got))) == len(lines), why=lambda:
+                   f"{len(set(numbers(got)))} of {len(lines)}\n{host.told()}{collector.told()}")
         arrived = got.read_text().splitlines(keepends=True)
         assert set(arrived) == set(lines), "lines arrive as they were written"
         assert max(map(len, lines)) > 30_000, "the longest ones too"
@@ -132,7 +114,7 @@ def test_a_file_that_is_truncated_is_read_from_its_begin(tmp_path: Path) -> None
     try:
         for number in range(3):
             told.write_text(json.dumps(stall(number, duration_us=10 ** (6 - number))) + "\n")  # each shorter
-            eventually(lambda: numbers(got) == list(range(number + 1)), host.told)  # noqa: B023
+            wait_until("it arrives", lambda: numbers(got) == list(range(number + 1)), why=host.told)  # noqa: B023
     finally:
         for process in (collector, host):
             process.kill()

@@ -10,11 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tools import clickhouse
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-
-from tools import clickhouse  # noqa: E402
-
 SQL = ROOT / "dashboards" / "clickhouse"
 EVERY = "REFRESH EVERY 5 MINUTE"
 TABLES = ("records", "runs", "refused", "arrivals", "joined")

@@ -18,7 +18,7 @@ from store import ROOT, SQL, Store, write
 from test_store import duckdb, recordings, sent
 from tools import clickhouse
 
-from bench.clickhouse import measure
+from clickhouse import measure
 
 PAGE = ROOT / "docs" / "stalls-in-clickhouse.md"
 QUERIES = sorted((SQL / "queries").glob("*.sql"))

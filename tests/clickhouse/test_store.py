@@ -10,20 +10,17 @@ import json
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import recordings
+import test_join as duckdb
 from debian import Unavailable
 from store import EVERY, ROOT, Row, Store, statements, write
 
-sys.path[:0] = [str(ROOT / "exporters" / "tests"), str(ROOT / "exporters")]
-
-import recordings  # noqa: E402
-import test_join as duckdb  # noqa: E402
-from nagletrace_exporters.exporter.otlp.records import log_record_of  # noqa: E402
+from nagletrace_exporters.exporter.otlp.records import log_record_of
 
 #: What is moved to yesterday: the store keeps 30 days.
 DAYS = datetime.datetime.now(datetime.timezone.utc).date() - recordings.BEGIN.date() - datetime.timedelta(days=1)

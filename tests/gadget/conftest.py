@@ -1,28 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import gadgets
+import harness
 import pytest
-
-TESTS = Path(__file__).resolve().parent.parent
-for directory in ("gadget", "kubernetes", "packages", "live", "."):
-    sys.path.insert(0, str(TESTS / directory))
-
-import gadgets  # noqa: E402
-import harness  # noqa: E402
-from debian import Unavailable  # noqa: E402
-from running import Gadgets  # noqa: E402
+from debian import Unavailable
+from running import Gadgets
 
 collect_ignore = [] if harness.IN_GUEST else ["test_pods.py"]
-
-
-def pytest_configure() -> None:
-    if os.geteuid():
-        pytest.exit("these tests need root: run them by `make test`", 3)
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from containers import CONTAINER, IMAGE, NAMESPACE, Containerd, Pod
 from harness import Lab, assert_durations_match, stalled_rounds
-from pods import CONTAINER, IMAGE, NAMESPACE, Containerd, Pod
 from running import Gadgets
 from test_gadget import as_told
 

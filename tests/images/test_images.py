@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 from debian import run_whole
 from harness import ROOT, Lab, stalled_rounds
+from processes import free_port, wait_until
 from roots import Root
-from stack import Program, free_port, get, wait_until
+from stack import Program, get
 
 OUT = ROOT / "build" / "images"
 PACKAGES = {"nagletrace": "nagletrace", "nagletrace-exporter": "nagletrace-exporters"}

@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bench"))
-from debian import Unavailable  # noqa: E402
-from instructions import STANDBY, WHOLE, added, boot, one_line  # noqa: E402
+from debian import Unavailable
+from instructions import STANDBY, WHOLE, added, boot, one_line
 
 BUDGET = json.loads((Path(__file__).parent / "budget.json").read_text())
 #: In points: percent of the bare operation's instructions.

@@ -10,18 +10,19 @@ ends them all when its stdin closes, also when the tests are killed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import secrets
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import go_modules
+import processes
 import yaml
 from debian import Unavailable
 from spaces import inside_network
@@ -88,13 +89,7 @@ def debian(name: str, package: str) -> Path:
     return Path(found)
 
 
-def wait_until(what: str, true: Callable[[], object], patience: float = PATIENCE,
-               why: Callable[[], str] = str) -> None:
-    """Fails with its name, and with what `why` tells then, when it has not become true in that time."""
-    end = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < end, f"{what}: not in {patience:.0f} s\n{why()}"
-        time.sleep(0.2)
+wait_until = functools.partial(processes.wait_until, patience=PATIENCE)
 
 
 class Cgroups:
@@ -133,7 +128,7 @@ class Cgroups:
                         os.rmdir(below)
             return not any(directory.exists() for directory in self.directories)
 
-        wait_until(f"the cgroups {self.name} are gone", gone, 30)
+        wait_until(f"the cgroups {self.name} are gone", gone, patience=30)
         self._control("-")
 
 

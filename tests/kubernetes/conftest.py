@@ -1,36 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import charts
+import images
 import pytest
-
-TESTS = Path(__file__).resolve().parent.parent
-for directory in ("kubernetes", "packages", "monitoring", "helm", "gadget", "live", "."):
-    sys.path.insert(0, str(TESTS / directory))
-
-import charts  # noqa: E402
-import images  # noqa: E402
-from cluster import Cgroups, Cluster  # noqa: E402
-from debian import Unavailable  # noqa: E402
-
-
-def pytest_configure() -> None:
-    if os.geteuid():
-        pytest.exit("these tests need root: run them by `make test-kubernetes`", 3)
-
-
-@pytest.fixture(scope="session")
-def helm() -> charts.Helm:
-    try:
-        return charts.Helm()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+from cluster import Cgroups, Cluster
+from debian import Unavailable
 
 
 @pytest.fixture(scope="session")

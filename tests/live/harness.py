@@ -12,7 +12,6 @@ import queue
 import signal
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -23,11 +22,9 @@ import jsonschema
 import met
 import pytest
 from ends import own_end
+from spaces import counter_of, enter_network, leave_network
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-from spaces import counter_of, enter_network, leave_network  # noqa: E402
-
 NAGLETRACE = ROOT / "build" / "nagletrace"
 NAGLE_LAB = ROOT / "build" / "nagle-lab"
 IN_GUEST = "NAGLETRACE_GUEST" in os.environ

@@ -7,24 +7,15 @@ import contextlib
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import calls
 import pytest
-from harness import PATIENCE, ROOT
-
-sys.path.insert(0, str(ROOT / "tests" / "witness"))
-import calls  # noqa: E402
+from harness import PATIENCE
 
 LOOPBACK = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind((LOOPBACK, 0))
-        return int(s.getsockname()[1])
 
 
 @contextlib.contextmanager

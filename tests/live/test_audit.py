@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,11 +19,9 @@ import relay
 from daemon import Daemon
 from ends import own_end
 from harness import ROOT, Lab, Record, Tracer, assert_felt, of_lab, unseen
+from spaces import Namespace
 from test_mix import one_busy_core
 from witnesses import MS, witness
-
-sys.path.insert(0, str(ROOT / "tests"))
-from spaces import Namespace  # noqa: E402
 
 pytestmark = pytest.mark.quick
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness import NAGLETRACE, ROOT, Lab, Tracer
+from processes import cpu_s
 
 EMPTY = ROOT / "build" / "bench" / "empty"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -51,11 +52,6 @@ def own_kb(pid: int) -> int:
     return sum(int(kb) for kb in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE))
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) * TICK_S
-
-
 @pytest.mark.quick
 def test_it_takes_little_memory_while_tracing() -> None:
     with Lab("write-write-read", "--connections", "16", "--rounds", "20", "--linger", "1s") as lab:
@@ -75,9 +71,9 @@ def test_it_takes_little_memory_while_tracing() -> None:
 def test_with_nothing_stalled_it_uses_no_cpu() -> None:
     with Lab("write-write-read", "--nodelay", "--rounds", "20000", "--own-netns") as lab, \
             Tracer("--netns", str(lab.client)) as tracer:
-        before = cpu_seconds(tracer.process.pid)
+        before = cpu_s(tracer.process.pid)
         lab.play()
-        used = cpu_seconds(tracer.process.pid) - before
+        used = cpu_s(tracer.process.pid) - before
         tracer.stop()
     assert tracer.closing()["totals"]["writes"] >= 60_000
     assert used <= TICK_S

@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 from daemon import Daemon, Reader
 from ends import own_end
-from fake_daemon import FakeDaemon
 from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, dropped, felt_stalls, lacking,
                      of_lab, run, seen_at_both, stalled_rounds)
+from processes import NOBODY, by_user, cpu_s, descriptors, status
+from scripted_daemon import FakeDaemon
 from terminal import Terminal
 
 VETH = ("--over", "veth")
 #: who has no privilege at all, and the group 65534
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 
 
 def report(daemon: Daemon, *arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -189,12 +189,6 @@ def test_what_it_says_of_its_options_is_harmless(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1 and len(done.stderr) < 300
 
 
-def attached_by(pid: int) -> bool:
-    """Does the process hold a BPF program or link?"""
-    links = Path(f"/proc/{pid}/fd")
-    return any("bpf" in os.readlink(link) for link in links.iterdir())
-
-
 def programs() -> set[int]:
     listed = subprocess.run(["bpftool", "--json", "prog", "list"], capture_output=True, text=True, check=True,
                             env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"})
@@ -210,7 +204,7 @@ def test_it_ends_cleanly_survives_sighup_and_leaves_nothing_when_killed(tmp_path
         daemon.process.send_signal(signal.SIGHUP)
         daemon.errors.wait_for("SIGHUP")
         assert daemon.ask("health")["state"] == "ok"
-        assert attached_by(daemon.process.pid) and programs() - before
+        assert any("bpf" in link for link in descriptors(daemon.process.pid)) and programs() - before
         daemon.kill()
         assert daemon.socket.exists(), "this is what a killed one leaves"
         end = time.monotonic() + PATIENCE
@@ -228,16 +222,15 @@ def test_it_ends_cleanly_survives_sighup_and_leaves_nothing_when_killed(tmp_path
 @pytest.mark.once
 def test_it_keeps_no_privilege_that_it_does_not_need() -> None:
     with Lab("write-write-read", "--own-netns") as lab, Daemon(*of_lab_only(lab)) as daemon:
-        status = dict(line.split(":\t", 1) for line in
-                      Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines() if ":\t" in line)
+        of_daemon = status(daemon.process.pid)
         felt = len(stalled_rounds(lab.play()))
         snapshot = until(daemon, felt)
         assert snapshot["stalls"] == felt and "unseen" in snapshot, "without them it still works"
     bpf = 1 << 39
     older = tuple(int(part) for part in os.uname().release.split(".")[:2]) < (5, 19)
     for which in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
-        assert int(status[which], 16) & ~(bpf if older and which in ("CapPrm", "CapEff") else 0) == 0, which
-    assert status["NoNewPrivs"] == "1"
+        assert int(of_daemon[which], 16) & ~(bpf if older and which in ("CapPrm", "CapEff") else 0) == 0, which
+    assert of_daemon["NoNewPrivs"] == "1"
 
 
 @contextlib.contextmanager
@@ -343,10 +336,6 @@ def connected(daemon: Daemon, uid: int, number: int, says: bytes = b"") -> list[
             with contextlib.suppress(OSError):
                 readers[-1].send(says)
     return readers
-
-
-def by_user(uid: int) -> tuple[str, ...]:
-    return "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"
 
 
 def assert_served(daemon: Daemon, *uids: int) -> None:
@@ -458,10 +447,6 @@ def test_who_connects_over_and_over_keeps_nobody_waiting(open_to_all: Daemon) ->
 def test_without_descriptors_it_waits_says_so_once_and_goes_on(open_to_all: Daemon) -> None:
     pid = open_to_all.process.pid
 
-    def cpu_s() -> float:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as stack:
         inside = stack.enter_context(open_to_all.reader())
@@ -472,9 +457,9 @@ def test_without_descriptors_it_waits_says_so_once_and_goes_on(open_to_all: Daem
         for reader in waiting:
             reader.send(b'{"request":"health"}\n')
         open_to_all.errors.wait_for("LimitNOFILE=")
-        began = cpu_s()
+        began = cpu_s(pid)
         time.sleep(2)
-        assert cpu_s() - began < 0.2, "it spins"
+        assert cpu_s(pid) - began < 0.2, "it spins"
         assert open_to_all.errors.text().count("readers have to wait") == 1
         assert len(open_to_all.errors.text()) < 2000
         assert 10 < inside.ask("health")["refusals"]["descriptors"] < 60

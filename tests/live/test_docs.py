@@ -18,15 +18,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import documents
+import pasted
 import pytest
 from docs_commands import COMMANDS, DAEMON, Packages, Run, Target, Tried, Units
 from harness import PATIENCE, ROOT, Lines
 from terminal import Terminal
 from test_manual import READERS, options, options_of_reader
-
-sys.path.insert(0, str(ROOT / "tests"))
-import documents  # noqa: E402
-import pasted  # noqa: E402
 
 DOCUMENTS = [*documents.MARKDOWN, *documents.MANUAL]
 RENEW = "`make pasted OUTPUT={}` renews it"

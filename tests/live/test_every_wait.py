@@ -15,7 +15,6 @@ import select
 import socket
 import statistics
 import struct
-import sys
 import tempfile
 import time
 from bisect import bisect_right
@@ -27,12 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ROOT, Record, Tracer, lacking, unseen
+import wire
+from harness import Record, Tracer, lacking, unseen
 from test_waits import WARM, Pair, take
 from witnesses import MS, Capture, end_captures
-
-sys.path.insert(0, str(ROOT / "tests" / "witness"))
-import wire  # noqa: E402
 
 #: Pairs of a client and a server, which play at the same time; each plays so many connections of so many rounds.
 PLAYERS, CONNECTIONS, ROUNDS = 16, 6, 12

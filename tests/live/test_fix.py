@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
+from processes import descriptors
 from terminal import Terminal
 
 #: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another
@@ -398,10 +399,7 @@ def test_close_sends_its_fin_at_once_while_a_connection_is_set() -> None:
 
 
 def sockets_of(pid: int) -> list[str]:
-    links = []
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            links.append(os.readlink(link))
+    links = descriptors(pid)
     assert links
     return [link for link in links if link.startswith("socket:")]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +19,10 @@ from pathlib import Path
 import pytest
 from daemon import Daemon
 from harness import NAGLETRACE, PATIENCE
+from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer, Then, fill_backlog
+from processes import NOBODY
 from terminal import Terminal
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer, Then, fill_backlog  # noqa: E402
-
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 BY_NAME = {answer.name: answer for answer in ANSWERS}
 #: `top` takes none of these for its answer, and waits for that until it gives up.
 TOP_WAITS = ("text", "skipped", "report", "a stall", "a type that")

@@ -7,14 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+import documents
 import pytest
 from harness import ROOT
-
-sys.path.insert(0, str(ROOT / "tests"))
-import documents  # noqa: E402
 
 
 def make(*arguments: str) -> None:

@@ -14,11 +14,12 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, NAGLETRACE, PATIENCE, Tracer
+from harness import IN_GUEST, NAGLETRACE, Tracer
+from processes import wait_until
 
 pytestmark = [pytest.mark.guest,
               pytest.mark.skipif(not IN_GUEST, reason="takes cifs.ko and nvme-tcp.ko, which the guests have")]
@@ -28,13 +29,6 @@ NAMES = ("one", "two")
 #: The second request of a pair follows the first after this time, in seconds, and the answer is far.
 APART, AWAY = 0.005, 0.1
 KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
-
-
-def until(true: Callable[[], bool]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < ends, f"in vain for {PATIENCE} s"
-        time.sleep(0.002)
 
 
 def listens(port: int) -> bool:
@@ -112,7 +106,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         port = free.getsockname()[1]
     server = multiprocessing.get_context("fork").Process(target=serve_files, args=(str(directory), port), daemon=True)
     server.start()
-    until(lambda: listens(port))
+    wait_until("it listens", lambda: listens(port))
     yield Proxy(port)
     server.kill()
     server.join()
@@ -142,7 +136,7 @@ def waits(place: Path, proxy: Proxy, pairs: int = PAIRS) -> list[float]:
         time.sleep(APART)
         asked = time.monotonic()
         threads[1].start()
-        until(lambda: len(proxy.came) >= before + 2)  # noqa: B023
+        wait_until("both came", lambda: len(proxy.came) >= before + 2)  # noqa: B023
         waited.append((proxy.came[before + 1] - asked) * 1000)
         for thread in threads:
             thread.join()
@@ -159,7 +153,7 @@ def test_a_mount_is_told_as_the_kernels_and_its_option_helps(files: Proxy, tmp_p
         with subprocess.Popen([NAGLETRACE, "fix", "--nodelay", "-p", str(os.getpid()), "-P", str(files.port), "--json",
                                "--for", "2s", "-y"], stdout=subprocess.PIPE, text=True) as fix:
             try:
-                until(lambda: bool(waits(place, files, 1)) and fix.poll() is not None)
+                wait_until("fix ends", lambda: bool(waits(place, files, 1)) and fix.poll() is not None)
                 told = [json.loads(line) for line in fix.stdout or ()]
             finally:
                 fix.kill()
@@ -218,7 +212,7 @@ def disk(directory: Path) -> Iterator[tuple[Path, Proxy]]:
                                      "nr_io_queues=1,queue_size=16")
     device = Path("/dev/nvme0n1")
     try:
-        until(device.exists)
+        wait_until("the device is there", device.exists)
         yield device, proxy
     finally:
         write(Path("/sys/class/nvme/nvme0/delete_controller"), 1)

@@ -19,6 +19,7 @@ import pytest
 from daemon import Daemon, lacking_in
 from harness import NAGLETRACE, PATIENCE, Lab, assert_felt, stalled_rounds
 from pods import into
+from processes import children, descriptors, kilobytes, status
 from test_loss import kills_in, memory_cgroup
 from test_names import USER, Hostile, a_lab, many_symbols, unpacks_to
 
@@ -33,15 +34,8 @@ def limit(name: str) -> int:
     return int(found[1]) << (20 if found[2] else 0)
 
 
-def children(pid: int) -> list[int]:
-    own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [pid, *(each for child in own for each in children(child))]
-
-
-def status(pid: int, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found
-    return int(found[1])
+def family(pid: int) -> list[int]:
+    return [pid, *(each for child in children(pid) for each in family(child))]
 
 
 def map_bytes(pid: int) -> int:
@@ -65,14 +59,14 @@ def test_the_daemon_lives_within_what_its_unit_gives_it() -> None:
             with contextlib.suppress(OSError):  # there may be too many
                 for _ in range(20):
                     reader.send(request)
-        pids = children(daemon.process.pid)
-        memory = sum(status(pid, "VmHWM") for pid in pids) * 1024
+        pids = family(daemon.process.pid)
+        memory = sum(kilobytes(pid, "VmHWM") for pid in pids) * 1024
         maps = map_bytes(daemon.process.pid)
-        tasks = sum(status(pid, "Threads") for pid in pids)
-        descriptors = len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
-        print(f"VmHWM {memory / 1e6:.1f} MB, maps {maps / 1e6:.1f} MB, {tasks} tasks, {descriptors} descriptors")
+        tasks = sum(int(status(pid)["Threads"]) for pid in pids)
+        opened = len(descriptors(daemon.process.pid))
+        print(f"VmHWM {memory / 1e6:.1f} MB, maps {maps / 1e6:.1f} MB, {tasks} tasks, {opened} descriptors")
     assert memory + maps <= POD_BYTES * 2 // 3 <= limit("MemoryMax")
-    assert tasks <= limit("TasksMax") // 2 and descriptors <= limit("LimitNOFILE") // 2
+    assert tasks <= limit("TasksMax") // 2 and opened <= limit("LimitNOFILE") // 2
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_stacks.c makes its frames up on x86-64")
@@ -80,7 +74,7 @@ def test_the_daemon_lives_within_what_its_unit_gives_it() -> None:
 def test_with_stacks_it_does_too_while_two_users_workers_take_all_that_they_may(kind: str) -> None:
     """The kernel holds it to the unit's MemoryMax, kills nobody, and no stall of a third user is missing."""
     elf = many_symbols(8_000_000) if kind == "symbols" else unpacks_to(600 << 20)
-    most = tasks = descriptors = 0
+    most = tasks = opened = 0
     with tempfile.TemporaryDirectory() as place, a_lab() as lab, memory_cgroup(kills=True) as (group, _, most_bytes), \
             Daemon("--stacks", "--netns", str(lab.client), prefix=into(group)) as daemon, \
             contextlib.ExitStack() as stack:
@@ -96,18 +90,18 @@ def test_with_stacks_it_does_too_while_two_users_workers_take_all_that_they_may(
         while not result.done() or tasks < 4 or sum(lost.values()) - lost["busy"] < 2:
             assert time.monotonic() < end, lost
             lost = daemon.ask("snapshot")["unnamed_stacks"]
-            with contextlib.suppress(OSError, AssertionError):  # a worker has ended meanwhile
-                pids = children(pid)
-                most = max(most, sum(status(each, "VmRSS") for each in pids) * 1024)
-                tasks = max(tasks, sum(status(each, "Threads") for each in pids))
-                descriptors = max(descriptors, sum(len(list(Path(f"/proc/{each}/fd").iterdir())) for each in pids))
+            with contextlib.suppress(OSError, KeyError):  # a worker has ended meanwhile
+                pids = family(pid)
+                most = max(most, sum(kilobytes(each, "VmRSS") for each in pids) * 1024)
+                tasks = max(tasks, sum(int(status(each)["Threads"]) for each in pids))
+                opened = max(opened, sum(len(descriptors(each)) for each in pids))
         time.sleep(1.1)  # a stall waits 1 s for its names
         snapshot = daemon.ask("snapshot")
         stalls = sum(s["stalls"] for s in snapshot["series"] if s["comm"] == "lab-client")
         killed = kills_in(group)
-    print(f"VmRSS {most / 1e6:.1f} MB, maps {maps / 1e6:.1f} MB, {tasks} tasks, {descriptors} descriptors")
+    print(f"VmRSS {most / 1e6:.1f} MB, maps {maps / 1e6:.1f} MB, {tasks} tasks, {opened} descriptors")
     assert killed == 0, "the kernel killed a process for want of memory"
     assert_felt(result.result(), stalls, lacking_in(snapshot))
     assert most + maps <= limit("MemoryMax")
     assert tasks == 4, "the daemon, the keeper, and two workers"
-    assert tasks <= limit("TasksMax") // 2 and descriptors <= limit("LimitNOFILE") // 2
+    assert tasks <= limit("TasksMax") // 2 and opened <= limit("LimitNOFILE") // 2

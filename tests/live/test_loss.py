@@ -10,7 +10,6 @@ import platform
 import re
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,9 +18,7 @@ from pathlib import Path
 import pytest
 from harness import RING_RECORDS, Lab, Tracer, slow_rounds, stalled_rounds, trace
 from pods import into
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from spaces import Namespace, load  # noqa: E402
+from spaces import Namespace, load
 
 
 @pytest.mark.quick

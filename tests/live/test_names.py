@@ -29,6 +29,7 @@ from daemon import Daemon
 from ends import own_end
 from harness import (NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Record, Tracer, assert_felt, day_s, lacking, of_lab,
                      seconds_to_end, stalled_rounds)
+from processes import children, cpu_s, descriptors, status
 from terminal import Terminal
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_stacks.c makes its frames up on x86-64")
@@ -145,16 +146,6 @@ class Hostile:
             time.sleep(0.05)
 
 
-def children(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
-
-
-def status(pid: int) -> dict[str, str]:
-    return dict(re.findall(r"^(\w+):\t(.*)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE))
-
-
 def keeper_of(tracer: int) -> int:
     [keeper] = children(tracer)
     assert status(keeper)["Name"] == "nagletrace-keep"
@@ -203,12 +194,6 @@ def a_worker_of(keeper: int) -> int:
                     return pid
         time.sleep(0.002)
     raise AssertionError("no worker came")
-
-
-def cpu_of_workers(keeper: int) -> float:
-    """Of those that have ended, in s."""
-    fields = Path(f"/proc/{keeper}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
 def is_left(pid: int) -> bool:
@@ -403,7 +388,7 @@ def test_who_makes_naming_slow_is_not_named_for_a_while(slow_file: Path) -> None
             while time.monotonic() < end:
                 assert len(children(keeper)) <= 1, "an owner has one worker"
                 time.sleep(0.05)
-            used = cpu_of_workers(keeper)
+            used = cpu_s(keeper, of_children=True)
             result = lab.play()
         tracer.stop()
     assert_all_is_told(lab, result, tracer)
@@ -422,7 +407,7 @@ def test_many_who_make_naming_slow_have_one_share_together(slow_file: Path) -> N
             for number in range(4):
                 users.enter_context(Hostile(lab, slow_file, user=USER - number))
             time.sleep(15)
-            used = cpu_of_workers(keeper)
+            used = cpu_s(keeper, of_children=True)
         tracer.stop()
     print(f"{used:.1f} s")
     assert 3 < used <= 5 + 2 + 15 * 0.1 + 0.5, used
@@ -471,10 +456,10 @@ def test_what_reads_hostile_files_has_no_privilege_and_no_files_of_the_tracer(sl
             of_worker, of_keeper = status(worker), status(keeper)
             limits = Path(f"/proc/{worker}/limits").read_text()
             own_kb = int(of_keeper["VmSize"].split()[0])
-            links = [os.readlink(f"/proc/{worker}/fd/{fd}") for fd in os.listdir(f"/proc/{worker}/fd")]
+            links = descriptors(worker)
             mapped = {line.split(maxsplit=5)[-1] for line in
                       Path(f"/proc/{hostile.process.pid}/maps").read_text().splitlines()}
-            kept = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
+            kept = descriptors(keeper)
     for told in (of_worker, of_keeper):
         assert told["NoNewPrivs"] == "1" and told["Seccomp"] == "2", told
         assert all(int(told[which], 16) == 0 for which in ("CapInh", "CapAmb", "CapBnd")), told

@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 from daemon import Daemon
-from harness import PATIENCE, ROOT, Lab, Tracer, run, trace
-
-sys.path.insert(0, str(ROOT / "tests"))
-from spaces import fdinfo  # noqa: E402
+from harness import PATIENCE, Lab, Tracer, run, trace
+from spaces import fdinfo
 
 #: No host that has any traffic keeps below this.
 ABSURD = ("--max-overhead", "0.0001")

@@ -16,10 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE, ROOT, STALLED_US, Lab, Tracer, lacking, trace, unseen
-
-sys.path.insert(0, str(ROOT / "tests"))
-from spaces import Namespace  # noqa: E402
+from harness import PATIENCE, STALLED_US, Lab, Tracer, lacking, trace, unseen
+from spaces import Namespace
 
 pytestmark = pytest.mark.quick
 BUSY_RECEIVER = Path(__file__).with_name("busy_receiver.py")

@@ -23,6 +23,7 @@ import pytest
 from daemon import ATTACHED_ONCE, RELEASE, Daemon
 from ends import own_end
 from harness import NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Tracer, of_lab, run, seen_at_both
+from processes import status
 from terminal import Terminal
 
 #: bits of /proc/PID/status; linux/capability.h
@@ -86,13 +87,13 @@ def kprobes_for_cap_perfmon() -> Iterator[None]:
 def held_by(pid: int) -> set[str]:
     """What a process still has. It has nothing in another set, and no way to get any back: user 0 by the bounding set
     too, which others may not change, and all by no_new_privs."""
-    status = dict(re.findall(r"^(\w+):\t(.*)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE))
-    assert status["CapPrm"] == status["CapEff"] and status["NoNewPrivs"] == "1" and status["Seccomp"] == "2", status
-    empty = ["CapInh", "CapAmb", *(["CapBnd"] if status["Uid"].startswith("0\t") else [])]
-    assert all(int(status[which], 16) == 0 for which in empty), status
-    assert status["Threads"] == "1", "the filter is in force in one thread"
-    bits = int(status["CapPrm"], 16)
-    assert bits & ~sum(1 << bit for bit in BITS.values()) == 0, status
+    fields = status(pid)
+    assert fields["CapPrm"] == fields["CapEff"] and fields["NoNewPrivs"] == "1" and fields["Seccomp"] == "2", fields
+    empty = ["CapInh", "CapAmb", *(["CapBnd"] if fields["Uid"].startswith("0\t") else [])]
+    assert all(int(fields[which], 16) == 0 for which in empty), fields
+    assert fields["Threads"] == "1", "the filter is in force in one thread"
+    bits = int(fields["CapPrm"], 16)
+    assert bits & ~sum(1 << bit for bit in BITS.values()) == 0, fields
     return {name for name, bit in BITS.items() if bits >> bit & 1}
 
 

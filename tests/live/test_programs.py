@@ -15,18 +15,16 @@ import socket
 import ssl
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from ends import own_end
-from harness import PATIENCE, ROOT, STALLED_US, Record, Tracer, lacking, nearest
-from programs import LOOPBACK, free_port, started
-
-sys.path.insert(0, str(ROOT / "tests"))
-from spaces import Namespace  # noqa: E402
+from harness import PATIENCE, STALLED_US, Record, Tracer, lacking, nearest
+from processes import free_port
+from programs import LOOPBACK, started
+from spaces import Namespace
 
 ROUNDS = 8
 Ask = Callable[[], None]

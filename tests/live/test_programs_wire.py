@@ -9,20 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import calls
 import pytest
-from harness import PATIENCE, ROOT, Record, Tracer, lacking
-from programs import LOOPBACK, free_port, recorded, started
+import score
+import wire
+from harness import PATIENCE, Record, Tracer, lacking
+from processes import free_port
+from programs import LOOPBACK, recorded, started
 from witnesses import AT_ONCE, TOLERANCE, Capture
-
-sys.path.insert(0, str(ROOT / "tests" / "witness"))
-import calls  # noqa: E402
-import score  # noqa: E402
-import wire  # noqa: E402
 
 #: Loopback's smallest full segment: half of the first window.
 MSS = 32768

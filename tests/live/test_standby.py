@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from daemon import ATTACHED_ONCE, Daemon, Reader, lacking_in
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, day_s, run, stalled_rounds
+from processes import kilobytes, wait_until
 from spaces import Namespace
 
 MANY = ("--rounds", "100000")
@@ -64,15 +65,6 @@ def links(daemon: Daemon) -> Counter[str]:
             if path.readlink().name == "anon_inode:[perf_event]":
                 kinds["perf_event"] += 1
     return kinds
-
-
-def wait_until(what: str, true: Callable[[], object], patience: float = PATIENCE) -> float:
-    """Asks until it is true. Returns how long that took, in seconds."""
-    began = time.monotonic()
-    while not true():
-        assert time.monotonic() < began + patience, what
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def wait_for_looks(what: str, daemon: Daemon, true: Callable[[], object], looks: int = 1) -> float:
@@ -268,12 +260,6 @@ def memory_of_maps(daemon: Daemon) -> int:
     return sum(int(size) for size in said_of_descriptors(daemon, r"^memlock:\t(\d+)$"))
 
 
-def resident_kb(daemon: Daemon) -> int:
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{daemon.process.pid}/status").read_text())
-    assert found
-    return int(found[1])
-
-
 def test_a_storm_that_flips_it_leaves_nothing_behind(space: Namespace) -> None:
     """Bursts with a second of quiet between them: ten times attached and detached. Nothing grows but counters."""
     sizes = []
@@ -290,7 +276,7 @@ def test_a_storm_that_flips_it_leaves_nothing_behind(space: Namespace) -> None:
             assert now["standby"]["changes"] == 2 * (n + 1)
             last = now
             sizes.append((len(os.listdir(f"/proc/{daemon.process.pid}/fd")), memory_of_maps(daemon),
-                          resident_kb(daemon)))
+                          kilobytes(daemon.process.pid, "VmRSS")))
         assert daemon.stop() == 0
         assert daemon.errors.text().endswith("ready")
     assert not any(last["dropped"].values()) and last["standby"]["attach_failures"] == 0

@@ -21,6 +21,7 @@ from daemon import Daemon
 from ends import own_end
 from harness import (PATIENCE, ROOT, Lab, Lines, assert_durations_match, lacking, of_lab, run, seen_at_both,
                      stalled_rounds, trace)
+from processes import status
 from terminal import Terminal
 
 VERSION = (ROOT / "VERSION").read_text().strip()
@@ -148,8 +149,8 @@ def test_the_daemon_gives_its_privileges_back_and_refuses_system_calls(empty_roo
             errors.wait_for("nagletrace: ready")
             socket = empty_root / "run" / "nagletrace.sock"
             assert socket.stat().st_gid == 4321
-            status = dict(re.findall(r"^(\w+):\s*(\S+)", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE))
-            assert status["Seccomp"] == "2" and int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+            of_daemon = status(process.pid)
+            assert of_daemon["Seccomp"] == "2" and int(of_daemon["CapEff"], 16) == int(of_daemon["CapPrm"], 16) == 0
             with Lab(*PLAY) as lab:
                 lab.play()
             done = subprocess.run([str(STATIC), "report", "--socket", "/run/nagletrace.sock", "--json"],

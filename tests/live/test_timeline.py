@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -18,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import (IN_GUEST, NAGLETRACE, PATIENCE, ROOT, Lab, Record, Tracer, assert_felt, lacking, run, seen_at_both,
+import wire
+from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, lacking, run, seen_at_both,
                      unseen)
 from witnesses import captures_of, end_captures
-
-sys.path.insert(0, str(ROOT / "tests" / "witness"))
-import wire  # noqa: E402
 
 VETH = ("--over", "veth")
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from fake_daemon import FakeDaemon, Stalling, connection, snapshot, stall
 from harness import NAGLETRACE, PATIENCE, Lab, Record, Tracer, run
+from processes import NOBODY
+from scripted_daemon import FakeDaemon, Stalling, connection, snapshot, stall
 from terminal import Terminal
 
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 #: The kernel's BTF out of sight, in a mount namespace of its own.
 WITHOUT_BTF = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
                'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh")

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_daemon import FakeDaemon, Stalling, connection
 from harness import NAGLETRACE, PATIENCE, Lab, Lines, Tracer, assert_valid, dropped, seconds_to_end, stalled_rounds
+from processes import children
+from scripted_daemon import FakeDaemon, Stalling, connection
 from terminal import Terminal
 
 CTRL_S = b"\x13"
@@ -85,15 +86,14 @@ def wait_until_it_takes_signals(process: subprocess.Popen[str]) -> None:
 
 def wait_until_it_loads(process: subprocess.Popen[str]) -> int:
     """Returns the process that strace runs, once it has made a map."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     end = time.monotonic() + PATIENCE
     while True:
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.01)
-        for pid in children.read_text().split():
+        for pid in children(process.pid):
             with contextlib.suppress(OSError):  # it may be strace's own, or have closed one
                 if any(str(fd.readlink()) == "anon_inode:bpf-map" for fd in Path(f"/proc/{pid}/fd").iterdir()):
-                    return int(pid)
+                    return pid
 
 
 @pytest.mark.parametrize("arguments,how", [([], signal.SIGINT), (["--json", "--stacks"], signal.SIGTERM),

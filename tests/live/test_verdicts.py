@@ -14,11 +14,9 @@ import time
 import pytest
 import relay
 from ends import far_end, own_end
-from harness import (IN_GUEST, PATIENCE, ROOT, STALLED_US, Lab, Tracer, assert_durations_match, lacking, seen_at_both,
+from harness import (IN_GUEST, PATIENCE, STALLED_US, Lab, Tracer, assert_durations_match, lacking, seen_at_both,
                      stalled_rounds, trace, unseen)
-
-sys.path.insert(0, str(ROOT / "tests"))
-from spaces import Namespace  # noqa: E402
+from spaces import Namespace
 
 PATHS = [(over, family) for over in ("loopback", "veth") for family in ("-4", "-6")]
 QUICK = [("loopback", "-4"), ("veth", "-6")]

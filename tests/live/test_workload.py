@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Tracer, assert_felt, lacking, run
+from processes import children, fields_of, status
 from terminal import Terminal
 
 NOBODY = pwd.getpwnam("nobody")
@@ -133,11 +134,6 @@ def test_the_command_runs_as_who_called_sudo_or_whom_user_names() -> None:
     assert done.returncode == 4 and done.stderr.count("\n") == 1 and "only root may run" in done.stderr
 
 
-def status(text: str) -> dict[str, str]:
-    """The fields of /proc/PID/status."""
-    return dict(re.findall(r"^(\w+):\t(.*)$", text, re.MULTILINE))
-
-
 @contextlib.contextmanager
 def killed_at_last(process: subprocess.Popen[str]) -> Iterator[None]:
     """So that a failure ends the test."""
@@ -153,13 +149,12 @@ def killed_at_last(process: subprocess.Popen[str]) -> Iterator[None]:
 def test_signals_reach_the_command_and_nobody_keeps_privileges(environment: dict[str, str]) -> None:
     script = ("cat /proc/self/status; trap 'echo term; exit 3' TERM; trap 'echo user' USR1; echo up; "
               "while :; do sleep 0.05; done")
-    untraced = status(subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout)
+    untraced = fields_of(subprocess.check_output(["cat", "/proc/self/status"], text=True))
     with subprocess.Popen([NAGLETRACE, "--", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env={**os.environ, **environment}) as process, killed_at_last(process):
         assert process.stdout and process.stderr
-        of_command = status("".join(iter(process.stdout.readline, "up\n")))
-        tracer = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[1]
-        of_tracer, of_supervisor = (status(Path(f"/proc/{pid}/status").read_text()) for pid in (tracer, process.pid))
+        of_command = fields_of("".join(iter(process.stdout.readline, "up\n")))
+        of_tracer, of_supervisor = (status(pid) for pid in (children(process.pid)[1], process.pid))
         # as root it may signal a command that has become another user
         kept = "0000000000000020" if environment == NO_SUDO else "0000000000000000"
         assert (of_supervisor["CapPrm"], of_supervisor["NoNewPrivs"]) == (kept, "1")
@@ -206,7 +201,7 @@ def test_a_signal_before_ready_means_that_the_command_never_runs_and_that_shows(
     for how in (signal.SIGTERM, signal.SIGINT):
         with subprocess.Popen([NAGLETRACE, "--", "echo", "ran"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, start_new_session=True) as process:
-            while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
+            while not children(process.pid):
                 pass
             os.killpg(process.pid, how)
             assert process.wait(PATIENCE) != 0
@@ -219,21 +214,19 @@ def test_a_command_that_ignores_the_signal_that_ends_the_tracer_before_ready_nev
     caught = 1 << (signal.SIGINT - 1)
     with subprocess.Popen(["sh", "-c", "trap '' INT; exec \"$@\"", "sh", NAGLETRACE, "--", "echo", "ran"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while len(found := children.read_text().split()) < 2:
+        while len(found := children(process.pid)) < 2:
             pass
-        tracer = Path(f"/proc/{found[1]}/status")
-        while not int(status(tracer.read_text())["SigCgt"], 16) & caught:
+        while not int(status(found[1])["SigCgt"], 16) & caught:
             pass
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE) == 1
         assert process.stdout and process.stdout.read() == ""
 
 
-def runs(pid: str) -> bool:
+def runs(pid: int) -> bool:
     """Not so a zombie, which its new parent may leave."""
     try:
-        return status(Path(f"/proc/{pid}/status").read_text())["State"][0] != "Z"
+        return status(pid)["State"][0] != "Z"
     except FileNotFoundError:
         return False
 
@@ -253,13 +246,12 @@ def test_a_signal_ends_a_tracer_whose_output_nobody_reads(when: str) -> None:
         fill(write)
     with subprocess.Popen([NAGLETRACE, "-q", "--", "sleep", "0.5"], stderr=write,
                           env={**os.environ, **SUDO}) as process:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         if when == "after the command":
             assert os.read(read, 100) == b"nagletrace: ready\n"
             fill(write)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(2)
-        tracer = children.read_text().split()[-1]
+        tracer = children(process.pid)[-1]
         process.terminate()
         process.wait(2)
         end = time.monotonic() + 2

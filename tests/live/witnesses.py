@@ -9,7 +9,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,12 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import score
+import wire
 from ends import own_end
-from harness import IN_GUEST, PATIENCE, ROOT, Lab, Lines, Record, Tracer, lacking
-
-sys.path.insert(0, str(ROOT / "tests" / "witness"))
-import score  # noqa: E402
-import wire  # noqa: E402
+from harness import IN_GUEST, PATIENCE, Lab, Lines, Record, Tracer, lacking
 
 MS = 1_000_000
 #: How exact clocks are. An emulated guest may stand still for milliseconds between two instructions. The ticks that it

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "live")]
+sys.path[:0] = [str(ROOT / "tests" / place) for place in (".", "live", "witness")]
 from harness import IN_GUEST, PATIENCE, Lines  # noqa: E402
 from witnesses import (  # noqa: E402
     AT_ONCE,

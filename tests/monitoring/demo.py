@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stack import HOLD, LOOK_BACK, ROOT, Program, Stack, running
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from stack import HOLD, LOOK_BACK, ROOT, Program, Stack, running  # noqa: E402
 
 STALLING_S, FIXED_S = 60.0, 40.0
 PAGES = {"exporter": "/metrics", "prometheus": "/alerts", "alertmanager": "/#/alerts"}

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from processes import free_port, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAGLETRACE = ROOT / "build" / "nagletrace"
@@ -38,25 +38,10 @@ INTERVAL = "1s"
 Tell = Callable[[dict[str, Any]], None]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def get(url: str, timeout: float = PATIENCE) -> str:
     with urllib.request.urlopen(url, timeout=timeout) as answer:  # noqa: S310
         text: str = answer.read().decode()
         return text
-
-
-def wait_until(what: str, true: Callable[[], bool], patience: float = PATIENCE) -> None:
-    """Fails with its name when it has not become true in that time."""
-    end = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < end, f"{what}: not in {patience:.0f} s"
-        time.sleep(0.1)
 
 
 class Program:
@@ -246,6 +231,12 @@ class Stack:
                                    f"--storage.tsdb.path={self.directory / 'prometheus'}",
                                    f"--web.listen-address=127.0.0.1:{port}"],
                     self._answers(self.addresses["prometheus"], "/-/ready"))
+
+    def check_metrics(self) -> None:
+        """Promtool has nothing to say of what the exporter answers."""
+        done = subprocess.run(["promtool", "check", "metrics"], input=get(self.addresses["exporter"] + "/metrics"),
+                              capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout + done.stderr == "", done.stdout + done.stderr
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """What Prometheus answers now; fails with its words when it refuses the expression."""

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from harness import Lab, stalled_rounds
 from pods import Pod, a_pod
+from processes import wait_until
 from spaces import Namespace
-from stack import LOOK_BACK, NAGLETRACE, PATIENCE, ROOT, RULES, Stack, get, running, wait_until
+from stack import LOOK_BACK, NAGLETRACE, PATIENCE, ROOT, RULES, Stack, get, running
 from test_dashboard import DASHBOARDS, ONLY_TROUBLE, TARGETS, filled_in, variables
 
 ALERT = {"alertname": "NagletraceStalls40ms", "comm": "lab-client", "severity": "warning"}
@@ -174,9 +175,7 @@ def test_the_daemon_gone_is_told_and_its_return_too(stack: Stack) -> None:
 
 @pytest.mark.quick
 def test_promtool_finds_nothing_to_say_of_the_metrics(stack: Stack) -> None:
-    exposition = get(stack.addresses["exporter"] + "/metrics")
-    done = subprocess.run(["promtool", "check", "metrics"], input=exposition, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout + done.stderr == "", done.stdout + done.stderr
+    stack.check_metrics()
 
 
 def test_the_demonstration_starts_the_same_set_and_says_where() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """docs/fleets.md: what a host costs Prometheus, measured anew; and its configuration, as promtool takes it.
 
-`test_fleet.py` as a program prints the table.
+`PYTHONPATH=tests:exporters/tests python3 tests/monitoring/test_fleet.py` prints the table.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ import gzip
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from stack import ROOT, Program, free_port, get, wait_until
-
-sys.path.insert(0, str(ROOT / "exporters" / "tests"))
-from fake_daemon import FakeDaemon, Snapshot, series, snapshot  # noqa: E402
+from fake_daemon import FakeDaemon, Snapshot, series, snapshot
+from processes import free_port, wait_until
+from stack import ROOT, Program, get
 
 PAGE = ROOT / "docs" / "fleets.md"
 #: How many label sets have stalled on the host; the last is the cap.

@@ -17,8 +17,9 @@ import pytest
 from daemon import Reader
 from harness import Lab, dropped, stalled_rounds
 from prometheus_client.parser import text_string_to_metric_families
+from processes import wait_until
 from spaces import Namespace
-from stack import PATIENCE, ROOT, Stack, get, running, wait_until
+from stack import PATIENCE, ROOT, Stack, get, running
 
 RENAMER = ROOT / "tests" / "monitoring" / "renamer.py"
 MOST_SERIES = 1000  # the default of --max-series
@@ -102,9 +103,7 @@ def test_names_of_any_bytes_give_valid_exposition(stack: Stack) -> None:
     [said] = samples(stack, "nagletrace_unseen_delayed_acks_total")
     assert said.value == kept["unseen"]
     assert any('"' in sample.labels["comm"] for sample in series)
-    done = subprocess.run(["promtool", "check", "metrics"], input=get(stack.addresses["exporter"] + "/metrics"),
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    stack.check_metrics()
     wait_until("Prometheus takes them", lambda: len(stack.query("nagletrace_stalls_total")) == len(series))
 
 

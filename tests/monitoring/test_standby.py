@@ -6,13 +6,13 @@ change.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 from harness import Lab, stalled_rounds
+from processes import wait_until
 from spaces import Namespace
-from stack import LOOK_BACK, Stack, get, running, wait_until
+from stack import LOOK_BACK, Stack, get, running
 
 ALERT = {"alertname": "NagletraceStalls40ms", "comm": "lab-client", "severity": "warning"}
 #: A look stands for so much time, where looks are cheap, and is wrong by as much. A busy machine makes them dearer.
@@ -90,6 +90,4 @@ def test_rates_and_the_alert_are_right_in_both_states_and_through_the_change(sta
 
 
 def test_promtool_finds_nothing_to_say_of_the_metrics_of_standby(stack: Stack) -> None:
-    exposition = get(stack.addresses["exporter"] + "/metrics")
-    done = subprocess.run(["promtool", "check", "metrics"], input=exposition, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout + done.stderr == "", done.stdout + done.stderr
+    stack.check_metrics()

@@ -19,8 +19,9 @@ import pytest
 from ends import own_end
 from harness import ROOT, Lab, Tracer, assert_durations_match, stalled_rounds
 from debian import run_whole
+from processes import free_port, wait_until
 from roots import Root, archive, contents, unpacked
-from stack import Program, free_port, get, wait_until
+from stack import Program, get
 
 SUITES = ["bookworm", "trixie"]
 #: rpm installs in a root of this suite.

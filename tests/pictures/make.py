@@ -15,7 +15,7 @@ TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / name) for name in ("pictures", "monitoring", "live", ".")]
 
 import dashboards  # noqa: E402
-import pages  # noqa: E402
+import screens  # noqa: E402
 from scene import looked_at  # noqa: E402
 
 PICTURES = TESTS.parent / "docs" / "pictures"
@@ -28,7 +28,7 @@ DRAWN = {"nagletrace": ("dashboard", "How long stalls last"), "nagletrace-fleet"
 def main() -> int:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
-        pages.draw(Path(place), PICTURES)
+        screens.draw(Path(place), PICTURES)
     with dashboards.browser() as browser, tempfile.TemporaryDirectory(prefix="nagletrace-pictures-") as place:
         for shown in looked_at(Path(place), STALLING_S, MENDED_S):
             name, last = DRAWN[shown.dashboard["uid"]]

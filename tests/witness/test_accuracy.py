@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+import accuracy
+import accuracy_page
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-import accuracy  # noqa: E402
-import accuracy_page  # noqa: E402
 
 
 def lab(part: str, name: str, wire: int, missed: int = 0, false: int = 0, **more: Any) -> dict[str, Any]:

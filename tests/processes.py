@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs processes as other users, asks /proc of them, and waits for what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE = 60.0  # in s
+
+
+def by_user(uid: int) -> tuple[str, ...]:
+    """What goes before a command so that it runs as that user, with no group and no capability."""
+    return "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"
+
+
+NOBODY = by_user(65534)
+
+
+def fields_of(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+):\t(.*)$", text, re.MULTILINE))
+
+
+def status(pid: int) -> dict[str, str]:
+    """The fields of /proc/PID/status: proc(5)."""
+    return fields_of(Path(f"/proc/{pid}/status").read_text())
+
+
+def kilobytes(pid: int, name: str) -> int:
+    """One of its sizes: VmRSS, VmHWM, …"""
+    return int(status(pid)[name].split()[0])
+
+
+def children(pid: int) -> list[int]:
+    """None of one that has ended."""
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def descriptors(pid: int) -> list[str]:
+    """What its descriptors refer to, without those that it closes meanwhile."""
+    links = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(link))
+    return links
+
+
+def cpu_s(pid: int, *, of_children: bool = False) -> float:
+    """The time on a CPU that it has used, or the children that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = fields[13:15] if of_children else fields[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_until(what: str, true: Callable[[], object], patience: float = PATIENCE, why: Callable[[], object] = str
+               ) -> float:
+    """Returns after how many seconds it was true. Fails with its name, and what `why` tells, if it is not in time."""
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() < began + patience, f"{what}: not in {patience:.0f} s\n{why()}"
+        time.sleep(0.05)
+    return time.monotonic() - began
