@@ -470,7 +470,7 @@ def page(results: dict[str, Any]) -> str:
     lines += ["", "## Memory by connection", "",
               f"{memory['connections']:,} connections over loopback, so twice as many sockets, {memory['requests']:,} "
               f"requests on them: the maps took {memory['idle_bytes'] / 1e6:.1f} MB before and "
-              f"{memory['most_bytes'] / 1e6:.1f} MB at most, {each:.0f} bytes a socket; the process "
+              f"{memory['most_bytes'] / 1e6:.1f} MB at most, so each socket {each:.0f} B; the process "
               f"{memory['resident_mb']:.1f} MB before and {memory['most_resident_mb']:.1f} MB at most."]
     stored = ROOT / "docs" / "performance.md"
     return "\n".join(lines) + "\n\n" + (counted_part(stored.read_text()) if stored.exists() else "")
