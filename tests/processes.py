@@ -66,10 +66,9 @@ def free_port() -> int:
 
 
 def wait_until(what: str, true: Callable[[], object], patience: float = PATIENCE, why: Callable[[], object] = str
-               ) -> float:
-    """Returns after how many seconds it was true. Fails with its name, and what `why` tells, if it is not in time."""
-    began = time.monotonic()
+               ) -> None:
+    """Fails with its name, and what `why` tells then, when it has not become true in that time."""
+    end = time.monotonic() + patience
     while not true():
-        assert time.monotonic() < began + patience, f"{what}: not in {patience:.0f} s\n{why()}"
+        assert time.monotonic() < end, f"{what}: not in {patience:.0f} s\n{why()}"
         time.sleep(0.05)
-    return time.monotonic() - began

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import free_port, wait_until
+from processes import PATIENCE, free_port, wait_until
 from receivers import late_ack, stall
 from recordings import stack
-from test_rsyslog import PAGE, PATIENCE, answers
+from test_rsyslog import PAGE, answers
 
 PROGRAMS = Path("/lib/systemd")
 #: A machine's own files stay as they are: journald sees these in their places.

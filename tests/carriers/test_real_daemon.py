@@ -9,11 +9,11 @@ from collections import Counter
 
 from daemon import Daemon, Reader
 from harness import Lab, Record
+from processes import PATIENCE
 from receivers import FakeReceiver, attributes_of
 from run_exporter import Exporter
 
 VETH = ("--over", "veth")
-PATIENCE = 60.0
 
 
 def test_what_the_daemon_streams_is_what_the_receiver_gets() -> None:

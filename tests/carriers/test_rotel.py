@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import free_port, wait_until
+from processes import PATIENCE, free_port, wait_until
 from receivers import BOOT_ID, HOST, STREAMING, StreamingDaemon, late_ack, stall
 from run_exporter import make_certificate, nginx
 from test_otlp import Carrying
 from tools import tools
 
 WANTED = Path(__file__).parent / "requirements.txt"
-PATIENCE = 60.0
 
 
 class Rotel:
@@ -55,7 +54,7 @@ class Rotel:
         return [int(number) for number in re.findall(r"-> nagletrace\.number: Int\((\d+)\)", self.text())]
 
     def wait_for(self, wanted: set[int]) -> None:
-        wait_until(f"{len(wanted)} arrive", lambda: set(self.numbers()) == wanted, why=self.numbers)
+        wait_until(f"{len(wanted)} arrive", lambda: set(self.numbers()) == wanted, why=lambda: len(set(self.numbers())))
 
 
 @pytest.fixture

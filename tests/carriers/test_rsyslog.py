@@ -12,12 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import free_port, wait_until
+from processes import PATIENCE, free_port, wait_until
 from receivers import late_ack, stall
 from recordings import stack
 
 ROOT = Path(__file__).parent.parent.parent
-PATIENCE = 60.0
 PAGE = (ROOT / "docs" / "fleets.md").read_text()
 
 

@@ -72,8 +72,11 @@ def test_the_image_has_the_programs_for_both_architectures(archive: Path) -> Non
     ("ack_reason", "ack_reasons"), ("cause", "causes"), ("evidence", "evidences"), ("pattern", "patterns")])
 def test_the_words_of_its_description_are_those_of_its_events(field: str, table: str) -> None:
     [body] = re.findall(rf"\b{table}\[\w+\] = {{(.*?)}};", (ROOT / "bpf/words.h").read_text(), re.DOTALL)
-    described = FIELDS[field]["annotations"]["value.one-of"].split(", ")
-    assert set(described) <= set(re.findall(r'"(\w+)"', body))
+    described = set(FIELDS[field]["annotations"]["value.one-of"].split(", "))
+    all_words = set(re.findall(r'"(\w+)"', body))
+    assert described <= all_words
+    # not all holds become stalls, which is all that a gadget tells
+    assert described == all_words or field in ("pattern", "reason", "release")
 
 
 def test_each_field_is_described() -> None:

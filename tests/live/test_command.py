@@ -19,9 +19,8 @@ import pytest
 from ends import own_end
 from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, day_s, lacking, of_lab,
                      run, stalled_rounds)
+from processes import NOBODY
 
-UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
-                "--bounding-set=-all")
 #: The kernel's BTF out of sight, in a mount namespace of its own.
 WITHOUT_BTF = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
                'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh")
@@ -323,7 +322,7 @@ def test_a_thread_is_told_from_a_process() -> None:
 @pytest.mark.once
 @pytest.mark.parametrize("command", [["-d", "1s"], ["check"]])
 def test_without_privilege_the_missing_capabilities_are_named(command: list[str]) -> None:
-    assert_one_line(run(*command, prefix=UNPRIVILEGED), 4, "CAP_BPF and CAP_PERFMON")
+    assert_one_line(run(*command, prefix=NOBODY), 4, "CAP_BPF and CAP_PERFMON")
 
 
 @pytest.mark.quick

@@ -34,7 +34,7 @@ def seconds_to_ready(*command: str) -> tuple[float, str]:
 
 
 def test_it_is_ready_in_less_than_200_ms() -> None:
-    """On a machine on which empty programs on the same hooks are ready in 44 ms (docs/performance.md); on a slower one,
+    """On a machine on which empty programs on the same hooks are ready in 44 ms; on a slower one,
     or while others take its time, in so many times that."""
     tries = []
     for _ in range(10):

@@ -26,7 +26,6 @@ from scripted_daemon import FakeDaemon
 from terminal import Terminal
 
 VETH = ("--over", "veth")
-#: who has no privilege at all, and the group 65534
 
 
 def report(daemon: Daemon, *arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLETRACE, Tracer
-from processes import wait_until
+from processes import free_port, wait_until
 
 pytestmark = [pytest.mark.guest,
               pytest.mark.skipif(not IN_GUEST, reason="takes cifs.ko and nvme-tcp.ko, which the guests have")]
@@ -102,8 +102,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     for name in NAMES:
         (directory / name).write_text(name)
     subprocess.run(["modprobe", "cifs"], check=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = multiprocessing.get_context("fork").Process(target=serve_files, args=(str(directory), port), daemon=True)
     server.start()
     wait_until("it listens", lambda: listens(port))
@@ -187,8 +186,7 @@ def write(path: Path, value: object) -> None:
 @contextlib.contextmanager
 def disk(directory: Path) -> Iterator[tuple[Path, Proxy]]:
     """A disk of this kernel, which serves it to itself through a proxy."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     image = directory / "image"
     image.write_bytes(bytes(1 << 20))
     for module in ("nvmet-tcp", "nvme-tcp"):

@@ -306,7 +306,7 @@ def test_hooks_that_cannot_be_attached_are_told_and_tried_again(space: Namespace
             assert "could not be attached" in reader.ask("report", format="text")["text"].replace("\n" + " " * 14, " ")
             assert reader.ask("health")["standby"]["looks"] > looks
             resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, before)
-            wait_until("it tries again", is_attached(daemon), PATIENCE + 15)
+            wait_until("it tries again", is_attached(daemon), 2 * PATIENCE)
             wait_until("it counts", lambda: reader.ask("snapshot")["stalls"] > 0)
             health = reader.ask("health")
         assert health["state"] == "ok" and health["standby"]["attach_failures"] >= 1

@@ -21,7 +21,7 @@ from daemon import Daemon
 from ends import own_end
 from harness import (PATIENCE, ROOT, Lab, Lines, assert_durations_match, lacking, of_lab, run, seen_at_both,
                      stalled_rounds, trace)
-from processes import status
+from processes import NOBODY, status
 from terminal import Terminal
 
 VERSION = (ROOT / "VERSION").read_text().strip()
@@ -131,8 +131,7 @@ def test_groups_are_those_of_etc_group() -> None:
     with Daemon("--group", group.gr_name) as daemon:
         assert daemon.socket.stat().st_gid == group.gr_gid
         assert run("report", "--socket", str(daemon.socket)).returncode == 0
-        refused = run("report", "--socket", str(daemon.socket), prefix=(
-            "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"))
+        refused = run("report", "--socket", str(daemon.socket), prefix=NOBODY)
     # the socket's directory is not for others either, and of the group of who runs this
     assert refused.returncode == 4 and f"be of its group, {grp.getgrgid(os.getgid()).gr_name}, or" in refused.stderr
     done = run("daemon", "--group", "no-such-group")

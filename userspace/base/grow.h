@@ -9,7 +9,8 @@
 
 /*
  * Doubles the room (entries of each bytes) of the list that list points to; an empty one gets room
- * for 1,024. Returns 0 or -ENOMEM, which leaves both as they were.
+ * for 1,024. Returns 0 or -ENOMEM, which leaves both as they were. Our compilers let a void *
+ * stand for any pointer.
  */
 static inline int nt_grow(void *list, size_t *room, size_t each)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "timeline/queue.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
