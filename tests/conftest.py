@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the parts have in common: the tests that are programs in C.
+"""What the parts have in common: who may run them, a fixture of two, and the tests that are programs in C.
 
 `tests/unit/test_x.c` is a group of cmocka tests, built as `build/unit/test_x`: it runs once, and each of its tests is
 one here. `tests/fuzz/fuzz_x.c` is a target of libFuzzer, and one test.

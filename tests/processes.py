@@ -52,6 +52,20 @@ def descriptors(pid: int) -> list[str]:
     return links
 
 
+def said_of_descriptors(pid: int, pattern: str) -> list[str]:
+    """What the kernel says of its descriptors, without those that it closes meanwhile: /proc/PID/fdinfo."""
+    found = []
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += re.findall(pattern, info.read_text(), re.MULTILINE)
+    return found
+
+
+def map_bytes(pid: int) -> int:
+    """What the kernel charges it for its BPF maps and programs."""
+    return sum(map(int, said_of_descriptors(pid, r"^memlock:\s+(\d+)$")))
+
+
 def cpu_s(pid: int, *, of_children: bool = False) -> float:
     """The time on a CPU that it has used, or the children that it has waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

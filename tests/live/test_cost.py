@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness import NAGLETRACE, ROOT, Lab, Tracer
-from processes import cpu_s
+from processes import cpu_s, kilobytes
 
 EMPTY = ROOT / "build" / "bench" / "empty"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -34,8 +34,8 @@ def seconds_to_ready(*command: str) -> tuple[float, str]:
 
 
 def test_it_is_ready_in_less_than_200_ms() -> None:
-    """On a machine on which empty programs on the same hooks are ready in 44 ms; on a slower one,
-    or while others take its time, in so many times that."""
+    """On a machine on which empty programs on the same hooks are ready in 44 ms; on a slower one, or while others
+    take its time, in so many times that."""
     tries = []
     for _ in range(10):
         ours, said = seconds_to_ready(str(NAGLETRACE))
@@ -48,8 +48,7 @@ def test_it_is_ready_in_less_than_200_ms() -> None:
 
 def own_kb(pid: int) -> int:
     """The memory that is this process's alone. How much of its files is resident besides, the page cache decides."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return sum(int(kb) for kb in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE))
+    return kilobytes(pid, "RssAnon") + kilobytes(pid, "RssShmem")
 
 
 @pytest.mark.quick

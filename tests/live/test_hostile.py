@@ -20,7 +20,7 @@ import pytest
 from daemon import Daemon
 from harness import NAGLETRACE, PATIENCE
 from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer, Then, fill_backlog
-from processes import NOBODY
+from processes import NOBODY, kilobytes
 from terminal import Terminal
 
 BY_NAME = {answer.name: answer for answer in ANSWERS}
@@ -54,13 +54,12 @@ class Memory:
     """VmHWM of a process, as often as it is asked."""
 
     def __init__(self, pid: int) -> None:
-        self.status = Path(f"/proc/{pid}/status")
+        self.pid = pid
         self.most_bytes = 0
 
     def look(self) -> None:
-        with contextlib.suppress(OSError, IndexError):
-            kilobytes = self.status.read_text().split("VmHWM:")[1].split()[0]
-            self.most_bytes = max(self.most_bytes, 1024 * int(kilobytes))
+        with contextlib.suppress(OSError, KeyError):
+            self.most_bytes = max(self.most_bytes, 1024 * kilobytes(self.pid, "VmHWM"))
 
 
 def patience(answer: Answer) -> float:

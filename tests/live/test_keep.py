@@ -22,6 +22,7 @@ import pytest
 from daemon import Daemon
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, STALLED_US, Lab, Lines, run, stalled_rounds
 from pods import Place
+from processes import status
 
 pytestmark = [pytest.mark.guest]
 
@@ -126,8 +127,8 @@ def median_us(connection: http.client.HTTPConnection) -> float:
 def test_no_connection_of_the_cgroup_stalls_while_the_command_runs(place: Place, how: signal.Signals) -> None:
     assert stalls_in(place)
     with Keeper(place, "--nodelay") as keeper:
-        status = Path(f"/proc/{keeper.process.pid}/status").read_text()
-        assert "\nCapPrm:\t0000000000000000\n" in status and "\nSeccomp:\t2\n" in status
+        of_keeper = status(keeper.process.pid)
+        assert (of_keeper["CapPrm"], of_keeper["Seccomp"]) == ("0000000000000000", "2")
         assert stalls_in(place) == 0
         assert stalls_in(Place("/")) > 0, "outside of the cgroup nothing is changed"
         with Daemon() as daemon:

@@ -19,7 +19,7 @@ import pytest
 from daemon import Daemon, lacking_in
 from harness import NAGLETRACE, PATIENCE, Lab, assert_felt, stalled_rounds
 from pods import into
-from processes import children, descriptors, kilobytes, status
+from processes import children, descriptors, kilobytes, map_bytes, status
 from test_loss import kills_in, memory_cgroup
 from test_names import USER, Hostile, a_lab, many_symbols, unpacks_to
 
@@ -36,15 +36,6 @@ def limit(name: str) -> int:
 
 def family(pid: int) -> list[int]:
     return [pid, *(each for child in children(pid) for each in family(child))]
-
-
-def map_bytes(pid: int) -> int:
-    """What the kernel charges it for its BPF maps and programs."""
-    total = 0
-    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            total += sum(map(int, re.findall(r"^memlock:\s+(\d+)$", info.read_text(), re.MULTILINE)))
-    return total
 
 
 @pytest.mark.quick

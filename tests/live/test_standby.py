@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from daemon import ATTACHED_ONCE, Daemon, Reader, lacking_in
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, day_s, run, stalled_rounds
-from processes import kilobytes, wait_until
+from processes import descriptors, kilobytes, map_bytes, said_of_descriptors, wait_until
 from spaces import Namespace
 
 MANY = ("--rounds", "100000")
@@ -46,24 +46,12 @@ def lab_in(space: Namespace, scenario: str = "write-write-read", *arguments: str
     return Lab(scenario, *arguments, prefix=space.enter())
 
 
-def said_of_descriptors(daemon: Daemon, pattern: str) -> list[str]:
-    """What the kernel says of the daemon's open descriptors, those that are closed meanwhile left out."""
-    found = []
-    for path in Path(f"/proc/{daemon.process.pid}/fdinfo").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found += re.findall(pattern, path.read_text(), re.MULTILINE)
-    return found
-
-
 def links(daemon: Daemon) -> Counter[str]:
     """The links that the daemon has open, by their kind, and kprobes, which are none before 5.15; iterators hook
     nothing."""
-    kinds = Counter(said_of_descriptors(daemon, r"^link_type:\t(\S+)$"))
+    kinds = Counter(said_of_descriptors(daemon.process.pid, r"^link_type:\t(\S+)$"))
     kinds.pop("iter", None)
-    for path in Path(f"/proc/{daemon.process.pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if path.readlink().name == "anon_inode:[perf_event]":
-                kinds["perf_event"] += 1
+    kinds.update("perf_event" for link in descriptors(daemon.process.pid) if link == "anon_inode:[perf_event]")
     return kinds
 
 
@@ -256,10 +244,6 @@ def test_a_hold_that_began_before_it_detached_is_not_told_as_if_it_had_lasted_si
     assert sum(hold_us.values()) - hold_us["rwnd"] <= attached_us
 
 
-def memory_of_maps(daemon: Daemon) -> int:
-    return sum(int(size) for size in said_of_descriptors(daemon, r"^memlock:\t(\d+)$"))
-
-
 def test_a_storm_that_flips_it_leaves_nothing_behind(space: Namespace) -> None:
     """Bursts with a second of quiet between them: ten times attached and detached. Nothing grows but counters."""
     sizes = []
@@ -275,7 +259,7 @@ def test_a_storm_that_flips_it_leaves_nothing_behind(space: Namespace) -> None:
             growing(last, now)
             assert now["standby"]["changes"] == 2 * (n + 1)
             last = now
-            sizes.append((len(os.listdir(f"/proc/{daemon.process.pid}/fd")), memory_of_maps(daemon),
+            sizes.append((len(os.listdir(f"/proc/{daemon.process.pid}/fd")), map_bytes(daemon.process.pid),
                           kilobytes(daemon.process.pid, "VmRSS")))
         assert daemon.stop() == 0
         assert daemon.errors.text().endswith("ready")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from harness import NAGLETRACE, PATIENCE, Lab, Lines, Tracer, assert_valid, dropped, seconds_to_end, stalled_rounds
-from processes import children
+from processes import children, descriptors, status
 from scripted_daemon import FakeDaemon, Stalling, connection
 from terminal import Terminal
 
@@ -72,9 +72,8 @@ def nagletrace(*arguments: str, pipe: Pipe, errors_too: bool = False) -> Iterato
 
 def wait_until(process: subprocess.Popen[str], signals: str) -> None:
     """Until SIGINT is one of these of its signals: SigBlk, those that it blocks; SigCgt, those that have a handler."""
-    status = Path(f"/proc/{process.pid}/status")
     end = time.monotonic() + PATIENCE
-    while not int(status.read_text().split(f"{signals}:")[1].split()[0], 16) >> signal.SIGINT - 1 & 1:
+    while not int(status(process.pid)[signals], 16) >> signal.SIGINT - 1 & 1:
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.001)
 
@@ -92,7 +91,7 @@ def wait_until_it_loads(process: subprocess.Popen[str]) -> int:
         time.sleep(0.01)
         for pid in children(process.pid):
             with contextlib.suppress(OSError):  # it may be strace's own, or have closed one
-                if any(str(fd.readlink()) == "anon_inode:bpf-map" for fd in Path(f"/proc/{pid}/fd").iterdir()):
+                if "anon_inode:bpf-map" in descriptors(pid):
                     return pid
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Grows lists that have no known end. */
+/* Gives lists in memory more room. */
 #ifndef NT_GROW_H
 #define NT_GROW_H
 
@@ -8,21 +8,28 @@
 #include <stdlib.h>
 
 /*
- * Doubles the room (entries of each bytes) of the list that list points to; an empty one gets room
- * for 1,024. Returns 0 or -ENOMEM, which leaves both as they were. Our compilers let a void *
- * stand for any pointer.
+ * Gives the list that list points to room for so many entries of each bytes. Returns 0 or -ENOMEM,
+ * which leaves it as it was. Our compilers let a void * stand for any pointer.
  */
+static inline int nt_resize(void *list, size_t room, size_t each)
+{
+	void **place = list, *resized = realloc(*place, room * each);
+
+	if (!resized)
+		return -ENOMEM;
+	*place = resized;
+	return 0;
+}
+
+/* Likewise doubles its room; an empty one gets room for 1,024. */
 static inline int nt_grow(void *list, size_t *room, size_t each)
 {
-	void **place = list;
 	size_t more = *room ? 2 * *room : 1024;
-	void *grown = realloc(*place, more * each);
+	int err = nt_resize(list, more, each);
 
-	if (!grown)
-		return -ENOMEM;
-	*place = grown;
-	*room = more;
-	return 0;
+	if (!err)
+		*room = more;
+	return err;
 }
 
 #endif

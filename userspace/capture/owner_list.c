@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 #define NONE       UINT32_MAX
 #define FIRST_ROOM 256
 
@@ -56,24 +58,14 @@ static void link_all(struct nt_owner_list *list)
 		link_in(list, i);
 }
 
-/* Grows an array; one that cannot grow stays as it was. */
-static bool grow_one(void *array, size_t room, size_t each)
-{
-	void **place = array, *grown = realloc(*place, room * each);
-
-	if (grown)
-		*place = grown;
-	return grown;
-}
-
 static int grow(struct nt_owner_list *list)
 {
 	size_t room = list->room ? 2 * list->room : FIRST_ROOM;
 
-	if (!grow_one(&list->owners, room, sizeof(*list->owners)) ||
-	    !grow_one(&list->links, room, sizeof(*list->links)) ||
-	    !grow_one(&list->by_socket, room, sizeof(*list->by_socket)) ||
-	    !grow_one(&list->by_connection, room, sizeof(*list->by_connection)))
+	if (nt_resize(&list->owners, room, sizeof(*list->owners)) ||
+	    nt_resize(&list->links, room, sizeof(*list->links)) ||
+	    nt_resize(&list->by_socket, room, sizeof(*list->by_socket)) ||
+	    nt_resize(&list->by_connection, room, sizeof(*list->by_connection)))
 		return -ENOMEM;
 	list->room = room;
 	link_all(list);

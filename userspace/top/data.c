@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 
 /* Stalls may add as many rows again that no snapshot has yet. */
 #define MOST_ROWS (2 * NT_TOP_ROWS)
@@ -27,14 +28,10 @@ void nt_top_data_free(struct nt_top_data *data)
 
 static int make_room(struct nt_top_data *data, size_t rows)
 {
-	struct nt_top_row *more;
-
 	if (rows <= data->room)
 		return 0;
-	more = realloc(data->rows, rows * sizeof(*more));
-	if (!more)
+	if (nt_resize(&data->rows, rows, sizeof(*data->rows)))
 		return -ENOMEM;
-	data->rows = more;
 	data->room = rows;
 	return 0;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 void nt_top_model_init(struct nt_top_model *model, uint64_t interval_ns)
 {
 	memset(model, 0, sizeof(*model));
@@ -207,11 +209,8 @@ void nt_top_update(struct nt_top_model *model)
 
 	model->count = 0;
 	if (data->count > model->room) {
-		struct nt_top_line *more = realloc(model->lines, data->count * sizeof(*more));
-
-		if (!more)
+		if (nt_resize(&model->lines, data->count, sizeof(*model->lines)))
 			return;
-		model->lines = more;
 		model->room = data->count;
 	}
 	for (size_t i = 0; i < data->count; i++)
