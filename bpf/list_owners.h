@@ -98,14 +98,14 @@ static __always_inline u32 untraced_kind(const struct sock *sk)
  */
 static __always_inline bool is_passing(struct task_struct *task, u32 fd)
 {
-	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+	const struct task_struct *leader = task->group_leader;
 	const unsigned long *close_on_exec;
 	unsigned long word = 0;
 
-	if (BPF_CORE_READ(leader, self_exec_id) != BPF_CORE_READ(leader, parent_exec_id) ||
-	    bpf_ktime_get_ns() - BPF_CORE_READ(leader, start_time) > TO_EXEC_NS)
+	if (leader->self_exec_id != leader->parent_exec_id ||
+	    bpf_ktime_get_ns() - leader->start_time > TO_EXEC_NS)
 		return false;
-	if (!(BPF_CORE_READ(leader, flags) & PF_FORKNOEXEC))
+	if (!(leader->flags & PF_FORKNOEXEC))
 		return true;
 	close_on_exec = BPF_CORE_READ(task, files, fdt, close_on_exec);
 	bpf_probe_read_kernel(&word, sizeof(word), close_on_exec + fd / 64);
@@ -196,14 +196,14 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 	sk = BPF_CORE_READ(socket, sk);
 	mptcp = bpf_core_field_exists(((struct mptcp_sock *)0)->first) &&
 		is_socket_of(sk, IPPROTO_MPTCP);
-	owner.tgid = BPF_CORE_READ(task, tgid);
+	owner.tgid = task->tgid;
 	if (nt_config.target != NT_TARGET_ALL)
 		owner.untraced = untraced_kind(sk);
 	if (owner.untraced == NT_UNTRACED_PACKETS)
 		bpf_seq_write(ctx->meta->seq, &owner, sizeof(owner));
 	if (!mptcp && !is_socket_of(sk, IPPROTO_TCP))
 		return 0;
-	owner.tid = BPF_CORE_READ(task, pid);
+	owner.tid = task->pid;
 	owner.fd = ctx->fd;
 	owner.passing = is_passing(task, ctx->fd);
 	if (mptcp)
