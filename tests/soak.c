@@ -68,13 +68,17 @@ static long resident_kb(void)
 /* What a reader asks for; its order is looked at, so that it is not left out. */
 static uint64_t read_all(const struct nt_window *window, const struct nt_series_set *series)
 {
-	const struct nt_aggregate *stalls = &nt_window_older(window)->stalls;
-	struct nt_connection **sorted = nt_aggregate_sorted(stalls);
-	uint64_t sum = sorted ? nt_percentile(sorted, 1, 99) : 0;
+	struct nt_connection **sorted;
+	struct nt_window_half recent;
+	uint64_t sum;
 
+	nt_window_sum(window, &recent);
+	sorted = nt_aggregate_sorted(&recent.stalls);
+	sum = sorted ? nt_percentile(sorted, 1, 99) : 0;
 	for (const struct nt_series *s = series->list; s; s = s->hh.next)
 		sum += s->stalls;
 	free(sorted);
+	nt_aggregate_clear(&recent.stalls);
 	return sum;
 }
 
@@ -106,7 +110,7 @@ int main(void)
 			       "\"connections\":%zu}",
 			       i > STALLS / 10 ? "," : "", mallinfo2().uordblks, resident_kb(),
 			       nt_series_count(&series),
-			       nt_aggregate_count(&nt_window_older(&window)->stalls));
+			       nt_aggregate_count(&window.halves[window.older].stalls));
 	}
 	printf("],\"folded\":%" PRIu64 ",\"evicted\":%" PRIu64 ",\"read\":%" PRIu64
 	       ",\"cpu_s\":%.3f}\n",

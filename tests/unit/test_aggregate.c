@@ -102,6 +102,77 @@ static void percentiles_of_many_are_near(void **state)
 	nt_aggregate_clear(&a);
 }
 
+/* Adds the stalls of durations (ms) from to until to one connection. */
+static void add_durations(struct nt_aggregate *a, uint16_t port, int from, int until)
+{
+	for (int i = from; i < until; i++) {
+		struct nt_stall s = stall_of(1, port, i * MS);
+
+		s.record.time_ns = i * NT_SECOND_NS;
+		assert_int_equal(nt_aggregate_add(a, &s), 0);
+	}
+}
+
+static void what_is_merged_is_as_if_it_were_added(void **state)
+{
+	struct nt_aggregate earlier, later, merged;
+	struct nt_connection *c;
+
+	nt_aggregate_init(&earlier, 2);
+	nt_aggregate_init(&later, 2);
+	nt_aggregate_init(&merged, 2);
+	add_durations(&earlier, 10, 1, 51);
+	add_durations(&earlier, 11, 51, 52);
+	add_durations(&later, 10, 61, 111);
+	nt_aggregate_merge(&merged, &earlier);
+	nt_aggregate_merge(&merged, &later);
+	assert_int_equal(merged.stalls, 101);
+	assert_int_equal(merged.excess_ns, earlier.excess_ns + later.excess_ns);
+	assert_int_equal(nt_aggregate_count(&merged), 2);
+	assert_int_equal(merged.connections->key.tuple.local_port, 11);
+	c = merged.connections->hh.next;
+	assert_int_equal(c->key.tuple.local_port, 10);
+	assert_int_equal(c->count, 100);
+	assert_int_equal(c->seen, 100);
+	assert_int_equal(c->patterns[NT_PATTERN_WRITE_WRITE_READ], 100);
+	assert_int_equal(c->first_ns, NT_SECOND_NS);
+	assert_int_equal(c->first_excess_ns, MS);
+	assert_int_equal(c->last.record.time_ns, 110 * NT_SECOND_NS);
+	assert_int_equal(c->max_ns, 110 * MS);
+	assert_int_equal(nt_percentile(&c, 1, 50), 50 * MS);
+	assert_int_equal(nt_percentile(&c, 1, 51), 61 * MS);
+
+	/* no more than two connections find room: the least recently stalled one is folded */
+	nt_aggregate_clear(&later);
+	add_durations(&later, 12, 200, 203);
+	nt_aggregate_merge(&merged, &later);
+	assert_int_equal(nt_aggregate_count(&merged), 2);
+	assert_int_equal(merged.connections->key.tuple.local_port, 10);
+	assert_int_equal(merged.folded, 1);
+	assert_int_equal(merged.stalls, 104);
+	nt_aggregate_clear(&merged);
+	nt_aggregate_clear(&earlier);
+	nt_aggregate_clear(&later);
+}
+
+static void of_more_durations_than_are_kept_each_part_gives_its_share(void **state)
+{
+	struct nt_aggregate earlier, later;
+	uint64_t p75;
+
+	nt_aggregate_init(&earlier, 1);
+	nt_aggregate_init(&later, 1);
+	add_durations(&earlier, 10, 1000, 4000);
+	add_durations(&later, 10, 0, 1000);
+	nt_aggregate_merge(&earlier, &later);
+	assert_int_equal(nt_percentile(&earlier.connections, 1, 25) < 1000 * MS, true);
+	assert_int_equal(nt_percentile(&earlier.connections, 1, 26) >= 1000 * MS, true);
+	p75 = nt_percentile(&earlier.connections, 1, 75);
+	assert_in_range(p75, 2700 * MS, 3300 * MS);
+	nt_aggregate_clear(&earlier);
+	nt_aggregate_clear(&later);
+}
+
 static void the_least_recently_stalled_goes_first_and_is_counted(void **state)
 {
 	struct nt_stall list[] = {stall_of(1, 10, MS), stall_of(1, 11, MS), stall_of(1, 12, MS)};
@@ -292,6 +363,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(connections_sides_causes_reasons_and_processes_are_told_apart),
 	cmocka_unit_test(percentiles_are_exact_for_as_many_as_are_kept),
 	cmocka_unit_test(percentiles_of_many_are_near),
+	cmocka_unit_test(what_is_merged_is_as_if_it_were_added),
+	cmocka_unit_test(of_more_durations_than_are_kept_each_part_gives_its_share),
 	cmocka_unit_test(the_least_recently_stalled_goes_first_and_is_counted),
 	cmocka_unit_test(a_million_stalls_take_no_more_memory_than_the_first_thousands),
 	cmocka_unit_test(connections_of_one_user_do_not_push_out_those_of_another),

@@ -31,9 +31,6 @@
 /* How often nt_owners_scan() checks for signals. */
 #define SLICE_NS (20 * 1000000ULL)
 
-/* How long an owner that is remembered keeps its place among the least recently used. */
-#define RENEW_NS NT_SECOND_NS
-
 /* A list with more owners gives its memory back. */
 #define MUCH 4096
 
@@ -337,7 +334,7 @@ void nt_owners_remember(struct nt_owners *owners, const struct nt_end *end,
 					 .share = end->share,
 					 .tuple = end->tuple,
 					 .process = *process,
-					 .until_ns = now_ns + RENEW_NS};
+					 .until_ns = now_ns + NT_RENEW_NS};
 	HASH_ADD(hh, owners->known, sk, sizeof(known->sk), known);
 	if (known->hh.tbl)
 		owners->known_shares.count[nt_share_place(known->share)]++;

@@ -54,13 +54,10 @@ struct daemon {
 
 static void fill_state(struct daemon *d, struct nt_daemon_state *state)
 {
-	const struct nt_window_half *recent = nt_window_older(&d->window);
-
 	memset(state, 0, sizeof(*state));
 	state->session = &d->session;
 	state->series = &d->series;
-	state->recent = &recent->stalls;
-	state->recent_began_ns = recent->began_ns;
+	state->window = &d->window;
 	state->started_ns = d->started_ns;
 	state->started_day_ns = d->started_day_ns;
 	state->dropping_ns = d->dropping_ns;
@@ -116,16 +113,15 @@ static struct nt_writer writer_of(enum nt_format format)
 
 static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 {
-	const struct nt_window_half *recent = nt_window_older(&d->window);
 	struct nt_writer writer = writer_of(format);
+	struct nt_window_half recent;
 	struct nt_report report = {
 		.hooks = &d->session.tracer.hooks,
 		.settings = d->settings,
 		.origin = &d->session.origin,
-		.stalls = &recent->stalls,
+		.stalls = &recent.stalls,
 		.stacks = d->session.stacks,
 		.standby = &d->session.standby,
-		.span_ns = nt_now_ns() - recent->began_ns,
 		.reported = d->session.reported,
 	};
 	char *text = NULL;
@@ -134,11 +130,14 @@ static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 
 	nt_session_audit(&d->session, false);
 	nt_session_counts(&d->session, &report.counts);
-	nt_counts_subtract(&report.counts, &recent->before);
 	inner = open_memstream(&text, &length);
 	if (!inner)
 		return;
+	nt_window_sum(&d->window, &recent);
+	nt_counts_subtract(&report.counts, &recent.before);
+	report.span_ns = nt_now_ns() - recent.began_ns;
 	writer.report(&writer, inner, &report);
+	nt_aggregate_clear(&recent.stalls);
 	fclose(inner);
 	formats[format].send(out, text);
 	free(text);

@@ -99,7 +99,7 @@ static void add_limits(struct json_object *o, const struct nt_daemon_state *stat
 	nt_json_number(limits, "max_series", state->series->most);
 	nt_json_number(limits, "folded_stalls", state->series->folded);
 	nt_json_number(limits, "evicted_series", state->series->evicted);
-	nt_json_number(limits, "max_connections", state->recent->most);
+	nt_json_number(limits, "max_connections", state->session->settings->max_connections);
 	json_object_object_add(o, "limits", limits);
 }
 
@@ -153,15 +153,20 @@ static void add_tracer(struct json_object *o, const struct nt_daemon_state *stat
 /* Adds the connections that lost most time lately. */
 static void add_top(struct json_object *o, const struct nt_daemon_state *state, unsigned int top)
 {
-	struct nt_connection **sorted = nt_aggregate_sorted(state->recent);
 	struct json_object *list = json_object_new_array();
-	size_t n = sorted ? nt_aggregate_count(state->recent) : 0;
+	struct nt_connection **sorted;
+	struct nt_window_half recent;
+	size_t n;
 
+	nt_window_sum(state->window, &recent);
+	sorted = nt_aggregate_sorted(&recent.stalls);
+	n = sorted ? nt_aggregate_count(&recent.stalls) : 0;
 	for (size_t i = 0; i < n && i < top; i++)
 		json_object_array_add(list, nt_json_connection(sorted[i], state->session->stacks));
 	free(sorted);
+	nt_aggregate_clear(&recent.stalls);
 	json_object_object_add(o, "connections", list);
-	nt_json_number(o, "connections_span_us", (nt_now_ns() - state->recent_began_ns) / 1000);
+	nt_json_number(o, "connections_span_us", (nt_now_ns() - recent.began_ns) / 1000);
 }
 
 /* Adds how many remedies `fix --keep` and `--pin` keep on this host, where the kernel lists them.

@@ -7,14 +7,14 @@
 #include <stdio.h>
 #include "output/writer.h"
 #include "summary/series.h"
+#include "summary/window.h"
 #include "daemon/server.h"
 
 /* The state of the daemon from which it writes a reply. */
 struct nt_daemon_state {
 	const struct nt_session *session;
 	const struct nt_series_set *series;
-	const struct nt_aggregate *recent; /* connections; its window began at recent_began_ns */
-	uint64_t recent_began_ns;
+	const struct nt_window *window;
 	struct nt_counts counts;
 	struct nt_server_counts server;
 	uint64_t started_ns;    /* CLOCK_MONOTONIC */

@@ -63,19 +63,18 @@ static void make_room(struct nt_aggregate *aggregate, unsigned int share)
 	drop(aggregate, c);
 }
 
-/* How long a connection keeps its place in the order: to move it costs more than to find it. */
-#define RENEW_NS NT_SECOND_NS
-
-/* Returns the connection of this stall, and moves it to the end of the order. NULL: no memory. */
+/*
+ * Returns the connection with this key, moved to the end of the order if it stalls at time_ns.
+ * NULL: no memory.
+ */
 static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
-					 const struct nt_stall *stall)
+					 const struct nt_connection_key *key, unsigned int share,
+					 uint64_t time_ns)
 {
-	unsigned int share = nt_share_place(nt_record_share(&stall->record));
-	struct nt_connection_key key = key_of(stall);
 	struct nt_connection *c;
 
-	HASH_FIND(hh, aggregate->connections, &key, sizeof(key), c);
-	if (c && (!c->hh.next || stall->record.time_ns < c->moved_ns + RENEW_NS))
+	HASH_FIND(hh, aggregate->connections, key, sizeof(*key), c);
+	if (c && (!c->hh.next || time_ns < c->moved_ns + NT_RENEW_NS))
 		return c;
 	if (c) {
 		HASH_DEL(aggregate->connections, c);
@@ -85,12 +84,12 @@ static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
 		c = calloc(1, sizeof(*c));
 		if (!c)
 			return NULL;
-		c->key = key;
+		c->key = *key;
 		c->share = share;
 		aggregate->shares.count[share]++;
 	}
-	c->moved_ns = stall->record.time_ns;
-	HASH_ADD(hh, aggregate->connections, key, sizeof(key), c);
+	c->moved_ns = time_ns;
+	HASH_ADD(hh, aggregate->connections, key, sizeof(c->key), c);
 	if (c->hh.tbl)
 		return c;
 	aggregate->shares.count[c->share]--;
@@ -138,7 +137,10 @@ static void keep_example(struct nt_connection *c, const struct nt_stall *stall)
 
 int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stall)
 {
-	struct nt_connection *c = find_or_add(aggregate, stall);
+	struct nt_connection_key key = key_of(stall);
+	struct nt_connection *c =
+		find_or_add(aggregate, &key, nt_share_place(nt_record_share(&stall->record)),
+			    stall->record.time_ns);
 
 	aggregate->stalls++;
 	aggregate->excess_ns += stall->excess_ns;
@@ -160,6 +162,59 @@ int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stal
 	if (stall->record.pattern < NT_PATTERNS)
 		c->patterns[stall->record.pattern]++;
 	return 0;
+}
+
+/* Returns how many of a connection's durations are kept. */
+static size_t kept_samples(const struct nt_connection *c)
+{
+	return c->count < NT_SAMPLES ? c->count : NT_SAMPLES;
+}
+
+/* Keeps durations of both, as many of each as it has stalls, spread over those that it kept. */
+static void merge_samples(struct nt_connection *c, const struct nt_connection *from)
+{
+	size_t had = kept_samples(c), has = kept_samples(from);
+	size_t taken =
+		had + has <= NT_SAMPLES ? has : NT_SAMPLES * from->count / (c->count + from->count);
+	size_t stay = had + has <= NT_SAMPLES ? had : NT_SAMPLES - taken;
+
+	for (size_t i = 0; i < stay; i++)
+		c->samples_us[i] = c->samples_us[i * had / stay];
+	for (size_t i = 0; i < taken; i++)
+		c->samples_us[stay + i] = from->samples_us[i * has / taken];
+}
+
+static void merge(struct nt_connection *c, const struct nt_connection *from)
+{
+	merge_samples(c, from);
+	keep_example(c, &from->last);
+	if (!c->count) {
+		c->first_ns = from->first_ns;
+		c->first_excess_ns = from->first_excess_ns;
+	}
+	c->count += from->count;
+	c->excess_ns += from->excess_ns;
+	if (from->max_ns > c->max_ns)
+		c->max_ns = from->max_ns;
+	c->seen += from->seen;
+	for (size_t i = 0; i < NT_PATTERNS; i++)
+		c->patterns[i] += from->patterns[i];
+}
+
+void nt_aggregate_merge(struct nt_aggregate *aggregate, const struct nt_aggregate *later)
+{
+	aggregate->stalls += later->stalls;
+	aggregate->excess_ns += later->excess_ns;
+	aggregate->folded += later->folded;
+	for (const struct nt_connection *from = later->connections; from; from = from->hh.next) {
+		struct nt_connection *c =
+			find_or_add(aggregate, &from->key, from->share, from->last.record.time_ns);
+
+		if (c)
+			merge(c, from);
+		else
+			aggregate->folded += from->count;
+	}
 }
 
 static int by_process(const void *a, const void *b)
@@ -243,7 +298,7 @@ uint64_t nt_percentile(struct nt_connection *const *connections, size_t count, u
 
 	for (size_t i = 0; all && i < count; i++) {
 		const struct nt_connection *c = connections[i];
-		size_t kept = c->count < NT_SAMPLES ? c->count : NT_SAMPLES;
+		size_t kept = kept_samples(c);
 		size_t taken = kept < most ? kept : most; /* spread over those that are kept */
 
 		for (size_t k = 0; k < taken; k++)

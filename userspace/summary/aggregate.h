@@ -53,6 +53,9 @@ void nt_aggregate_clear(struct nt_aggregate *aggregate);
 /* Adds one stall. Returns 0, or -ENOMEM: it then counts as folded. */
 int nt_aggregate_add(struct nt_aggregate *aggregate, const struct nt_stall *stall);
 
+/* Adds all stalls of another aggregate, whose time came later; those without room are folded. */
+void nt_aggregate_merge(struct nt_aggregate *aggregate, const struct nt_aggregate *later);
+
 size_t nt_aggregate_count(const struct nt_aggregate *aggregate);
 
 /*

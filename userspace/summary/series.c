@@ -151,7 +151,7 @@ static struct nt_series *find_or_add(struct nt_series_set *set, const struct nt_
 	if (is_called_other(key))
 		return other(set, key);
 	HASH_FIND(hh, set->list, key, sizeof(*key), series);
-	if (series && !series->hh.next)
+	if (series && (!series->hh.next || now_ns < series->moved_ns + NT_RENEW_NS))
 		return series;
 	if (series)
 		HASH_DEL(set->list, series);
@@ -159,6 +159,7 @@ static struct nt_series *find_or_add(struct nt_series_set *set, const struct nt_
 		series = add(set, key, share, now_ns);
 	if (!series)
 		return other(set, key);
+	series->moved_ns = now_ns;
 	HASH_ADD(hh, set->list, key, sizeof(*key), series);
 	if (series->hh.tbl)
 		return series;

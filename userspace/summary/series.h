@@ -47,6 +47,7 @@ struct nt_series {
 	struct nt_series_stall last;
 	UT_hash_handle hh;
 	unsigned int share; /* place of the first stall's share in the table */
+	uint64_t moved_ns;  /* when it came to the end of the order */
 	uint64_t last_ns;   /* when it stalled last */
 	uint64_t stalls;
 	uint64_t duration_ns;
@@ -55,7 +56,7 @@ struct nt_series {
 };
 
 struct nt_series_set {
-	struct nt_series *list; /* a hash; in order, least recently stalled first */
+	struct nt_series *list; /* a hash; in order, least recently stalled first, to a second */
 	struct nt_shares shares;
 	size_t most;
 	bool by_cgroup;

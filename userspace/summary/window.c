@@ -26,8 +26,7 @@ void nt_window_clear(struct nt_window *window)
 
 void nt_window_add(struct nt_window *window, const struct nt_stall *stall)
 {
-	for (size_t i = 0; i < 2; i++)
-		nt_aggregate_add(&window->halves[i].stalls, stall);
+	nt_aggregate_add(&window->halves[!window->older].stalls, stall);
 }
 
 void nt_window_turn(struct nt_window *window, uint64_t now_ns, const struct nt_counts *counts)
@@ -38,7 +37,13 @@ void nt_window_turn(struct nt_window *window, uint64_t now_ns, const struct nt_c
 	begin(older, now_ns, counts);
 }
 
-const struct nt_window_half *nt_window_older(const struct nt_window *window)
+void nt_window_sum(const struct nt_window *window, struct nt_window_half *recent)
 {
-	return &window->halves[window->older];
+	const struct nt_window_half *older = &window->halves[window->older];
+
+	recent->before = older->before;
+	recent->began_ns = older->began_ns;
+	nt_aggregate_init(&recent->stalls, older->stalls.most);
+	nt_aggregate_merge(&recent->stalls, &older->stalls);
+	nt_aggregate_merge(&recent->stalls, &window->halves[!window->older].stalls);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The stalls of late: two aggregates, of which each begins anew when the other is half a window
- * old. So the older one covers between half a window and a whole one.
+ * The stalls of late: those of this half of a window, and those of the half before. Together they
+ * cover between half a window and a whole one.
  */
 #ifndef NT_WINDOW_H
 #define NT_WINDOW_H
@@ -11,13 +11,13 @@
 
 struct nt_window_half {
 	struct nt_aggregate stalls;
-	struct nt_counts before; /* the counts when it began */
+	struct nt_counts before; /* what the kernel side had counted when it began */
 	uint64_t began_ns;       /* CLOCK_MONOTONIC, as all times here */
 };
 
 struct nt_window {
 	struct nt_window_half halves[2];
-	unsigned int older;
+	unsigned int older; /* the place of the half before */
 };
 
 /* Begins the window at now_ns; counts are those of the kernel side at that time. */
@@ -27,13 +27,10 @@ void nt_window_clear(struct nt_window *window);
 
 void nt_window_add(struct nt_window *window, const struct nt_stall *stall);
 
-/*
- * The older half begins anew, and the other one becomes the older. The caller calls this each half
- * a window.
- */
+/* Begins the next half, and forgets the one before this. The caller calls it each half a window. */
 void nt_window_turn(struct nt_window *window, uint64_t now_ns, const struct nt_counts *counts);
 
-/* Returns the half to report. */
-const struct nt_window_half *nt_window_older(const struct nt_window *window);
+/* Sums both halves, for a report. The caller clears recent->stalls. */
+void nt_window_sum(const struct nt_window *window, struct nt_window_half *recent);
 
 #endif /* NT_WINDOW_H */

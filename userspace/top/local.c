@@ -219,12 +219,15 @@ static void take_tracer(struct nt_top_data *data, const struct nt_tracer *tracer
 /* Updates the data as a daemon's snapshot would, with the last stall of each connection. */
 static void report(struct nt_top_own *own, uint64_t now_ns)
 {
-	const struct nt_window_half *recent = nt_window_older(&own->window);
-	struct nt_connection **sorted = nt_aggregate_sorted(&recent->stalls);
-	size_t n = sorted ? nt_aggregate_count(&recent->stalls) : 0;
 	struct nt_top_data *data = own->data;
+	struct nt_connection **sorted;
+	struct nt_window_half recent;
 	struct nt_counts counts;
+	size_t n;
 
+	nt_window_sum(&own->window, &recent);
+	sorted = nt_aggregate_sorted(&recent.stalls);
+	n = sorted ? nt_aggregate_count(&recent.stalls) : 0;
 	data->any = true;
 	data->full = n >= NT_TOP_ROWS;
 	if (n > NT_TOP_ROWS)
@@ -235,10 +238,11 @@ static void report(struct nt_top_own *own, uint64_t now_ns)
 	data->uptime_us = (now_ns - own->started_ns) / 1000;
 	data->stalls = own->stalls;
 	data->excess_us = own->excess_ns / 1000;
-	data->span_us = (now_ns - recent->began_ns) / 1000;
+	data->span_us = (now_ns - recent.began_ns) / 1000;
 	nt_top_rates_add(&data->rates, now_ns, data->stalls);
 	take_connections(own, sorted, n, now_ns);
 	free(sorted);
+	nt_aggregate_clear(&recent.stalls);
 }
 
 bool nt_top_own_turn(struct nt_top_own *own, uint64_t now_ns)
