@@ -97,6 +97,7 @@ int main(void)
 		struct nt_stall stall;
 
 		roll(&stall, i / (STALLS / 10));
+		stall.record.time_ns = now;
 		nt_window_add(&window, &stall);
 		nt_series_add(&series, &stall, now);
 		if (now > turned + HALF_NS) {

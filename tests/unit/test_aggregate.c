@@ -155,6 +155,57 @@ static void what_is_merged_is_as_if_it_were_added(void **state)
 	nt_aggregate_clear(&later);
 }
 
+static void what_stalled_later_too_does_not_make_room_when_merged(void **state)
+{
+	struct nt_aggregate earlier, later;
+
+	nt_aggregate_init(&earlier, 2);
+	nt_aggregate_init(&later, 2);
+	add_durations(&earlier, 10, 1, 2);
+	add_durations(&earlier, 11, 2, 3);
+	add_durations(&later, 10, 3, 4);
+	add_durations(&later, 12, 4, 5);
+	add_durations(&later, 10, 6, 7); /* 12 is before it in the order */
+	nt_aggregate_merge(&earlier, &later);
+	assert_int_equal(nt_aggregate_count(&earlier), 2);
+	assert_int_equal(earlier.folded, 1);
+	assert_int_equal(earlier.connections->key.tuple.local_port, 12);
+	assert_int_equal(((struct nt_connection *)earlier.connections->hh.next)->count, 3);
+	nt_aggregate_clear(&earlier);
+	nt_aggregate_clear(&later);
+}
+
+/* Adds a stall of each of count connections of one user. */
+static void add_connections(struct nt_aggregate *a, uint64_t share, int count)
+{
+	for (int i = 0; i < count; i++) {
+		struct nt_stall s = stall_of(share, i, MS);
+
+		s.record.sender.present = 1;
+		s.record.sender.share = share;
+		assert_int_equal(nt_aggregate_add(a, &s), 0);
+	}
+}
+
+static void users_share_the_room_of_what_is_merged(void **state)
+{
+	struct nt_aggregate earlier, later;
+	int of_first = 0;
+
+	nt_aggregate_init(&earlier, 10);
+	nt_aggregate_init(&later, 10);
+	add_connections(&earlier, 1, 10);
+	add_connections(&later, 2, 10);
+	nt_aggregate_merge(&later, &earlier);
+	assert_int_equal(nt_aggregate_count(&later), 10);
+	assert_int_equal(later.folded, 10);
+	for (struct nt_connection *c = later.connections; c; c = c->hh.next)
+		of_first += c->key.tgid == 1;
+	assert_int_equal(of_first, 5);
+	nt_aggregate_clear(&earlier);
+	nt_aggregate_clear(&later);
+}
+
 static void of_more_durations_than_are_kept_each_part_gives_its_share(void **state)
 {
 	struct nt_aggregate earlier, later;
@@ -364,6 +415,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(percentiles_are_exact_for_as_many_as_are_kept),
 	cmocka_unit_test(percentiles_of_many_are_near),
 	cmocka_unit_test(what_is_merged_is_as_if_it_were_added),
+	cmocka_unit_test(what_stalled_later_too_does_not_make_room_when_merged),
+	cmocka_unit_test(users_share_the_room_of_what_is_merged),
 	cmocka_unit_test(of_more_durations_than_are_kept_each_part_gives_its_share),
 	cmocka_unit_test(the_least_recently_stalled_goes_first_and_is_counted),
 	cmocka_unit_test(a_million_stalls_take_no_more_memory_than_the_first_thousands),

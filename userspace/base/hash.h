@@ -13,7 +13,8 @@
 #include <string.h>
 #include "base/clock.h"
 
-/* Multiplies and folds; no defence against keys that somebody chooses, as the tables are small. */
+/* Multiplies and folds; no defence against keys that somebody chooses: tables of these are small.
+ */
 static inline unsigned int nt_hash(const void *key, size_t bytes)
 {
 	const uint64_t odd = 0x9e3779b97f4a7c15ULL;

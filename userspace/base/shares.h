@@ -10,6 +10,7 @@
 #ifndef NT_SHARES_H
 #define NT_SHARES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define NT_SHARES 1024
@@ -33,6 +34,28 @@ static inline unsigned int nt_shares_largest(const struct nt_shares *shares)
 		if (shares->count[i] > shares->count[largest])
 			largest = i;
 	return largest;
+}
+
+/*
+ * Returns the most that each share may have for all of them to have no more than total together,
+ * where they have more now.
+ */
+static inline uint32_t nt_shares_limit(const struct nt_shares *shares, size_t total)
+{
+	uint32_t low = 0, high = shares->count[nt_shares_largest(shares)];
+
+	while (high - low > 1) {
+		uint32_t limit = low + (high - low) / 2;
+		size_t sum = 0;
+
+		for (unsigned int i = 0; i < NT_SHARES; i++)
+			sum += shares->count[i] < limit ? shares->count[i] : limit;
+		if (sum > total)
+			high = limit;
+		else
+			low = limit;
+	}
+	return low;
 }
 
 #endif /* NT_SHARES_H */

@@ -72,16 +72,6 @@ static int grow(struct nt_owner_list *list)
 	return 0;
 }
 
-/* How many owners fit if no share has more than limit? */
-static size_t count_within(const struct nt_shares *shares, uint32_t limit)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < NT_SHARES; i++)
-		count += shares->count[i] < limit ? shares->count[i] : limit;
-	return count;
-}
-
 /*
  * Makes room in a full list: the largest shares give up owners until an eighth is free, and
  * get no more than that from now on. Each time takes a pass over all owners; there are only a few
@@ -90,18 +80,10 @@ static size_t count_within(const struct nt_shares *shares, uint32_t limit)
 static void make_room(struct nt_owner_list *list)
 {
 	struct nt_shares left = {};
-	uint32_t low = 0, high = list->count;
+	uint32_t limit = nt_shares_limit(&list->shares, NT_MOST_OWNERS / 8 * 7);
 	size_t kept = 0;
 
-	while (high - low > 1) {
-		uint32_t middle = (low + high) / 2;
-
-		if (count_within(&list->shares, middle) > NT_MOST_OWNERS / 8 * 7)
-			high = middle;
-		else
-			low = middle;
-	}
-	list->share_limit = low ? low : 1;
+	list->share_limit = limit ? limit : 1;
 	for (size_t i = 0; i < list->count; i++) {
 		uint32_t *has = &left.count[nt_share_place(list->owners[i].share)];
 

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-
 void nt_aggregate_init(struct nt_aggregate *aggregate, size_t most)
 {
 	memset(aggregate, 0, sizeof(*aggregate));
@@ -46,6 +44,12 @@ static struct nt_connection_key key_of(const struct nt_stall *stall)
 	return key;
 }
 
+static void fold(struct nt_aggregate *aggregate, struct nt_connection *c)
+{
+	aggregate->folded += c->count;
+	drop(aggregate, c);
+}
+
 /*
  * The least recently stalled connection makes room: one of the share that has most, or of this
  * share if none has more.
@@ -59,13 +63,25 @@ static void make_room(struct nt_aggregate *aggregate, unsigned int share)
 		largest = share;
 	while (c->share != largest)
 		c = c->hh.next;
-	aggregate->folded += c->count;
-	drop(aggregate, c);
+	fold(aggregate, c);
+}
+
+/* The same until no more are left than there is room for, in one pass. */
+static void make_room_for_rest(struct nt_aggregate *aggregate)
+{
+	struct nt_connection *c = aggregate->connections, *next;
+	uint32_t limit = nt_shares_limit(&aggregate->shares, aggregate->most);
+
+	for (; nt_aggregate_count(aggregate) > aggregate->most; c = next) {
+		next = c->hh.next;
+		if (aggregate->shares.count[c->share] > limit)
+			fold(aggregate, c);
+	}
 }
 
 /*
- * Returns the connection with this key, moved to the end of the order if it stalls at time_ns.
- * NULL: no memory.
+ * Returns the connection with this key, which stalled at time_ns. It moves to the end of the order,
+ * but once in NT_RENEW_NS only. NULL: no memory.
  */
 static struct nt_connection *find_or_add(struct nt_aggregate *aggregate,
 					 const struct nt_connection_key *key, unsigned int share,
@@ -170,13 +186,13 @@ static size_t kept_samples(const struct nt_connection *c)
 	return c->count < NT_SAMPLES ? c->count : NT_SAMPLES;
 }
 
-/* Keeps durations of both, as many of each as it has stalls, spread over those that it kept. */
+/* Keeps durations of both in proportion to their stalls, spread over those that each kept. */
 static void merge_samples(struct nt_connection *c, const struct nt_connection *from)
 {
 	size_t had = kept_samples(c), has = kept_samples(from);
-	size_t taken =
-		had + has <= NT_SAMPLES ? has : NT_SAMPLES * from->count / (c->count + from->count);
-	size_t stay = had + has <= NT_SAMPLES ? had : NT_SAMPLES - taken;
+	bool all = had + has <= NT_SAMPLES;
+	size_t taken = all ? has : NT_SAMPLES * from->count / (c->count + from->count);
+	size_t stay = all ? had : NT_SAMPLES - taken;
 
 	for (size_t i = 0; i < stay; i++)
 		c->samples_us[i] = c->samples_us[i * had / stay];
@@ -203,9 +219,13 @@ static void merge(struct nt_connection *c, const struct nt_connection *from)
 
 void nt_aggregate_merge(struct nt_aggregate *aggregate, const struct nt_aggregate *later)
 {
+	size_t most = aggregate->most;
+
 	aggregate->stalls += later->stalls;
 	aggregate->excess_ns += later->excess_ns;
 	aggregate->folded += later->folded;
+	/* what stalled later too is not to make room for others before */
+	aggregate->most = SIZE_MAX;
 	for (const struct nt_connection *from = later->connections; from; from = from->hh.next) {
 		struct nt_connection *c =
 			find_or_add(aggregate, &from->key, from->share, from->last.record.time_ns);
@@ -215,6 +235,8 @@ void nt_aggregate_merge(struct nt_aggregate *aggregate, const struct nt_aggregat
 		else
 			aggregate->folded += from->count;
 	}
+	aggregate->most = most;
+	make_room_for_rest(aggregate);
 }
 
 static int by_process(const void *a, const void *b)

@@ -142,7 +142,8 @@ static struct nt_series *add(struct nt_series_set *set, const struct nt_series_k
 	return series;
 }
 
-/* Returns the series with this key, moved to the end of the order; or the one called `other`. */
+/* Returns the series with this key, which moves to the end of the order, but once in
+ * NT_RENEW_NS only; or the one called `other`. */
 static struct nt_series *find_or_add(struct nt_series_set *set, const struct nt_series_key *key,
 				     unsigned int share, uint64_t now_ns)
 {

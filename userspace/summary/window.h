@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The stalls of late: those of this half of a window, and those of the half before. Together they
+ * The stalls of late: those of the present half of a window, and of the half before. Together they
  * cover between half a window and a whole one.
  */
 #ifndef NT_WINDOW_H
@@ -27,10 +27,12 @@ void nt_window_clear(struct nt_window *window);
 
 void nt_window_add(struct nt_window *window, const struct nt_stall *stall);
 
-/* Begins the next half, and forgets the one before this. The caller calls it each half a window. */
+/* Begins the next half: the present one becomes the half before. The caller calls it each half a
+ * window. */
 void nt_window_turn(struct nt_window *window, uint64_t now_ns, const struct nt_counts *counts);
 
-/* Sums both halves, for a report. The caller clears recent->stalls. */
+/* Sums both halves into *recent, which begins where the half before began. The caller clears
+ * recent->stalls. */
 void nt_window_sum(const struct nt_window *window, struct nt_window_half *recent);
 
 #endif /* NT_WINDOW_H */
