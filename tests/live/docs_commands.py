@@ -109,7 +109,8 @@ COMMANDS: dict[str, How] = {
     "sudo systemctl daemon-reload": Units(),
     "sudo systemctl enable --now nagletrace nagletrace-exporter": UNITS_START,
     "sudo nagletrace report": Run(REPORT, needs=(DAEMON,)),
-    "curl -s http://localhost:10040/metrics | grep nagletrace_up": Run(r"^nagletrace_up 1", needs=(EXPORTER,)),
+    "curl -s --retry 9 --retry-connrefused http://localhost:10040/metrics | grep nagletrace_up": Run(
+        r"^nagletrace_up 1", needs=(EXPORTER,)),
     "sudo install -d -m 2750 -g adm /var/log/nagletrace": Run(),
     "sudo cp dashboards/prometheus/recording.yml dashboards/prometheus/alerts.yml /etc/prometheus/": Run(),
     "promtool check rules /etc/prometheus/recording.yml /etc/prometheus/alerts.yml": Run(
@@ -125,8 +126,8 @@ COMMANDS: dict[str, How] = {
     "helm upgrade nagletrace packaging/helm/nagletrace --reuse-values --set seLinuxOptions.type=spc_t --set "
     "serviceAccount.create=true,securityContextConstraints.create=true": CHART,
     "make gadget": Target("tests/gadget builds by the same function, tests/gadgets.py, and runs it"),
-    **dict.fromkeys(("sudo ig image import build/gadget/nagletrace-0.1.0.tar",
-                     "sudo ig run nagletrace:0.1.0 --verify-image=false --host"), GADGET),
+    **dict.fromkeys(("sudo build/gadget/ig image import build/gadget/nagletrace-0.1.0.tar",
+                     "sudo build/gadget/ig run nagletrace:0.1.0 --verify-image=false --host"), GADGET),
     "make demo-monitoring": Tried(
         "tests/monitoring/test_end_to_end.py::test_the_demonstration_starts_the_same_set_and_says_where"),
 

@@ -106,7 +106,7 @@ const struct nt_option nt_options[] = {
 		 "this often (default 1s), `sample` reports (default 5s)"},
 	{.name = "count", COUNT(count), .commands = TRACE | SAMPLE,
 	 .help = "stop after N reports",
-	 .more = "It needs --interval or `INTERVAL`."},
+	 .more = "It needs --interval or `INTERVAL`, with `sample` too."},
 	{.name = "duration", .letter = 'd', DURATION(duration_ns), .least = 1, .commands = TRACE | TOP | SAMPLE,
 	 .help = "stop after this time"},
 	{.name = "fail-on-stall", .kind = NT_COUNT, .argument = "[=N]", .least = 1, .field = MEMBER(uint64_t, fail_on_stalls),
@@ -153,7 +153,7 @@ const struct nt_option nt_options[] = {
 	 .commands = TRACE,
 	 .help = "write reports and records to this file, not to stdout or, beside a command, to "
 		 "stderr",
-	 .more = "What the file held is lost."},
+	 .more = "What the file held is lost once the trace begins."},
 	{.name = "wide", .letter = 'w', FLAG(wide), .commands = TRACE | REPORT | FIX | SAMPLE,
 	 .help = "print full addresses and names, beyond 80 columns",
 	 .more = "Tables have more columns then, and each connection that stalled has a block of "
@@ -164,8 +164,8 @@ const struct nt_option nt_options[] = {
 	{.name = "hooks", ENUM(hooks), .words = hooks, .argument = "WHICH", .standard = "auto", .commands = CHECK | TRACERS,
 	 .help = "choose the hooks: auto, function, kprobe or tracepoint",
 	 .more = "`function` is fentry and fexit, `kprobe` the same places by kprobes. `auto` "
-		 "takes the cheapest kind that is whole on this kernel, and says which and why: tracepoints since 6.3, else functions, else kprobes. All "
-		 "kinds give the same verdicts."},
+		 "takes the cheapest family that is whole on this kernel, and says which and why: tracepoints since 6.3, else functions, else kprobes. All "
+		 "families give the same verdicts."},
 	{.name = "btf", .kind = NT_BTF_FILE, .field = MEMBER(const char *, btf), .argument = "FILE",
 	 .commands = CHECK | TRACERS | SAMPLE,
 	 .help = "read the kernel's types (BTF) from this file",
@@ -174,7 +174,7 @@ const struct nt_option nt_options[] = {
 	 .field = MEMBER(uint64_t, max_overhead_ppm), .commands = TRACE | DAEMON,
 	 .help = "detach hooks when our programs use more than this share of CPU time (sampled "
 		 "every 5 s)",
-	 .more = "A sample takes 0.2 s; see `OVERHEAD`."},
+	 .more = "A sample takes 0.2 s. It does not go with --standby; see `OVERHEAD`."},
 	{.name = "progress", FLAG(progress), .commands = TRACE,
 	 .help = "show the progress on stderr while that is a terminal"},
 	{.name = "quiet", .letter = 'q', FLAG(quiet), .set = NT_ONE_LOUDNESS, .commands = TRACE | DAEMON | FIX | SAMPLE,
@@ -224,8 +224,8 @@ const struct nt_option nt_options[] = {
 	 .help = "`report`: print each stall as it happens"},
 	{.name = "health", FLAG(health), .set = NT_ONE_REPORT, .commands = REPORT,
 	 .help = "`report`: print whether the daemon sees stalls: ok, dropping or blind",
-	 .more = "It drops records where they find no room, and is blind when its hooks are detached, "
-		 "for --max-overhead, or could not be attached. The exit code is 1 then."},
+	 .more = "`dropping`: records found no room in the last minute. `blind`: its hooks are detached, "
+		 "for --max-overhead, or could not be attached; only then is the exit code 1."},
 	{.name = "group", .kind = NT_USER_GROUP, .argument = "NAME", .commands = DAEMON,
 	 .help = "`daemon`: let this group use the socket",
 	 .more = "A user may have 16 connections to it, all users together 56, and with root "
