@@ -46,7 +46,7 @@ struct hold {
 	u32 writes;
 	u32 write_bytes; /* of each of them; 0: they are not alike */
 	u32 written;     /* of them all */
-	u32 age_us;      /* flight_age_us() when it began */
+	s32 age_us;      /* flight_age_us() when it began */
 	struct nt_stack_key stack;
 	u64 begin_ns;
 	u64 looked_ns;
@@ -497,14 +497,21 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 /*
  * Returns how long the bytes in flight have been on their way at since_ns, at least, in us. The
  * device has kept them until then if it has segments of ours yet, or did so until the hold began.
+ * Negative: the socket's pacing has fq, tc-fq(8), keep them so much longer, at most.
  */
-static __always_inline u32 flight_age_us(const struct hold *h, const struct tcp *t,
+static __always_inline s32 flight_age_us(const struct hold *h, const struct tcp *t,
 					 const struct nt_tcp_state *s, u64 since_ns,
 					 const bool trusted)
 {
+	const u64 most_us = 0x7fffffff;
+	u64 leaves_ns = TCP(t, tcp_wstamp_ns);
+	u64 age_us = duration_ns(leaves_ns, since_ns) / 1000;
+
+	if (leaves_ns > since_ns && SK(t, sk_pacing_status) == NT_SK_PACING_FQ)
+		return -(s32)((leaves_ns - since_ns) / 1000);
 	if (s->queued_below || h->held.reason == NT_HOLD_AUTOCORK || h->held.reason == NT_HOLD_TSQ)
 		return 0;
-	return duration_ns(TCP(t, tcp_wstamp_ns), since_ns) / 1000;
+	return age_us < most_us ? age_us : most_us;
 }
 
 static __always_inline void hold_begin(struct hold *h, const struct tcp *t,

@@ -58,13 +58,16 @@ struct nt_stall_facts {
 /*
  * Returns, in us, how long after the start of a hold the ACK would have come if the receiver had
  * not delayed it: what was left of a round trip, since the bytes in flight had been on their way
- * for age_us. It is half a round trip at least: bytes that were written while the ACK was on its
- * way back waited for that way. min_rtt_us: the smallest round trip; 0: not known.
+ * for age_us; if that is negative, they leave so much later. It is half a round trip at least:
+ * bytes that were written while the ACK was on its way back waited for that way. min_rtt_us: the
+ * smallest round trip; 0: not known, and neither is the result.
  */
-static inline __u32 nt_way_us(__u32 min_rtt_us, __u32 age_us)
+static inline __u32 nt_way_us(__u32 min_rtt_us, __s32 age_us)
 {
-	__u32 half = min_rtt_us / 2;
+	__s32 half = min_rtt_us / 2;
 
+	if (!min_rtt_us)
+		return 0;
 	return min_rtt_us - (age_us < half ? age_us : half);
 }
 

@@ -16,6 +16,7 @@
 #define NT_NAGLE_PUSH       4 /* send what is queued now */
 
 #define NT_SK_PACING_NEEDED 1   /* SK_PACING_NEEDED, include/net/sock.h */
+#define NT_SK_PACING_FQ     2   /* SK_PACING_FQ: the queueing discipline paces */
 #define NT_SK_WMEM_BIAS     1   /* SK_WMEM_ALLOC_BIAS, include/net/sock.h */
 #define NT_CA_CWR           2   /* TCP_CA_CWR, include/uapi/linux/tcp.h */
 #define NT_TSQ_THROTTLED    0x1 /* 1 << TSQ_THROTTLED, include/linux/tcp.h */
