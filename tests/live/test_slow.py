@@ -8,20 +8,19 @@ import os
 import re
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, Lab, Record, Tracer
-from spaces import Namespace
 from test_report import text_of
-from test_waits import WARM, take, took_us
+from test_waits import WARM, Pair, take, took_us
 
 pytestmark = pytest.mark.guest
 
 ROUNDS = 10
+SO_MAX_PACING_RATE = 47  # asm-generic/socket.h; bytes/s
 
 
 @contextlib.contextmanager
@@ -104,7 +103,7 @@ class Pacing:
     @staticmethod
     def play(client: socket.socket) -> float:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.setsockopt(socket.SOL_SOCKET, 47, 20_000)  # SO_MAX_PACING_RATE, bytes/s
+        client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 20_000)
         waited = 0.0
         for _ in range(ROUNDS):
             client.send(bytes(1000))
@@ -113,58 +112,37 @@ class Pacing:
         return waited
 
 
-@contextlib.contextmanager
-def paced_by_fq() -> Iterator[tuple[Namespace, Namespace]]:
-    """Two hosts, 192.0.2.1 and .2: fq sends what the first one's sockets pace."""
-    with Namespace() as near, Namespace() as far:
-        for command in (
-            ["ip", "link", "add", "near", "netns", near.holder.pid, "type", "veth", "peer", "name", "far", "netns",
-             far.holder.pid],
-            near.enter("ip", "addr", "add", "192.0.2.1/24", "dev", "near"),
-            far.enter("ip", "addr", "add", "192.0.2.2/24", "dev", "far"),
-            far.enter("ip", "link", "set", "far", "up"),
-            near.enter("ip", "link", "set", "near", "up"),
-        ):
-            subprocess.run([str(word) for word in command], check=True)
-        fq = subprocess.run(near.enter("tc", "qdisc", "replace", "dev", "near", "root", "fq"), stderr=subprocess.PIPE,
-                            text=True)
-        if fq.returncode:
-            pytest.skip(f"fq: {fq.stderr}")
-        yield near, far
-
-
-def read_promptly(connection: socket.socket) -> None:
+def read_promptly(listener: socket.socket) -> None:
     """Until the end, and so that no ACK is delayed."""
-    with connection:
+    with listener.accept()[0] as connection:
         while connection.recv(65536):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def test_a_segment_that_fq_keeps_back_is_no_late_ack_of_its_receiver() -> None:
     """Nagle holds the third piece until the second is acknowledged, which leaves some 50 ms after it was sent."""
-    with paced_by_fq() as (near, far):
-        with far.inside():
-            listener = socket.create_server(("192.0.2.2", 0))
-        with listener, Tracer("--netns", f"/proc/{near.holder.pid}/ns/net", "--all-holds") as tracer:
-            with near.inside():
-                client = socket.create_connection(listener.getsockname())
-            client.setsockopt(socket.SOL_SOCKET, 47, 10_000)  # SO_MAX_PACING_RATE, bytes/s
-            reader = threading.Thread(target=read_promptly, args=(listener.accept()[0],))
-            reader.start()
-            for _ in range(WARM):
-                client.send(bytes(100))
-                time.sleep(0.02)
-            delayed = far.counter("TcpExtDelayedACKs")
-            for _ in range(ROUNDS):
-                time.sleep(0.5)  # longer than the rate asks for
-                client.send(bytes(1000))
-                time.sleep(0.002)
-                client.send(bytes(200))
-                client.send(bytes(1000))
-            time.sleep(0.5)
-            assert far.counter("TcpExtDelayedACKs") == delayed
-            client.close()
-            reader.join()
+    with Pair() as pair:
+        near, far = pair.spaces
+        fq = subprocess.run(near.enter("tc", "qdisc", "replace", "dev", "pair", "root", "fq"), capture_output=True,
+                            text=True)
+        if fq.returncode:
+            pytest.skip(f"fq: {fq.stderr}")
+        with pair.listening(4, read_promptly) as (_, address), Tracer("--netns", pair.client, "--all-holds") as tracer:
+            with pair.socket(4) as client:
+                client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 10_000)
+                client.connect(address)
+                for _ in range(WARM):
+                    client.send(bytes(100))
+                    time.sleep(0.02)
+                delayed = far.counter("TcpExtDelayedACKs")
+                for _ in range(ROUNDS):
+                    time.sleep(0.5)  # longer than the rate asks for
+                    client.send(bytes(1000))
+                    time.sleep(0.002)
+                    client.send(bytes(200))
+                    client.send(bytes(1000))
+                time.sleep(0.5)
+                assert far.counter("TcpExtDelayedACKs") == delayed
             tracer.stop()
     holds = [hold for hold in tracer.records("hold") if hold["duration_us"] >= 30_000]
     assert len(holds) == ROUNDS and not tracer.stalls(), tracer.records("stall")
