@@ -56,6 +56,8 @@ struct hold {
 	u32 flight_bytes; /* in flight after that ACK, or when it began */
 	u32 ack;          /* what that ACK acknowledged, and its sequence number */
 	u32 ack_seq;
+	u32 wrote_us;    /* when the last write returned, or it began; the low 32 bits */
+	u32 unlocked_us; /* when no program had the socket locked, the last time known */
 	u16 bucket;
 	u8 ack_kind; /* enum ack_kind */
 	bool ack_seen;
@@ -527,6 +529,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->rcv_nxt = TCP(t, rcv_nxt);
 	h->handshake = nt_in_handshake(TCP(t, data_segs_out), TCP(t, data_segs_in));
 	h->begin_ns = h->ack_ns = since_ns;
+	h->unlocked_us = h->wrote_us = since_ns / 1000;
 	h->recovered = false;
 	h->flight = FLIGHT_UNSURE;
 }
@@ -657,6 +660,11 @@ static __noinline u32 flight_of(const struct hold *h, struct sock *sk, u32 bytes
 /* Current is in the system call that wrote these bytes, some of which are held now. */
 static __always_inline void hold_note_writer(struct hold *h, struct sock *sk, void *ctx, u32 bytes)
 {
+	u32 now_us = bpf_ktime_get_ns() / 1000;
+
+	/* tcp_sendmsg_locked() returns before its caller unlocks the socket */
+	h->unlocked_us = nt_config.functions ? h->wrote_us : now_us;
+	h->wrote_us = now_us;
 	h->written += bytes;
 	if (h->writes++) {
 		if (h->write_bytes != bytes)
@@ -671,15 +679,23 @@ static __always_inline void hold_note_writer(struct hold *h, struct sock *sk, vo
 		stack_take(ctx, &h->stack, h->writer.tgid);
 }
 
-/* Bytes are held, and a segment that acknowledges something has come; TCP processes it next. */
-static __always_inline void hold_note_ack(struct hold *h, u32 ack, u32 seq, enum ack_kind kind,
-					  u64 now)
+/*
+ * Bytes are held, and a segment that acknowledges something has come; TCP processes it next. While
+ * a program has the socket locked, segments wait in its backlog, __release_sock(): this one may
+ * have come when the program locked it.
+ */
+static __always_inline void hold_note_ack(struct hold *h, const struct tcp *t, u32 ack, u32 seq,
+					  enum ack_kind kind, u64 now, const bool trusted)
 {
+	s32 locked_us = (u32)(now / 1000) - h->unlocked_us;
+
 	h->ack = ack;
 	h->ack_seq = seq;
 	h->ack_kind = kind;
 	h->ack_seen = true;
 	h->silent_ns = duration_ns(h->ack_ns, now);
+	if (locked_us > 0 && SK(t, sk_lock.owned))
+		h->silent_ns = duration_ns(locked_us * 1000ULL, h->silent_ns);
 	h->ack_ns = now;
 	h->silent_bytes = h->flight_bytes;
 	h->flight_bytes = h->held.seq - ack;
@@ -725,7 +741,7 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 		return false;
 	}
 	h->recovered |= tcp_recovering(t);
-	hold_note_ack(h, seg->ack, seg->seq, ACK_PURE, now);
+	hold_note_ack(h, t, seg->ack, seg->seq, ACK_PURE, now, trusted);
 	if (asleep)
 		hold_release(h, t, NT_RELEASE_ACK, now);
 	return true;
@@ -925,14 +941,14 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 		return h->ack_ns;
 	sent_ns = acknowledged_hold_ended_ns(h, t, s, trusted);
 	if (sent_ns) {
-		hold_note_ack(h, h->held.seq, h->rcv_nxt, ACK_PURE, sent_ns);
+		hold_note_ack(h, t, h->held.seq, h->rcv_nxt, ACK_PURE, sent_ns, trusted);
 		return sent_ns;
 	}
 	sent_ns = last_sent_ns(t) + 2 * nt_config.tick_ns;
 	if (sent_ns > s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */
 		sent_ns = s->clock_ns;
 	if (!h->ack_seen || h->ack != s->snd_una)
-		hold_note_ack(h, s->snd_una, rcv_nxt,
+		hold_note_ack(h, t, s->snd_una, rcv_nxt,
 			      s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
 					      !(s->nonagle & NT_NAGLE_CORK) &&
 					      !loss_probe_may_end(duration_ns(h->begin_ns, sent_ns),
@@ -941,7 +957,7 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 					       late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns))
 				      ? ACK_PURE
 				      : ACK_UNSURE,
-			      sent_ns);
+			      sent_ns, trusted);
 	return sent_ns;
 }
 

@@ -379,7 +379,7 @@ static __always_inline void segment_meets_hold(const struct tcp *t, u32 ack, u32
 				 (h->held.reason != NT_HOLD_CWND && tail_is_large(t, trusted))))
 		kind = ACK_UNSURE;
 	h->recovered |= tcp_recovering(t);
-	hold_note_ack(h, ack, seq, kind, bpf_ktime_get_ns());
+	hold_note_ack(h, t, ack, seq, kind, bpf_ktime_get_ns(), trusted);
 }
 
 /* A segment meets an unsent tail, and no hook will show the attempt that it causes. */
@@ -402,7 +402,7 @@ static __always_inline void segment_meets_tail(struct hold *h, const struct tcp 
 	if (!h || !nt_after(seg->ack, s->snd_una))
 		return;
 	h->recovered |= tcp_recovering(t);
-	hold_note_ack(h, seg->ack, seg->seq, kind, now);
+	hold_note_ack(h, t, seg->ack, seg->seq, kind, now, trusted);
 	s->snd_wnd = segment_window(t, skb, s->snd_wnd);
 	if (ack_will_release(h, s, seg->ack))
 		hold_release(h, t, NT_RELEASE_ACK, now);

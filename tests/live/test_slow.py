@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import mmap
 import os
 import re
 import socket
@@ -13,7 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from busy_receiver import BUSY_S, libc, register
 from harness import IN_GUEST, Lab, Record, Tracer
+from spaces import Namespace
 from test_report import text_of
 from test_waits import WARM, Pair, take, took_us
 
@@ -119,14 +123,44 @@ def read_promptly(listener: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
+def queue(space: Namespace, *discipline: str) -> None:
+    """What the namespace's end of the pair sends goes through this."""
+    made = subprocess.run(space.enter("tc", "qdisc", "replace", "dev", "pair", "root", *discipline),
+                          capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"{discipline[0]}: {made.stderr}")
+
+
+def test_an_ack_that_waits_for_a_call_of_its_sender_is_not_late() -> None:
+    """A write whose bytes the kernel has to wait for keeps the socket locked, and the ACK of the first waits in its
+    backlog: it comes after 5 ms, and TCP processes it after BUSY_S."""
+    memory = mmap.mmap(-1, ROUNDS * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with Pair() as pair:
+        far = pair.spaces[1]
+        queue(far, "netem", "delay", "5ms")
+        with pair.listening(4, read_promptly) as (_, address), Tracer("--netns", pair.client, "--all-holds") as tracer:
+            with pair.socket(4) as client:
+                client.connect(address)
+                for _ in range(WARM):
+                    client.send(bytes(100))
+                    time.sleep(0.02)
+                delayed, begin = far.counter("TcpExtDelayedACKs"), register(memory)
+                for number in range(ROUNDS):
+                    client.send(bytes(100))
+                    client.send(bytes(100))
+                    libc.send(client.fileno(), ctypes.c_void_p(begin + number * mmap.PAGESIZE), 100, 0)
+                    time.sleep(0.02)
+                assert far.counter("TcpExtDelayedACKs") == delayed
+            tracer.stop()
+    holds = [hold for hold in tracer.records("hold") if hold["duration_us"] >= BUSY_S * 1e6 - 10_000]
+    assert len(holds) == ROUNDS and not tracer.stalls(), tracer.records("stall")
+
+
 def test_a_segment_that_fq_keeps_back_is_no_late_ack_of_its_receiver() -> None:
     """Nagle holds the third piece until the second is acknowledged, which leaves some 50 ms after it was sent."""
     with Pair() as pair:
         near, far = pair.spaces
-        fq = subprocess.run(near.enter("tc", "qdisc", "replace", "dev", "pair", "root", "fq"), capture_output=True,
-                            text=True)
-        if fq.returncode:
-            pytest.skip(f"fq: {fq.stderr}")
+        queue(near, "fq")
         with pair.listening(4, read_promptly) as (_, address), Tracer("--netns", pair.client, "--all-holds") as tracer:
             with pair.socket(4) as client:
                 client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 10_000)

@@ -650,6 +650,36 @@ static void acks_are_noted(void)
 	endpoint_leaves(e);
 }
 
+static void writes_to_tail(struct endpoint *e, u32 bytes)
+{
+	hook_sendmsg_entry(e);
+	e->tp.write_seq += bytes;
+	attempt_fails(e);
+	hook_sendmsg_exit(e, bytes);
+}
+
+/* An ACK that a program's call kept in the backlog may have come when that call began, after the last one returned. */
+static void an_ack_that_waits_for_its_senders_lock_is_not_late(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct hold *h;
+
+	writes_to_tail(e, 0);
+	h = hold_at_hand(e);
+	world_delay(2 * MS);
+	writes_to_tail(e, 10);
+	sock_of(e)->sk_lock.owned = 1;
+	world_delay(38 * MS);
+	writes_to_tail(e, 10);
+	segment_comes(e, 0, e->tp.snd_una + 40, tcp_stamp(e));
+	assert_int_equal(h->silent_ns, 2 * MS);
+	sock_of(e)->sk_lock.owned = 0;
+	world_delay(40 * MS);
+	segment_comes(e, 0, e->tp.snd_una + 100, tcp_stamp(e));
+	assert_int_equal(h->silent_ns, 40 * MS);
+	endpoint_leaves(e);
+}
+
 /* Nagle holds a tail for 50 ms until its ACK; after early_ns came an ACK of early bytes. */
 static bool late_ack_is_inferred(u32 in_flight, u32 early, u64 early_ns)
 {

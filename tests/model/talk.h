@@ -291,6 +291,15 @@ static bool may_dawdle(const struct endpoint *e)
 	       ack_limit_ns(e->peer) >= TCP_DELACK_MIN_NS;
 }
 
+/* Returns how long a call may keep the socket locked; 0: not long. From a sender alone, the ACK that waits for the call
+ * must not pass for a late one, if a program sees it. */
+static u64 longest_call_ns(const struct endpoint *e)
+{
+	if (truth.netns && truth_visible(e) && e->hold.active && !hooks.skip)
+		return 60 * MS;
+	return may_dawdle(e) ? 20 * MS : 0;
+}
+
 static u32 part_size(u32 mss)
 {
 	switch (random_below(8)) {
@@ -507,7 +516,8 @@ static void turn(struct endpoint *e)
 	in_process(e);
 	if (!e->was_slow && one_in(40)) { /* a slow system call, with the socket locked */
 		sock_of(e)->sk_lock.owned = 1;
-		slow_ns = random_below(may_dawdle(e) && one_in(4) ? 20 * MS : 3 * MS);
+		slow_ns = longest_call_ns(e);
+		slow_ns = random_below(slow_ns && one_in(4) ? slow_ns : 3 * MS);
 		world_at(world.now_ns + slow_ns, EVENT_RELEASE, e, NULL, 0);
 		in_process(NULL);
 		e->was_slow = true; /* not twice in a row: see thinks() */

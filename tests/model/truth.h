@@ -270,7 +270,8 @@ static void judge(struct endpoint *e, enum caller caller)
 	h->clean = truth_visible(e) && rtt && e->came->lateness == ACK_BY_TIMER && !e->tp.total_retrans &&
 		   world.now_ns - h->last_ack_ns > INFERRED_NS &&
 		   excess_since(e, h->begin_ns) > INFERRED_NS + MS &&
-		   h->last_in_flight < 2 * h->mss && !e->talk->hostile;
+		   h->last_in_flight < 2 * h->mss && !e->talk->hostile &&
+		   !(truth.netns && sock_of(e)->sk_lock.owned); /* the ACK may have waited for that */
 	h->felt_clean = has_to_be_felt(e, h);
 }
 
