@@ -30,7 +30,7 @@ WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
 # where it was built does not stand in what is built
 PREFIX_MAP := -ffile-prefix-map=$(CURDIR)=.
 ALL_CFLAGS := $(CPPFLAGS) $(CFLAGS) $(PREFIX_MAP) $(WARN) -std=gnu11 -D_GNU_SOURCE -I$(BUILD) -Iuserspace -I.
-LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz
+LIBS    := -lbpf -levent_core -lcap -lseccomp -ljson-c -ldw -lelf -lz -pthread
 SCREEN_LIBS := -lncursesw
 # and what these need in their turn
 STATIC_LIBS := $(LIBS) $(SCREEN_LIBS) -ltinfo -llzma -lbz2 -lzstd

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "attach/iterator.h"
+#include "attach/loading.h"
 #include "nagletrace.skel.h"
 
 /* Features that the verifier of this kernel may refuse; we try the attempts in order. */
@@ -250,16 +251,12 @@ static int make_slow_rows(const struct nt_tracer *tracer)
 	return err;
 }
 
-static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
-		     const struct nt_settings *settings, const struct attempt *attempt,
-		     bool statistics)
+static int load_opened(struct nt_tracer *tracer, struct nt_kernel *kernel,
+		       const struct nt_settings *settings, const struct attempt *attempt,
+		       bool statistics)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = settings->btf);
 	int err;
 
-	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
-	if (!tracer->skel)
-		return -errno;
 	err = choose_programs(tracer, kernel, settings, settings->standby && attempt->sk_storage);
 	if (!err)
 		err = place_all_casts(tracer);
@@ -275,6 +272,25 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		if (!err)
 			err = make_slow_rows(tracer);
 	}
+	return err;
+}
+
+static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
+		     const struct nt_settings *settings, const struct attempt *attempt,
+		     bool statistics)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = settings->btf);
+	bool together = !settings->verbose; /* else libbpf prints what the verifier says */
+	struct nt_loading loading;
+	int err, ended = 0;
+
+	if (together)
+		nt_loading_begin(&loading);
+	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
+	err = tracer->skel ? load_opened(tracer, kernel, settings, attempt, statistics) : -errno;
+	if (together)
+		ended = nt_loading_end(&loading);
+	err = err ? err : ended;
 	if (err) {
 		nagletrace_bpf__destroy(tracer->skel);
 		tracer->skel = NULL;
