@@ -630,7 +630,8 @@ static __always_inline u64 latest_answer_ns(const struct tcp *t, u64 rtt_ns)
  * - one small segment had come before and nothing since, for Nagle lets only one out;
  * - the socket was in interactive mode: else the application's read would have sent the ACK;
  * - our window had room for the segment: else the window held the peer.
- * Or the ACK completed the handshake, and the server speaks first: it waited in accept().
+ * Or the ACK completed the handshake, and the server speaks first: it waited in accept(), unless
+ * our SYN brought data, tcp_fastopen_create_child().
  */
 static __always_inline void pending_ack_data_came(const struct tcp *t, const struct sk_buff *skb,
 						  u32 seq, u32 len, u64 now)
@@ -648,6 +649,8 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 	rtt_ns = la->end.min_rtt_us * 1000ULL;
 	since_ns = duration_ns(la->part.end_ns, now);
 	if (!la->part.bytes) {
+		if (PROBED(t->tp, data_segs_out))
+			return;
 		reason = NT_HOLD_HANDSHAKE;
 		accepting_ns = ACCEPT_NS;
 	} else if (!la->end.pingpong || !la->lone || len >= mss || la->part.bytes >= mss ||

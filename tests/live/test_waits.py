@@ -162,6 +162,9 @@ class Pair:
             self.ip(end, "addr", "add", f"{self.ADDRESSES[4][number]}/24", "dev", "pair")
             self.ip(end, "addr", "add", f"{self.ADDRESSES[6][number]}/64", "dev", "pair", "nodad")
             self.ip(end, "link", "set", "pair", "mtu", "9000", "up")
+        for end in (self.client, self.server):
+            with self.inside(end):
+                Path("/proc/sys/net/ipv4/tcp_fastopen").write_text("0x207")  # as both ends, without a cookie
         self.ip(self.client, "route", "replace", "10.77.0.0/24", "dev", "pair", "initcwnd", "1")
         self.ip(self.client, "-6", "route", "add", "fd77::/64", "dev", "pair", "initcwnd", "1", "metric", "1")
         return self
@@ -516,6 +519,25 @@ class LateGreeting(DeferredHandshake):
         connection.send(b"220 hello")
 
 
+class FastOpen(LateGreeting):
+    """The SYN brings the request, so that accept() waits for no ACK; the server works on it until just after that."""
+
+    def connected(self, pair: Pair, family: int, address: tuple[str, int]) -> socket.socket:
+        client = pair.socket(family)
+        self.before(client)
+        client.sendto(b"x", socket.MSG_FASTOPEN, address)
+        return client
+
+    def serve(self, listener: socket.socket) -> None:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 5)
+        super().serve(listener)
+
+    def answer(self, connection: socket.socket) -> None:
+        connection.recv(1)
+        time.sleep(0.215)
+        connection.send(b"220 hello")
+
+
 class FullBufferOfNobody(FullBuffer):
     """The message fills the buffer and waits for nothing; the next one comes with the reply, just after the late ACK.
 
@@ -542,7 +564,7 @@ class FullBufferOfNobody(FullBuffer):
 
 
 HARMLESS = [CloseOfNobody, CloseAfterItsFin, CloseAfterTheReply, CloseAfterReset,
-            ClientFirst, LateGreeting, FullBufferOfNobody]
+            ClientFirst, LateGreeting, FastOpen, FullBufferOfNobody]
 
 
 @pytest.mark.parametrize("kind", [

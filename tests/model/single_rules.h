@@ -1542,7 +1542,7 @@ static void late_ack_makes_room_for_who_waits(void)
 }
 
 /* Is a server told that greets so long after the late ACK for which its accept() waited? */
-static bool greeting_is_told(u64 after_ns, u64 pending_ns)
+static bool greeting_is_told(u64 after_ns, u64 pending_ns, bool syn_data)
 {
 	struct endpoint *e = lone_endpoint();
 	struct nt_ack_numbers key = {.ack = e->tp.rcv_nxt, .seq = e->tp.snd_nxt};
@@ -1552,6 +1552,7 @@ static bool greeting_is_told(u64 after_ns, u64 pending_ns)
 	bool told_so;
 
 	e->tp.rx_opt.tstamp_ok = false;
+	e->tp.data_segs_out = syn_data;
 	la->end.sk = (u64)sock_of(e);
 	la->end.min_rtt_us = 1000;
 	la->part.release = NT_ACK_TIMER;
@@ -1571,10 +1572,11 @@ static void late_ack_of_a_handshake_keeps_a_server_that_greets(void)
 {
 	const u64 latest_ns = ACCEPT_NS + 1500 * US + world.tick_ns; /* the round trip takes 1 ms */
 
-	assert_true(greeting_is_told(MS, MS));
-	assert_false(greeting_is_told(MS, MS - 1));
-	assert_true(greeting_is_told(latest_ns, 40 * MS));
-	assert_false(greeting_is_told(latest_ns + 1, 40 * MS));
+	assert_true(greeting_is_told(MS, MS, false));
+	assert_false(greeting_is_told(MS, MS, true));
+	assert_false(greeting_is_told(MS, MS - 1, false));
+	assert_true(greeting_is_told(latest_ns, 40 * MS, false));
+	assert_false(greeting_is_told(latest_ns + 1, 40 * MS, false));
 }
 
 enum closer {
