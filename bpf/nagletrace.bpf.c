@@ -291,12 +291,13 @@ int BPF_PROG(on_sched_process_fork, struct task_struct *parent, struct task_stru
 	return 0;
 }
 
+/* A process ends with its last thread, whichever that is: do_exit() has counted this one off. */
 SEC("raw_tp/sched_process_exit")
 int BPF_PROG(on_sched_process_exit, struct task_struct *task)
 {
 	u32 tgid = BPF_CORE_READ(task, tgid);
 
-	if (BPF_CORE_READ(task, pid) == tgid)
+	if (!BPF_CORE_READ(task, signal, live.counter))
 		bpf_map_delete_elem(&pids, &tgid);
 	return 0;
 }

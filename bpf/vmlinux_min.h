@@ -343,12 +343,17 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct signal_struct {
+	atomic_t live; /* threads */
+};
+
 struct task_struct {
 	unsigned int flags;
 	u32 pid;
 	u32 tgid;
 	u64 start_time;
 	struct files_struct *files;
+	struct signal_struct *signal;
 	struct task_struct *group_leader;
 	u64 parent_exec_id; /* copied at a fork from the parent's own */
 	u64 self_exec_id;

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from ends import far_end, own_end
-from harness import (IN_GUEST, STALLED_US, Lab, Tracer, assert_durations_match, assert_felt, lacking, of_lab,
+from harness import (IN_GUEST, PATIENCE, STALLED_US, Lab, Tracer, assert_durations_match, assert_felt, lacking, of_lab,
                      stalled_rounds, trace, unseen)
 
 pytestmark = pytest.mark.guest
@@ -107,6 +107,44 @@ def test_children_that_a_process_forked_before_the_trace_are_traced() -> None:
         tracer.wait()  # the process has ended
     assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))
     assert {own_end(stall)["pid"] for stall in tracer.stalls()} == {lab.client}
+
+
+#: Its first thread ends after a line, and another one forks a child, which asks.
+HEADLESS = """
+import ctypes, os, socket, sys, threading, time
+def fork():
+    while open(f"/proc/self/task/{os.getpid()}/stat").read().split()[2] != "Z":
+        time.sleep(0.01)
+    child = os.fork()
+    if not child:
+        with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+            for _ in range(30):
+                for part in (b"x" * 6, b"y" * 7):
+                    connection.sendall(part)
+                connection.recv(1)
+        os._exit(0)
+    print(child, flush=True)
+    os.waitpid(child, 0)
+    os._exit(0)
+threading.Thread(target=fork).start()
+print("ready", flush=True)
+sys.stdin.readline()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.once
+@pytest.mark.quick
+def test_a_process_whose_first_thread_has_ended_is_traced_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answers, args=[listener, 13], daemon=True).start()
+        with subprocess.Popen([sys.executable, "-c", HEADLESS, str(listener.getsockname()[1])], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout and process.stdout.readline() == "ready\n"
+            with Tracer("-p", str(process.pid)) as tracer:
+                child, _ = process.communicate("\n", timeout=PATIENCE)
+                tracer.wait()
+    assert {own_end(stall)["pid"] for stall in tracer.stalls()} == {int(child)}
 
 
 @pytest.mark.once
