@@ -182,8 +182,11 @@ static int list_one(const struct keep *keep, nt_kept_call *call, void *context)
 	if (bpf_prog_query(keep->targets.cgroup_fd, BPF_CGROUP_SOCK_OPS, 0, &flags, ids, &n))
 		return -errno;
 	for (__u32 i = 0; !err && i < n; i++) {
-		if (!read_program(ids[i], &remedy, &counts, &err))
+		if (!read_program(ids[i], &remedy, &counts, &err)) {
+			if (err == -ENOENT) /* it has gone meanwhile */
+				err = 0;
 			continue;
+		}
 		pin_path(keep, remedy, path);
 		call(context, &(struct nt_kept){.option = nt_kept_option(remedy),
 						.cgroup = path_of(keep),
@@ -192,7 +195,7 @@ static int list_one(const struct keep *keep, nt_kept_call *call, void *context)
 						.limit_us = counts.limit_us});
 		count++;
 	}
-	return err == -ENOENT ? count : err ? err : count; /* it may have gone meanwhile */
+	return err ? err : count;
 }
 
 int nt_fix_each_kept(const char *cgroup, nt_kept_call *call, void *context)
