@@ -115,6 +115,16 @@ static void an_alarm_without_a_stall_is_counted(void **state)
 	assert_int_equal(s.changes, 4);
 }
 
+static void a_look_that_fails_counts_for_nothing(void **state)
+{
+	struct nt_standby s = begun(1);
+
+	assert_false(nt_standby_looked(&s, &(struct nt_standby_look){.failed = true}, MS));
+	assert_true(s.cannot_look && !s.looks);
+	assert_false(nt_standby_looked(&s, &(struct nt_standby_look){}, nt_standby_due_ns(&s)));
+	assert_true(!s.cannot_look && s.looks == 1);
+}
+
 static void what_cannot_be_attached_is_tried_again_only_later(void **state)
 {
 	struct host host = host_of(S, S); /* late at nearly all times */
@@ -124,7 +134,7 @@ static void what_cannot_be_attached_is_tried_again_only_later(void **state)
 	first = play(&s, &host, 20 * S);
 	assert_true(first < 12 * S);
 	nt_standby_attach_failed(&s, first);
-	assert_true(s.cannot_attach);
+	assert_true(s.cannot_attach && !s.cannot_look);
 	assert_int_equal(s.state, NT_STANDBY_WAITING);
 	second = play(&s, &host, 60 * S);
 	assert_true(second >= first + NT_STANDBY_RETRY_NS);
@@ -285,6 +295,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(it_begins_with_nothing_attached),
 	cmocka_unit_test(it_detaches_when_it_was_quiet_since_the_last_stall),
 	cmocka_unit_test(an_alarm_without_a_stall_is_counted),
+	cmocka_unit_test(a_look_that_fails_counts_for_nothing),
 	cmocka_unit_test(what_cannot_be_attached_is_tried_again_only_later),
 	cmocka_unit_test(times_in_both_states_add_up_and_never_go_back),
 	cmocka_unit_test(a_connection_that_stalls_on_each_request_is_found_within_two_seconds),

@@ -62,7 +62,8 @@ static void end_slot(struct nt_standby *s, uint64_t now_ns)
 
 bool nt_standby_looked(struct nt_standby *s, const struct nt_standby_look *look, uint64_t now_ns)
 {
-	s->looks++;
+	s->cannot_look = look->failed;
+	s->looks += !look->failed;
 	s->look_cpu_ns += look->cpu_ns;
 	s->slot_cpu_ns += look->cpu_ns;
 	if (!s->again) /* the looks that follow come at no random time */

@@ -44,6 +44,7 @@ struct nt_standby {
 	uint64_t attach_failures;
 	uint64_t false_alarms;  /* times that it was attached, and no stall came */
 	bool cannot_attach;     /* the last attempt failed */
+	bool cannot_look;       /* the last look failed */
 	uint64_t retry_ns;      /* no attempt before that time */
 	uint64_t last_stall_ns; /* or when the hooks were attached, if that is later */
 	bool stalled;           /* since they were attached */
@@ -67,6 +68,7 @@ struct nt_standby_look {
 	uint64_t weight; /* of the stalls that it found: each stands for 1 slot, or for 2 */
 	bool suspicious; /* an ACK is late, or a cork has held for long */
 	bool young;      /* a hold may turn out to be a stall soon */
+	bool failed;     /* it could not be made, or not to its end */
 	uint64_t cpu_ns; /* that the look took */
 };
 

@@ -225,7 +225,8 @@ const struct nt_option nt_options[] = {
 	{.name = "health", FLAG(health), .set = NT_ONE_REPORT, .commands = REPORT,
 	 .help = "`report`: print whether the daemon sees stalls: ok, dropping or blind",
 	 .more = "`dropping`: records found no room in the last minute. `blind`: its hooks are detached, "
-		 "for --max-overhead, or could not be attached; only then is the exit code 1."},
+		 "for --max-overhead, or could not be attached, or --standby cannot look at sockets; only "
+		 "then is the exit code 1."},
 	{.name = "group", .kind = NT_USER_GROUP, .argument = "NAME", .commands = DAEMON,
 	 .help = "`daemon`: let this group use the socket",
 	 .more = "A user may have 16 connections to it, all users together 56, and with root "

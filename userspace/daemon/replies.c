@@ -210,7 +210,7 @@ int nt_json_health(FILE *out, const struct nt_daemon_state *state)
 	struct json_object *o = new_reply("health");
 	bool dropping = state->dropping_ns && nt_now_ns() < state->dropping_ns + DROPPING_NS;
 	bool blind = state->session->overhead.steps > NT_DETACH_STEPS ||
-		     state->session->standby.cannot_attach;
+		     state->session->standby.cannot_attach || state->session->standby.cannot_look;
 
 	nt_json_string(o, "state", blind ? "blind" : dropping ? "dropping" : "ok");
 	add_identity(o, state);

@@ -166,6 +166,7 @@ static uint64_t turn(struct nt_sampler *sampler)
 		return nt_now_ns();
 	if (more)
 		complain(sampler, "look at the sockets", NULL, more);
+	sampler->look.failed = more;
 	attaches = nt_standby_looked(standby, &sampler->look, nt_now_ns());
 	end_look(sampler);
 	if (attaches)
