@@ -284,6 +284,35 @@ static void memory_is_bounded_and_says_what_it_left_out(void **state)
 	assert_null(e.seen);
 }
 
+static bool knows(const struct nt_estimate *e, __u64 sk)
+{
+	const struct nt_seen *seen = e->seen;
+
+	while (seen && seen->key.sk != sk)
+		seen = seen->hh.next;
+	return seen;
+}
+
+/* Connections that nobody asked for make room first, and then those that never waited for a late
+ * ACK. */
+static void connections_that_lose_no_time_make_room(void **state)
+{
+	struct nt_estimate e = {.looks = 1};
+	struct nt_sampled s;
+
+	for (int i = 0; i < NT_MOST_SEEN; i++) {
+		s = held(i, i % 2 ? 35 : 1);
+		add(&e, &s)->wanted = i == 7 ? NT_WANTED_NO : NT_WANTED_YES;
+	}
+	for (int i = 0; i < NT_MOST_SEEN / 2 + 3; i++) {
+		s = held(NT_MOST_SEEN + i, 35);
+		assert_int_equal(add(&e, &s) != NULL, i <= NT_MOST_SEEN / 2);
+		assert_true(!knows(&e, 7) && knows(&e, 0) == !i && knows(&e, 1));
+	}
+	assert_int_equal(e.folded, 2);
+	nt_estimate_clear(&e);
+}
+
 static struct nt_sampled corked(uint64_t untouched_ms)
 {
 	struct nt_sampled s = held(1, 0);
@@ -345,6 +374,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_the_user_did_not_ask_for_does_not_count),
 	cmocka_unit_test(those_that_lose_most_come_first),
 	cmocka_unit_test(memory_is_bounded_and_says_what_it_left_out),
+	cmocka_unit_test(connections_that_lose_no_time_make_room),
 };
 
 UNIT_MAIN(tests)

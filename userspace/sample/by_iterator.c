@@ -59,6 +59,8 @@ static int look_at(struct nt_by_iterator *by, const struct nt_place *place, nt_i
 
 	if (err == -EPERM || err == -EACCES)
 		by->refused++;
+	if (err == -ESRCH)
+		by->scanned_ns = 0; /* another process may live there */
 	if (err == -EPERM || err == -EACCES || err == -ESRCH)
 		return 0;
 	if (!err)

@@ -68,6 +68,27 @@ uint64_t nt_sampled_weight(const struct nt_sampled *sampled)
 	return late_ns < 2 * NT_LATE_NS ? 2 : 1;
 }
 
+/* Forgets a connection that nobody asked for, or else one that never waited for a late ACK. Returns
+ * false if there is none. */
+static bool make_room(struct nt_estimate *estimate)
+{
+	struct nt_seen *seen, *victim = NULL;
+
+	for (seen = estimate->seen; seen; seen = seen->hh.next) {
+		if (seen->wanted == NT_WANTED_NO) {
+			victim = seen;
+			break;
+		}
+		if (!victim && !nt_seen_late(seen).looks)
+			victim = seen;
+	}
+	if (!victim)
+		return false;
+	HASH_DEL(estimate->seen, victim);
+	free(victim);
+	return true;
+}
+
 static struct nt_seen *find_or_make(struct nt_estimate *estimate, const struct nt_sampled *sampled)
 {
 	struct nt_seen_key key;
@@ -77,7 +98,7 @@ static struct nt_seen *find_or_make(struct nt_estimate *estimate, const struct n
 	key.sk = sampled->end.sk;
 	key.tuple = sampled->end.tuple;
 	HASH_FIND(hh, estimate->seen, &key, sizeof(key), seen);
-	if (seen || HASH_COUNT(estimate->seen) >= NT_MOST_SEEN)
+	if (seen || (HASH_COUNT(estimate->seen) >= NT_MOST_SEEN && !make_room(estimate)))
 		return seen;
 	seen = calloc(1, sizeof(*seen));
 	if (!seen)

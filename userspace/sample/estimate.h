@@ -21,7 +21,7 @@
  */
 #define NT_LATE_NS 15000000ULL
 
-/* The most connections that we keep; of others only the sums. */
+/* The most connections that we keep. When there are more, those that lose time stay. */
 #define NT_MOST_SEEN 1024
 
 /* A connection with this number of late looks, none of them as late as this, has a slow path. */
@@ -70,7 +70,8 @@ struct nt_estimate {
 	uint64_t looks;
 	uint64_t began_ns;
 	uint64_t cost_ns; /* CPU time that the looks took */
-	uint64_t folded;  /* times that we saw a connection which found no room */
+	uint64_t folded;  /* looks at connections that found no room: the excess is what it is at
+			     least */
 };
 
 /* The excess of a second, in us; with its error at 95 % confidence. */

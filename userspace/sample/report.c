@@ -115,8 +115,9 @@ static void print_headline(FILE *out, const struct nt_sample_report *report)
 	nt_format_duration(estimate->cost_ns / estimate->looks, cost, sizeof(cost));
 	nt_format_duration(excess.us * US, a_second, sizeof(a_second));
 	nt_format_duration(excess.error_us * US, error, sizeof(error));
-	if (excess.us)
-		fprintf(out, "nagletrace: stalls cost %s a second, ± %s\n", a_second, error);
+	if (excess.us || estimate->folded)
+		fprintf(out, "nagletrace: stalls cost %s%s a second, ± %s\n",
+			estimate->folded ? "at least " : "", a_second, error);
 	else
 		fprintf(out, "nagletrace: no stall seen; they cost less than %s a second\n", error);
 	fprintf(out, "%*s(%" PRIu64 " look%s in %s by %s, %s of CPU each)\n", 12, "",

@@ -26,6 +26,9 @@
 #define SLOT_NS    (NT_SECOND_NS / 20)
 #define SLOT_TIMES 20
 
+/* With so many looks that failed one after another we give up: a passing lack of memory is over. */
+#define MOST_FAILED_LOOKS 100
+
 struct sample {
 	const struct nt_settings *settings;
 	struct nt_targets targets;
@@ -35,7 +38,8 @@ struct sample {
 	uint64_t reports;
 	struct nt_loop *loop;
 	int look_timer;
-	int err; /* -errno of a failed look or write */
+	int err;                   /* -errno of a failed write */
+	unsigned int failed_looks; /* one after another */
 	bool reported;
 };
 
@@ -56,27 +60,26 @@ static void fail(struct sample *sample, int err)
 
 /* ---- a look ---- */
 
-static void add_to(struct sample *sample, struct nt_estimate *estimate,
-		   const struct nt_sampled *sampled)
-{
-	struct nt_seen *seen = nt_estimate_add(estimate, sampled);
-
-	if (seen && seen->wanted == NT_WANTED_UNKNOWN && !nt_targets_any(&sample->targets))
-		seen->wanted = NT_WANTED_YES;
-}
-
 static void take(void *context, const struct nt_sampled *sampled)
 {
 	struct sample *sample = context;
+	struct nt_seen *seen = nt_estimate_add(&sample->all, sampled);
+	struct nt_seen *recent = nt_estimate_add(&sample->recent, sampled);
 
-	add_to(sample, &sample->all, sampled);
-	add_to(sample, &sample->recent, sampled);
+	if (seen && seen->wanted == NT_WANTED_UNKNOWN && !nt_targets_any(&sample->targets))
+		seen->wanted = NT_WANTED_YES;
+	if (!seen || !recent)
+		return;
+	recent->wanted = seen->wanted;
+	recent->process = seen->process;
+	recent->nameless = seen->nameless;
 }
 
-static void name(struct sample *sample)
+/* closing: now or never, however short ago the last look at all descriptors was. */
+static void name(struct sample *sample, bool closing)
 {
-	if (!nt_source_must_name(&sample->source, &sample->recent) &&
-	    !nt_source_must_name(&sample->source, &sample->all))
+	if (!nt_source_must_name(&sample->source, &sample->recent, closing) &&
+	    !nt_source_must_name(&sample->source, &sample->all, closing))
 		return;
 	nt_source_scan(&sample->source);
 	nt_source_name(&sample->source, &sample->recent);
@@ -120,16 +123,20 @@ static void look(struct sample *sample)
 
 	cost = nt_cpu_ns() - began;
 	if (err) {
-		nt_log("cannot look at the sockets: %s", strerror(-err));
-		fail(sample, err);
+		if (!sample->failed_looks++)
+			nt_log("cannot look at the sockets: %s", strerror(-err));
+		if (sample->failed_looks == MOST_FAILED_LOOKS)
+			nt_loop_stop(sample->loop);
+		next_slot(sample, nt_now_ns(), cost);
 		return;
 	}
+	sample->failed_looks = 0;
 	sample->all.looks++;
 	sample->recent.looks++;
 	sample->all.cost_ns += cost;
 	sample->recent.cost_ns += cost;
 	report_unseen(sample);
-	name(sample);
+	name(sample, false);
 	next_slot(sample, nt_now_ns(), sample->all.cost_ns / sample->all.looks);
 }
 
@@ -144,8 +151,11 @@ static void report(struct sample *sample, bool closing)
 		.span_ns = now - estimate->began_ns,
 		.closing = closing,
 	};
-	int err = nt_sample_report(stdout, &report);
+	int err;
 
+	if (closing)
+		name(sample, true);
+	err = nt_sample_report(stdout, &report);
 	nt_streams_written(err);
 	if (err)
 		fail(sample, err);
@@ -255,6 +265,8 @@ static enum nt_exit run(struct sample *sample)
 	}
 	if (!sample->err && nt_reports_whole(sample->settings, sample->reports))
 		report(sample, true);
+	if (sample->failed_looks >= MOST_FAILED_LOOKS)
+		return NT_EXIT_FAILED;
 	return sample->err && sample->err != -EPIPE ? NT_EXIT_FAILED : NT_EXIT_OK;
 }
 
