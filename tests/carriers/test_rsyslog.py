@@ -40,7 +40,11 @@ class Rsyslog:
             assert wanted in text or name == "collector", wanted
             text = text.replace(wanted, ours)
         self.config = directory / "rsyslog.conf"
-        self.config.write_text(f'global(workDirectory="{directory}")\n{text}')
+        included = directory / "nagletrace.conf"
+        included.write_text(text)
+        # as a distribution's, which loads others first
+        self.config.write_text(f'module(load="imuxsock" SysSock.Use="off")\nglobal(workDirectory="{directory}")\n'
+                               f'include(file="{included}" mode="required")\n')
         self.start()
         if name == "collector":
             wait_until("it listens", lambda: answers(port), why=self.told)

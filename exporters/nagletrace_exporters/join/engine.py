@@ -277,7 +277,7 @@ def need_duckdb() -> Any:
         import duckdb
     except ImportError as error:
         raise RecordingError("DuckDB, which joins the records, is not installed; install it: "
-                             "pip install 'nagletrace-exporters[join]', or pip install duckdb") from error
+                             "sudo pip install duckdb (Debian: with --break-system-packages)") from error
     return duckdb
 
 
