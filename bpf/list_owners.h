@@ -116,7 +116,7 @@ static __always_inline struct kernfs_node *parent_of(struct kernfs_node *node)
 {
 	if (bpf_core_field_exists(node->parent))
 		return BPF_CORE_READ(node, parent);
-	return BPF_CORE_READ((struct kernfs_node___rcu *)node, __parent);
+	return BPF_CORE_READ(node, __parent);
 }
 
 struct nt_cgroup_root cgroup_root;

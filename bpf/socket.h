@@ -357,15 +357,13 @@ static __always_inline u8 pingpong_thresh(const struct tcp *t)
 
 static __always_inline struct cgroup *socket_cgroup(const struct sock *sk)
 {
-	const struct sock_cgroup_data___flags *old;
 	u64 val;
 
 	if (!bpf_core_field_exists(sk->sk_cgrp_data))
 		return NULL;
 	if (bpf_core_field_exists(sk->sk_cgrp_data.cgroup))
 		return BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
-	old = (const void *)sk + bpf_core_field_offset(struct sock, sk_cgrp_data);
-	val = BPF_CORE_READ(old, val);
+	val = BPF_CORE_READ(sk, sk_cgrp_data.val);
 	return val & 1 ? NULL : (struct cgroup *)(val & ~3ULL);
 }
 
@@ -391,7 +389,7 @@ __noinline u64 share_of_socket(u64 number)
 	if (!cgroup)
 		return uid;
 	if (!bpf_core_field_exists(cgroup->ancestors)) {
-		offset = bpf_core_field_offset(struct cgroup___ids, ancestor_ids);
+		offset = bpf_core_field_offset(struct cgroup, ancestor_ids);
 		return uid | level_word(cgroup, offset) << 32;
 	}
 	offset = bpf_core_field_offset(struct cgroup, ancestors);

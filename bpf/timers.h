@@ -10,12 +10,12 @@
 static __always_inline u64 write_timer_offset(void)
 {
 	struct inet_connection_sock *icsk = NULL;
-	struct sock___retransmit *sk = NULL;
+	struct sock *sk = NULL;
 
 	if (bpf_core_field_exists(icsk->icsk_retransmit_timer))
 		return bpf_core_field_offset(struct inet_connection_sock, icsk_retransmit_timer);
 	if (bpf_core_field_exists(sk->tcp_retransmit_timer))
-		return bpf_core_field_offset(struct sock___retransmit, tcp_retransmit_timer);
+		return bpf_core_field_offset(struct sock, tcp_retransmit_timer);
 	return 0;
 }
 

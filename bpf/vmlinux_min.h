@@ -145,13 +145,9 @@ typedef struct {
 
 struct kernfs_node {
 	struct kernfs_node *parent;
+	struct kernfs_node *__parent; /* from 6.15 on */
 	const char *name;
 	u64 id;
-};
-
-/* From 6.15 on. */
-struct kernfs_node___rcu {
-	struct kernfs_node *__parent;
 };
 
 struct cgroup;
@@ -160,19 +156,13 @@ struct cgroup {
 	int level; /* 0: the root's */
 	struct kernfs_node *kn;
 	struct cgroup *ancestors[1]; /* and itself, by level */
-};
-
-/* Until 6.0: their numbers, kn->id. */
-struct cgroup___ids {
-	u64 ancestor_ids[1];
+	u64 ancestor_ids[1];         /* until 6.0: their numbers, kn->id */
 };
 
 struct sock_cgroup_data {
 	struct cgroup *cgroup;
-};
-
-/* Until 5.16: the pointer with flags in its two lowest bits, of which 1 says that it is none. */
-struct sock_cgroup_data___flags {
+	/* until 5.16: the pointer with flags in its two lowest bits, of which 1 says that it is
+	 * none */
 	u64 val;
 };
 
@@ -206,6 +196,7 @@ struct sock {
 	struct socket_wq *sk_wq;
 	u8 sk_kern_sock : 1;
 	void (*sk_data_ready)(struct sock *sk);
+	struct timer_list tcp_retransmit_timer; /* from 7.0 on here */
 };
 
 struct inet_sock {
@@ -234,11 +225,6 @@ struct inet_connection_sock {
 		__u16 rcv_mss;
 		__u32 lrcvtime; /* jiffies: when data came last */
 	} icsk_ack;
-};
-
-/* From 7.0 the retransmit timer lies in struct sock. */
-struct sock___retransmit {
-	struct timer_list tcp_retransmit_timer;
 };
 
 /* Until 6.17 the timers could fire early and go back to sleep until this time (jiffies). */
