@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +43,12 @@ NAGLETRACE, EMPTY = BUILD / "nagletrace", BUILD / "bench" / "empty"
 RESULTS = BUILD / "bench"
 READY_S = 30.0
 #: The tracers on one CPU, the load on another, or on both.
-TRACER_CPU, LOAD_CPU = 0, max(os.sched_getaffinity(0))
+ALL_CPUS = frozenset(os.sched_getaffinity(0))
+TRACER_CPU, LOAD_CPU = 0, max(ALL_CPUS)
 LOADS = {mode: {LOAD_CPU} for mode in ("pingpong", "server", "in-step", "bulk", "churn")}
 
 
-def pinned(cpus: set[int]) -> Callable[[], None]:
+def pinned(cpus: Collection[int]) -> Callable[[], None]:
     return lambda: os.sched_setaffinity(0, cpus)
 
 
@@ -65,14 +66,15 @@ class Subject:
         return self.command[0] == str(NAGLETRACE)
 
     @contextlib.contextmanager
-    def running(self, space: Namespace, whole: bool = False) -> Iterator[subprocess.Popen[str]]:
+    def running(self, space: Namespace, whole: bool = False,
+                cpus: frozenset[int] = frozenset({TRACER_CPU})) -> Iterator[subprocess.Popen[str]]:
         """`whole`: the figures are of all its work, or Dropped is raised when it has ended."""
         command = space.enter(*self.command) if self.inside else list(self.command)
         with tempfile.TemporaryFile("w+", errors="replace") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
                                        stdout=file if self.ours else subprocess.PIPE,
                                        stderr=subprocess.PIPE if self.ours else subprocess.STDOUT,
-                                       preexec_fn=pinned({TRACER_CPU}))
+                                       preexec_fn=pinned(cpus))
             rest = threading.Thread(target=deque, args=(process.stderr or process.stdout, 0))
             try:
                 said = wait_for(process, self.ready)
@@ -262,7 +264,7 @@ def measure_processes(space: Namespace, all_subjects: list[Subject], seconds: fl
         try:
             for _ in range(5):
                 began = time.monotonic()
-                with subject.running(space):
+                with subject.running(space, cpus=ALL_CPUS):
                     starts.append(time.monotonic() - began)
             with subject.running(space, whole=subject.ours) as process:
                 pid = process.pid
