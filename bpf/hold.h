@@ -694,7 +694,8 @@ static __always_inline void hold_note_ack(struct hold *h, const struct tcp *t, u
 	h->ack_kind = kind;
 	h->ack_seen = true;
 	h->silent_ns = duration_ns(h->ack_ns, now);
-	if (locked_us > 0 && SK(t, sk_lock.owned))
+	if (locked_us > 0 && SK(t, sk_lock.owned) &&
+	    now + 2 * nt_config.tick_ns >= bpf_ktime_get_ns()) /* else it was taken before */
 		h->silent_ns = duration_ns(locked_us * 1000ULL, h->silent_ns);
 	h->ack_ns = now;
 	h->silent_bytes = h->flight_bytes;

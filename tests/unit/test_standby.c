@@ -123,6 +123,12 @@ static void a_look_that_fails_counts_for_nothing(void **state)
 	assert_true(s.cannot_look && !s.looks);
 	assert_false(nt_standby_looked(&s, &(struct nt_standby_look){}, nt_standby_due_ns(&s)));
 	assert_true(!s.cannot_look && s.looks == 1);
+	/* what it found before it failed may have the hooks attached, which see */
+	assert_true(nt_standby_looked(&s,
+				      &(struct nt_standby_look){.failed = true, .suspicious = true},
+				      nt_standby_due_ns(&s)));
+	nt_standby_attached(&s, S);
+	assert_false(s.cannot_look);
 }
 
 static void what_cannot_be_attached_is_tried_again_only_later(void **state)

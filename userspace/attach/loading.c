@@ -70,14 +70,16 @@ static int hand_over(struct bpf_program *prog, struct bpf_prog_load_opts *opts, 
 	return bpf_program__set_insns(prog, empty, sizeof(empty) / sizeof(empty[0]));
 }
 
-void nt_loading_begin(struct nt_loading *loading)
+void nt_loading_begin(struct nt_loading *loading, bool typed)
 {
-	static const struct {
+	const struct {
 		const char *section;
 		enum bpf_prog_type type;
 		enum bpf_attach_type attach;
 	} kinds[] = {
-		{"raw_tp/", BPF_PROG_TYPE_RAW_TRACEPOINT, 0},
+		/* libbpf 1.2 and later forget the handler of a program whose type changes */
+		{"raw_tp/", typed ? BPF_PROG_TYPE_TRACING : BPF_PROG_TYPE_RAW_TRACEPOINT,
+		 typed ? BPF_TRACE_RAW_TP : 0},
 		{"fentry/", BPF_PROG_TYPE_TRACING, BPF_TRACE_FENTRY},
 		{"fexit/", BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT},
 		{"kprobe/", BPF_PROG_TYPE_KPROBE, 0},

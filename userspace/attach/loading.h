@@ -7,6 +7,7 @@
 #define NT_LOADING_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -28,8 +29,9 @@ struct nt_loading {
 	size_t n;
 };
 
-/* Makes libbpf hand programs to threads. Call this before the object is opened. */
-void nt_loading_begin(struct nt_loading *loading);
+/* Makes libbpf hand programs to threads. Call this before the object is opened. typed: the kernel
+ * has BTF, for good. */
+void nt_loading_begin(struct nt_loading *loading, bool typed);
 
 /*
  * Waits until the threads are done. Then the object's programs are theirs. Returns -errno of the

@@ -285,7 +285,7 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	int err, ended = 0;
 
 	if (together)
-		nt_loading_begin(&loading);
+		nt_loading_begin(&loading, tracer->typed);
 	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
 	err = tracer->skel ? load_opened(tracer, kernel, settings, attempt, statistics) : -errno;
 	if (together)

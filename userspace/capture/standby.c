@@ -82,7 +82,7 @@ void nt_standby_attached(struct nt_standby *s, uint64_t now_ns)
 	change(s, NT_STANDBY_ATTACHED, now_ns);
 	s->last_stall_ns = now_ns;
 	s->stalled = false;
-	s->cannot_attach = false;
+	s->cannot_attach = s->cannot_look = false;
 }
 
 void nt_standby_attach_failed(struct nt_standby *s, uint64_t now_ns)

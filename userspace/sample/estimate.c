@@ -68,24 +68,18 @@ uint64_t nt_sampled_weight(const struct nt_sampled *sampled)
 	return late_ns < 2 * NT_LATE_NS ? 2 : 1;
 }
 
-/* Forgets a connection that nobody asked for, or else one that never waited for a late ACK. Returns
+/* Forgets the oldest connection that nobody asked for, or that never waited for a late ACK. Returns
  * false if there is none. */
 static bool make_room(struct nt_estimate *estimate)
 {
-	struct nt_seen *seen, *victim = NULL;
+	struct nt_seen *seen = estimate->seen;
 
-	for (seen = estimate->seen; seen; seen = seen->hh.next) {
-		if (seen->wanted == NT_WANTED_NO) {
-			victim = seen;
-			break;
-		}
-		if (!victim && !nt_seen_late(seen).looks)
-			victim = seen;
-	}
-	if (!victim)
+	while (seen && seen->wanted != NT_WANTED_NO && nt_seen_late(seen).looks)
+		seen = seen->hh.next;
+	if (!seen)
 		return false;
-	HASH_DEL(estimate->seen, victim);
-	free(victim);
+	HASH_DEL(estimate->seen, seen);
+	free(seen);
 	return true;
 }
 
@@ -236,7 +230,7 @@ struct nt_excess nt_seen_excess(const struct nt_seen *seen, uint64_t looks)
 {
 	struct nt_excess excess = {};
 
-	if (!nt_seen_stalls(seen))
+	if (!looks || !nt_seen_stalls(seen))
 		return excess;
 	excess.us = excess_us(seen, looks);
 	excess.error_us = error_us(variance_of(seen, looks), looks);

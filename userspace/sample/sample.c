@@ -40,6 +40,7 @@ struct sample {
 	int look_timer;
 	int err;                   /* -errno of a failed write */
 	unsigned int failed_looks; /* one after another */
+	bool found;                /* the look has found a socket held */
 	bool reported;
 };
 
@@ -60,19 +61,37 @@ static void fail(struct sample *sample, int err)
 
 /* ---- a look ---- */
 
-static void take(void *context, const struct nt_sampled *sampled)
+static struct nt_seen *add_to(const struct sample *sample, struct nt_estimate *estimate,
+			      const struct nt_sampled *sampled)
 {
-	struct sample *sample = context;
-	struct nt_seen *seen = nt_estimate_add(&sample->all, sampled);
-	struct nt_seen *recent = nt_estimate_add(&sample->recent, sampled);
+	struct nt_seen *seen = nt_estimate_add(estimate, sampled);
 
 	if (seen && seen->wanted == NT_WANTED_UNKNOWN && !nt_targets_any(&sample->targets))
 		seen->wanted = NT_WANTED_YES;
+	return seen;
+}
+
+/* Takes over whose a connection is, from the other estimate's entry of it. */
+static void learn_owner(struct nt_seen *seen, const struct nt_seen *other)
+{
+	if (seen->process.tgid || other->wanted == NT_WANTED_UNKNOWN)
+		return;
+	seen->wanted = other->wanted;
+	seen->process = other->process;
+	seen->nameless = other->nameless;
+}
+
+static void take(void *context, const struct nt_sampled *sampled)
+{
+	struct sample *sample = context;
+	struct nt_seen *seen = add_to(sample, &sample->all, sampled);
+	struct nt_seen *recent = add_to(sample, &sample->recent, sampled);
+
+	sample->found = true;
 	if (!seen || !recent)
 		return;
-	recent->wanted = seen->wanted;
-	recent->process = seen->process;
-	recent->nameless = seen->nameless;
+	learn_owner(recent, seen);
+	learn_owner(seen, recent);
 }
 
 /* closing: now or never, however short ago the last look at all descriptors was. */
@@ -119,25 +138,25 @@ static void report_unseen(struct sample *sample)
 static void look(struct sample *sample)
 {
 	uint64_t began = nt_cpu_ns(), cost;
-	int err = nt_source_look(&sample->source, take, sample);
+	int err;
 
+	sample->found = false;
+	err = nt_source_look(&sample->source, take, sample);
 	cost = nt_cpu_ns() - began;
-	if (err) {
-		if (!sample->failed_looks++)
-			nt_log("cannot look at the sockets: %s", strerror(-err));
-		if (sample->failed_looks == MOST_FAILED_LOOKS)
-			nt_loop_stop(sample->loop);
-		next_slot(sample, nt_now_ns(), cost);
-		return;
+	sample->failed_looks = err ? sample->failed_looks + 1 : 0;
+	if (sample->failed_looks == 1)
+		nt_log("cannot look at the sockets: %s", strerror(-err));
+	if (sample->failed_looks == MOST_FAILED_LOOKS)
+		nt_loop_stop(sample->loop);
+	if (!err || sample->found) {
+		sample->all.looks++;
+		sample->recent.looks++;
+		sample->all.cost_ns += cost;
+		sample->recent.cost_ns += cost;
 	}
-	sample->failed_looks = 0;
-	sample->all.looks++;
-	sample->recent.looks++;
-	sample->all.cost_ns += cost;
-	sample->recent.cost_ns += cost;
 	report_unseen(sample);
 	name(sample, false);
-	next_slot(sample, nt_now_ns(), sample->all.cost_ns / sample->all.looks);
+	next_slot(sample, nt_now_ns(), cost);
 }
 
 static void report(struct sample *sample, bool closing)
