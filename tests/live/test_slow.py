@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from busy_receiver import BUSY_S, libc, register
 from harness import IN_GUEST, Lab, Record, Tracer
-from spaces import Namespace
 from test_report import text_of
 from test_waits import WARM, Pair, take, took_us
 
@@ -123,35 +122,39 @@ def read_promptly(listener: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
-def queue(space: Namespace, *discipline: str) -> None:
-    """What the namespace's end of the pair sends goes through this."""
-    made = subprocess.run(space.enter("tc", "qdisc", "replace", "dev", "pair", "root", *discipline),
-                          capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"{discipline[0]}: {made.stderr}")
-
-
-def test_an_ack_that_waits_for_a_call_of_its_sender_is_not_late() -> None:
-    """A write whose bytes the kernel has to wait for keeps the socket locked, and the ACK of the first waits in its
-    backlog: it comes after 20 ms, and TCP processes it after BUSY_S."""
-    memory = mmap.mmap(-1, ROUNDS * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+@contextlib.contextmanager
+def client_of_a_prompt_receiver(end: int, *discipline: str) -> Iterator[tuple[socket.socket, Tracer]]:
+    """A client whose receiver delays no ACK meanwhile, and a tracer of the client's end alone. What an end of the pair
+    sends goes through the queueing discipline."""
     with Pair() as pair:
+        made = subprocess.run(pair.spaces[end].enter("tc", "qdisc", "replace", "dev", "pair", "root", *discipline),
+                              capture_output=True, text=True)
+        if made.returncode:
+            pytest.skip(f"{discipline[0]}: {made.stderr}")
         far = pair.spaces[1]
-        queue(far, "netem", "delay", "20ms")
         with pair.listening(4, read_promptly) as (_, address), Tracer("--netns", pair.client, "--all-holds") as tracer:
             with pair.socket(4) as client:
                 client.connect(address)
                 for _ in range(WARM):
                     client.send(bytes(100))
                     time.sleep(0.02)
-                delayed, begin = far.counter("TcpExtDelayedACKs"), register(memory)
-                for number in range(ROUNDS):
-                    client.send(bytes(100))
-                    client.send(bytes(100))
-                    libc.send(client.fileno(), ctypes.c_void_p(begin + number * mmap.PAGESIZE), 100, 0)
-                    time.sleep(0.05)
+                delayed = far.counter("TcpExtDelayedACKs")
+                yield client, tracer
                 assert far.counter("TcpExtDelayedACKs") == delayed
             tracer.stop()
+
+
+def test_an_ack_that_waits_for_a_call_of_its_sender_is_not_late() -> None:
+    """A write whose bytes the kernel has to wait for keeps the socket locked, and the ACK of the first waits in its
+    backlog: it comes after 20 ms, and TCP processes it after BUSY_S."""
+    memory = mmap.mmap(-1, ROUNDS * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with client_of_a_prompt_receiver(1, "netem", "delay", "20ms") as (client, tracer):
+        begin = register(memory)
+        for number in range(ROUNDS):
+            client.send(bytes(100))
+            client.send(bytes(100))
+            libc.send(client.fileno(), ctypes.c_void_p(begin + number * mmap.PAGESIZE), 100, 0)
+            time.sleep(0.05)
     holds = [hold for hold in tracer.records("hold") if hold["duration_us"] >= BUSY_S * 1e6 - 10_000]
     # Nagle holds nothing where this process came to its second write so late that the ACK was here
     assert len(holds) > ROUNDS // 2 and not tracer.stalls(), tracer.records("stall")
@@ -159,26 +162,15 @@ def test_an_ack_that_waits_for_a_call_of_its_sender_is_not_late() -> None:
 
 def test_a_segment_that_fq_keeps_back_is_no_late_ack_of_its_receiver() -> None:
     """Nagle holds the third piece until the second is acknowledged, which leaves some 50 ms after it was sent."""
-    with Pair() as pair:
-        near, far = pair.spaces
-        queue(near, "fq")
-        with pair.listening(4, read_promptly) as (_, address), Tracer("--netns", pair.client, "--all-holds") as tracer:
-            with pair.socket(4) as client:
-                client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 10_000)
-                client.connect(address)
-                for _ in range(WARM):
-                    client.send(bytes(100))
-                    time.sleep(0.02)
-                delayed = far.counter("TcpExtDelayedACKs")
-                for _ in range(ROUNDS):
-                    time.sleep(0.5)  # longer than the rate asks for
-                    client.send(bytes(1000))
-                    time.sleep(0.002)
-                    client.send(bytes(200))
-                    client.send(bytes(1000))
-                time.sleep(0.5)
-                assert far.counter("TcpExtDelayedACKs") == delayed
-            tracer.stop()
+    with client_of_a_prompt_receiver(0, "fq") as (client, tracer):
+        client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 10_000)
+        for _ in range(ROUNDS):
+            time.sleep(0.5)  # longer than the rate asks for
+            client.send(bytes(1000))
+            time.sleep(0.002)
+            client.send(bytes(200))
+            client.send(bytes(1000))
+        time.sleep(0.5)
     holds = [hold for hold in tracer.records("hold") if hold["duration_us"] >= 30_000]
     assert len(holds) == ROUNDS and not tracer.stalls(), tracer.records("stall")
 

@@ -94,11 +94,10 @@ static void take(void *context, const struct nt_sampled *sampled)
 	learn_owner(seen, recent);
 }
 
-/* closing: now or never, however short ago the last look at all descriptors was. */
-static void name(struct sample *sample, bool closing)
+static void name(struct sample *sample)
 {
-	if (!nt_source_must_name(&sample->source, &sample->recent, closing) &&
-	    !nt_source_must_name(&sample->source, &sample->all, closing))
+	if (!nt_source_must_name(&sample->source, &sample->recent) &&
+	    !nt_source_must_name(&sample->source, &sample->all))
 		return;
 	nt_source_scan(&sample->source);
 	nt_source_name(&sample->source, &sample->recent);
@@ -155,8 +154,9 @@ static void look(struct sample *sample)
 		sample->recent.cost_ns += cost;
 	}
 	report_unseen(sample);
-	name(sample, false);
-	next_slot(sample, nt_now_ns(), cost);
+	name(sample);
+	next_slot(sample, nt_now_ns(),
+		  sample->all.looks ? sample->all.cost_ns / sample->all.looks : cost);
 }
 
 static void report(struct sample *sample, bool closing)
@@ -172,8 +172,10 @@ static void report(struct sample *sample, bool closing)
 	};
 	int err;
 
-	if (closing)
-		name(sample, true);
+	if (closing) {
+		sample->source.rest_until_ns = 0; /* now or never */
+		name(sample);
+	}
 	err = nt_sample_report(stdout, &report);
 	nt_streams_written(err);
 	if (err)

@@ -167,12 +167,11 @@ static bool lacks_name(const struct nt_seen *seen)
 	return !seen->process.tgid && seen->wanted != NT_WANTED_NO && !seen->nameless;
 }
 
-bool nt_source_must_name(const struct nt_source *source, const struct nt_estimate *estimate,
-			 bool closing)
+bool nt_source_must_name(const struct nt_source *source, const struct nt_estimate *estimate)
 {
 	const struct nt_seen *seen;
 
-	if (!closing && nt_now_ns() < source->rest_until_ns)
+	if (nt_now_ns() < source->rest_until_ns)
 		return false;
 	for (seen = estimate->seen; seen; seen = seen->hh.next)
 		if (lacks_name(seen))

@@ -41,10 +41,8 @@ const char *nt_source_word(enum nt_source_kind kind);
  * choose later, with nt_source_name(). Returns 0 or -errno. */
 int nt_source_look(struct nt_source *source, nt_diag_take *take, void *context);
 
-/* Are there connections in the estimate without a process, and is it time to look for them?
- * closing: it is, in any case. */
-bool nt_source_must_name(const struct nt_source *source, const struct nt_estimate *estimate,
-			 bool closing);
+/* Are there connections in the estimate without a process, and is it time to look for them? */
+bool nt_source_must_name(const struct nt_source *source, const struct nt_estimate *estimate);
 
 /* The first looks at all descriptors; the second names the processes of an estimate by that look,
  * and decides which of its connections the user asked for. */

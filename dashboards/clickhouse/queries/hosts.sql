@@ -6,7 +6,8 @@
 SELECT host, max(last) AS last_line, intDiv(dateDiff('second', last_line, now64(6, 'UTC')), 60) AS silent_minutes,
        sum(lines) AS refused_lines, round(max(share), 2) AS complete
 FROM (
-    SELECT host, max(time) AS last, 0 AS lines, ifNotFinite(avgIf(complete, kind = 'report' AND time > now64(6, 'UTC') - INTERVAL 1 DAY), 0) AS share
+    SELECT host, max(time) AS last, 0 AS lines,
+           ifNotFinite(avgIf(complete, kind = 'report' AND time > now64(6, 'UTC') - INTERVAL 1 DAY), 0) AS share
     FROM nagletrace.runs GROUP BY host
     UNION ALL
     SELECT host, toDateTime64(0, 6, 'UTC'), sum(lines), 0
