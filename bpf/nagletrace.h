@@ -9,11 +9,14 @@
 #define NT_COMM_LEN 16 /* TASK_COMM_LEN */
 /* stands for bpf_rdonly_cast() in a call; no helper has that number */
 #define NT_CALL_RDONLY_CAST 0x7fff0001
-#define NT_STACK_DEPTH      64
-#define NT_NO_STACK         (-1)
-#define NT_REGS_BYTES       272
-#define NT_STACK_BYTES      4096
-#define NT_STACK_CHUNK      512 /* of one read: the stack may end before NT_STACK_BYTES */
+/* stand for the kernel's BTF IDs of these structures, which that call takes */
+#define NT_TYPE_SOCK     0x7fff0002
+#define NT_TYPE_TCP_SOCK 0x7fff0003
+#define NT_STACK_DEPTH   64
+#define NT_NO_STACK      (-1)
+#define NT_REGS_BYTES    272
+#define NT_STACK_BYTES   4096
+#define NT_STACK_CHUNK   512 /* of one read: the stack may end before NT_STACK_BYTES */
 
 /* The unsent tail is not on the wire for one of these reasons, in the order in which tcp_write_xmit
  * tests them; or, from SNDBUF on, something else waits for an ACK. */

@@ -93,8 +93,8 @@ static __always_inline struct tcp tcp_at(void *address)
 
 	if (!nt_config.cast)
 		return tcp_of(address, false);
-	t.sk = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct sock));
-	t.tp = bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct tcp_sock));
+	t.sk = bpf_rdonly_cast(address, NT_TYPE_SOCK);
+	t.tp = bpf_rdonly_cast(address, NT_TYPE_TCP_SOCK);
 	return t;
 }
 

@@ -38,7 +38,8 @@ static int attach(const struct nt_hook *hook, const char *target)
 	if (!skel)
 		return -errno;
 	ours = bpf_object__find_program_by_name(skel->obj, programs[hook->how]);
-	bpf_object__for_each_program(prog, skel->obj) bpf_program__set_autoload(prog, prog == ours);
+	bpf_object__for_each_program (prog, skel->obj)
+		bpf_program__set_autoload(prog, prog == ours);
 	err = probe ? 0 : bpf_program__set_attach_target(ours, 0, target);
 	if (!err)
 		err = empty_bpf__load(skel);

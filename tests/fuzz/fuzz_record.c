@@ -5,7 +5,7 @@
 // links: userspace/terms/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/find_cgroup.c
 // links: userspace/capture/standby.c userspace/output/json.c userspace/output/text.c userspace/base/text.c userspace/terms/tuple.c userspace/terms/words.c
 // links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c userspace/summary/series.c userspace/summary/window.c
-// links: userspace/attach/counts.c userspace/attach/hooks.c userspace/attach/kernel.c userspace/attach/loading.c userspace/attach/tracer.c
+// links: userspace/attach/counts.c userspace/attach/hooks.c userspace/attach/kernel.c userspace/attach/loading.c userspace/attach/tracer.c userspace/attach/types.c
 // links: userspace/base/numbers.c userspace/base/log.c userspace/output/timeline_json.c userspace/output/timeline_text.c
 // links: userspace/base/error.c userspace/privileges/privileges.c
 // links: userspace/capture/audit.c userspace/attach/iterator.c userspace/capture/namespaces.c

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.quick]
 MOST_INSTRUCTIONS = 100_000
 #: A program and the deepest function that it calls share this many bytes, each rounded up: MAX_BPF_STACK.
 MOST_STACK, STACK_STEP = 512, 32
-LOG = re.compile(r"prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", re.DOTALL)
+LOG = re.compile(r"the verifier on (\w+):\n(.*?processed .*?\n)", re.DOTALL)
 
 
 @pytest.mark.parametrize("more", [(), ("--timeline", "--stacks", "-p", "1")], ids=["all", "timeline"])

@@ -5,7 +5,7 @@
 // links: userspace/terms/container.c userspace/base/each_process.c userspace/capture/processes.c userspace/capture/find_cgroup.c userspace/capture/standby.c userspace/output/json.c userspace/base/text.c userspace/terms/tuple.c userspace/terms/words.c
 // links: userspace/output/advice.c userspace/summary/aggregate.c userspace/summary/groups.c
 // links: userspace/attach/counts.c userspace/attach/hooks.c
-// links: userspace/attach/kernel.c userspace/attach/loading.c userspace/attach/tracer.c userspace/base/error.c userspace/base/numbers.c userspace/base/log.c
+// links: userspace/attach/kernel.c userspace/attach/loading.c userspace/attach/tracer.c userspace/attach/types.c userspace/base/error.c userspace/base/numbers.c userspace/base/log.c
 // links: userspace/privileges/privileges.c
 // links: userspace/capture/audit.c userspace/attach/iterator.c userspace/capture/namespaces.c userspace/output/timeline_json.c
 /*

@@ -62,13 +62,12 @@ static void read_lockdown(char mode[32])
 	snprintf(mode, 32, "%s", open_bracket + 1);
 }
 
-/* Loads an empty program for that function; returns its descriptor or -errno. */
-static int load_empty_fentry(const struct btf *btf, const char *function, enum nt_attach how)
+/* Loads an empty program for the function of that BTF ID; returns its descriptor or -errno. */
+static int load_empty_fentry(int id, enum nt_attach how)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, settings,
 		    .expected_attach_type =
 			    how == NT_ATTACH_FEXIT ? BPF_TRACE_FEXIT : BPF_TRACE_FENTRY);
-	int id = btf__find_by_name_kind(btf, function, BTF_KIND_FUNC);
 	int fd;
 
 	if (id < 0)
@@ -88,6 +87,11 @@ static int try_to_attach(int prog)
 	return 0;
 }
 
+static int function_id(const struct btf *btf, const char *name)
+{
+	return btf__find_by_name_kind(btf, name, BTF_KIND_FUNC);
+}
+
 /*
  * Loading is not enough: some kernels refuse only when the trampoline is to be placed. Before 5.13
  * a program forgets its target once it is detached: bpf_tracing_prog_attach(),
@@ -99,7 +103,7 @@ static int try_fentry(const struct btf *btf, bool again)
 
 	if (!btf)
 		return -ENODATA;
-	prog = load_empty_fentry(btf, PROBED_FUNCTION, NT_ATTACH_FENTRY);
+	prog = load_empty_fentry(function_id(btf, PROBED_FUNCTION), NT_ATTACH_FENTRY);
 	if (prog < 0)
 		return prog;
 	err = try_to_attach(prog);
@@ -150,8 +154,8 @@ static int try_kprobe(void)
 }
 
 /*
- * Finds the tracepoints of all hooks, and bpf_rdonly_cast(), in one pass over the kernel's types: a
- * search for each takes as long.
+ * Finds the tracepoints of all hooks, and what struct nt_cast has, in one pass over the kernel's
+ * types: a search for each takes as long.
  */
 static void find_types(struct nt_kernel *k)
 {
@@ -164,12 +168,17 @@ static void find_types(struct nt_kernel *k)
 		const char *name = btf__name_by_offset(k->btf, type->name_off);
 
 		if (btf_is_func(type) && !strcmp(name, "bpf_rdonly_cast"))
-			k->cast_id = id;
+			k->cast.function = id;
+		if (btf_is_struct(type) && !strcmp(name, "sock"))
+			k->cast.sock = id;
+		if (btf_is_struct(type) && !strcmp(name, "tcp_sock"))
+			k->cast.tcp_sock = id;
 		if (!btf_is_typedef(type) || strncmp(name, prefix, begins))
 			continue;
 		for (size_t i = 0; i < nt_n_hooks; i++)
-			k->traced[i] |= nt_hooks[i].how == NT_ATTACH_RAW_TP &&
-					!strcmp(name + begins, nt_hooks[i].target);
+			if (nt_hooks[i].how == NT_ATTACH_RAW_TP &&
+			    !strcmp(name + begins, nt_hooks[i].target))
+				k->traced[i] = id;
 	}
 }
 
@@ -207,20 +216,23 @@ void nt_kernel_free(struct nt_kernel *k)
 	k->btf = NULL;
 }
 
-static int hook_there(struct nt_kernel *k, const struct nt_hook *hook, const char *target)
+static int hook_there(struct nt_kernel *k, const struct nt_hook *hook, const char *target,
+		      int *btf_id)
 {
 	int fd, err;
 
 	switch (hook->how) {
 	case NT_ATTACH_RAW_TP:
 		/* no tracepoint has an alternative; without BTF, attaching will show */
-		return k->btf && !k->traced[hook - nt_hooks] ? -ENOENT : 0;
+		*btf_id = k->traced[hook - nt_hooks];
+		return k->btf && !*btf_id ? -ENOENT : 0;
 	case NT_ATTACH_FENTRY:
 	case NT_ATTACH_FEXIT:
 		err = fentry_refused(k);
 		if (err)
 			return err;
-		fd = load_empty_fentry(k->btf, target, hook->how);
+		*btf_id = function_id(k->btf, target);
+		fd = load_empty_fentry(*btf_id, hook->how);
 		break;
 	default:
 		err = kprobe_refused(k);
@@ -241,9 +253,9 @@ int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char *
 
 	if (!k->hooks[i].known) {
 		k->hooks[i].target = hook->target;
-		k->hooks[i].err = hook_there(k, hook, hook->target);
+		k->hooks[i].err = hook_there(k, hook, hook->target, &k->hooks[i].btf_id);
 		if (k->hooks[i].err && hook->alternative &&
-		    !hook_there(k, hook, hook->alternative)) {
+		    !hook_there(k, hook, hook->alternative, &k->hooks[i].btf_id)) {
 			k->hooks[i].err = 0;
 			k->hooks[i].target = hook->alternative;
 		}

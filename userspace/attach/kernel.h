@@ -16,13 +16,17 @@ struct btf;
 /* It attaches function hooks only once, and they are wanted again. */
 #define NT_E_ONCE 601
 
+/* BTF IDs: of bpf_rdonly_cast(), which came with 6.2, and of what we cast to; 0: there is none. */
+struct nt_cast {
+	int function, sock, tcp_sock;
+};
+
 struct nt_kernel {
 	struct utsname uname;
 	struct btf *btf; /* the kernel's own; NULL if it has none that we can read */
-	/* the BTF ID of bpf_rdonly_cast(), which came with 6.2; 0: the kernel does not have it */
-	unsigned int cast_id;
-	bool traced[NT_MAX_HOOKS]; /* by place in nt_hooks: a tracepoint that the kernel has */
-	bool again; /* hooks are attached again after they were detached: --standby */
+	struct nt_cast cast;
+	int traced[NT_MAX_HOOKS]; /* by place in nt_hooks: a tracepoint's BTF ID; 0: none */
+	bool again;               /* hooks are attached again after they were detached: --standby */
 	struct {
 		bool known;
 		int err; /* 0, or -errno with which a hook of that kind was refused */
@@ -30,6 +34,8 @@ struct nt_kernel {
 	struct {
 		bool known;
 		int err;
+		int btf_id; /* of what a program attaches to; 0: a kprobe, or a kernel without BTF
+			     */
 		const char *target;
 	} hooks[NT_MAX_HOOKS]; /* the results of nt_kernel_hook(), by place in nt_hooks */
 	char lockdown[32];     /* "none", "integrity", "confidentiality"; "" where not known */

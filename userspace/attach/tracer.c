@@ -76,7 +76,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 	config->timeline = settings->timeline;
 	config->functions = tracer->hooks.family != NT_HOOKS_TRACEPOINT;
 	config->direct = attempt->direct;
-	config->cast = attempt->direct && tracer->cast_id;
+	config->cast = attempt->direct && tracer->cast.function;
 	config->sk_storage = attempt->sk_storage;
 }
 
@@ -136,17 +136,12 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settin
 		bpf_map__set_max_entries(skel->maps.pids, 1);
 }
 
-/* Types the arguments of a raw tracepoint program, which plain loads and socket storage need. */
-static int make_typed(struct bpf_program *prog, const char *tracepoint)
-{
-	int err = bpf_program__set_type(prog, BPF_PROG_TYPE_TRACING);
-
-	if (!err)
-		err = bpf_program__set_expected_attach_type(prog, BPF_TRACE_RAW_TP);
-	return err ? err : bpf_program__set_attach_target(prog, 0, tracepoint);
-}
-
-static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i)
+/*
+ * Has the arguments of a raw tracepoint program typed where the kernel has BTF: plain loads and
+ * socket storage need it.
+ */
+static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i,
+			  struct nt_loading *loading)
 {
 	const struct nt_hook *hook = &nt_hooks[i];
 	struct bpf_program *prog;
@@ -160,33 +155,36 @@ static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, si
 		return 0;
 	}
 	bpf_program__set_autoload(prog, true);
-	if (hook->how == NT_ATTACH_RAW_TP)
-		return tracer->typed ? make_typed(prog, target) : 0;
-	if (hook->how == NT_ATTACH_FENTRY || hook->how == NT_ATTACH_FEXIT)
-		return bpf_program__set_attach_target(prog, 0, target);
-	return 0;
+	if (!kernel->hooks[i].btf_id)
+		return 0;
+	return nt_loading_trace(loading, prog,
+				hook->how == NT_ATTACH_RAW_TP   ? BPF_TRACE_RAW_TP
+				: hook->how == NT_ATTACH_FENTRY ? BPF_TRACE_FENTRY
+								: BPF_TRACE_FEXIT,
+				kernel->hooks[i].btf_id);
 }
 
 static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
-			   const struct nt_settings *settings, bool forgets)
+			   const struct nt_settings *settings, bool forgets,
+			   struct nt_loading *loading)
 {
 	struct bpf_program *prog;
 	int err;
 
-	bpf_object__for_each_program(prog, tracer->skel->obj)
+	bpf_object__for_each_program (prog, tracer->skel->obj)
 		bpf_program__set_autoload(prog, false);
 	for (size_t i = 0; i < nt_n_hooks; i++) {
 		if (!hook_in_family(&nt_hooks[i], tracer->hooks.family, settings))
 			continue;
-		err = choose_program(tracer, kernel, i);
+		err = choose_program(tracer, kernel, i, loading);
 		if (err)
 			return err;
 	}
 	bpf_program__set_autoload(tracer->skel->progs.dump_owners, tracer->typed);
 	/* bpf_loop() is older than bpf_rdonly_cast() */
-	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces, tracer->cast_id);
+	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces, tracer->cast.function);
 	bpf_program__set_autoload(tracer->skel->progs.dump_namespaces_unrolled,
-				  tracer->typed && !tracer->cast_id);
+				  tracer->typed && !tracer->cast.function);
 	bpf_program__set_autoload(tracer->skel->progs.dump_kept,
 				  tracer->typed && settings->counts_kept);
 	bpf_program__set_autoload(tracer->skel->progs.forget_holds, forgets);
@@ -194,34 +192,33 @@ static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	return 0;
 }
 
-/* Asks for the verifier's cost of each program, in instructions and time; -vv prints it. */
-static void ask_for_statistics(struct nt_tracer *tracer)
+/* Makes a call that stands for bpf_rdonly_cast() one of the kernel's function. */
+static void place_cast(struct bpf_insn *insn, const struct nt_cast *cast)
 {
-	const __u32 statistics = 4; /* BPF_LOG_STATS, include/linux/bpf_verifier.h */
-	struct bpf_program *prog;
-
-	bpf_object__for_each_program(prog, tracer->skel->obj)
-		bpf_program__set_log_level(prog, statistics);
+	if (insn->code == (BPF_JMP | BPF_CALL) && !insn->src_reg &&
+	    insn->imm == NT_CALL_RDONLY_CAST) {
+		insn->src_reg = BPF_PSEUDO_KFUNC_CALL;
+		insn->imm = cast->function;
+	} else if (BPF_OP(insn->code) == BPF_MOV && insn->imm == NT_TYPE_SOCK) {
+		insn->imm = cast->sock;
+	} else if (BPF_OP(insn->code) == BPF_MOV && insn->imm == NT_TYPE_TCP_SOCK) {
+		insn->imm = cast->tcp_sock;
+	}
 }
 
-/* Makes each call that stands for bpf_rdonly_cast() one of the kernel's function. */
-static int place_casts(struct bpf_program *prog, unsigned int cast_id)
+static int place_casts(struct bpf_program *prog, const struct nt_cast *cast)
 {
-	size_t n = bpf_program__insn_cnt(prog), calls = 0;
+	size_t n = bpf_program__insn_cnt(prog);
 	struct bpf_insn *insns = calloc(n, sizeof(*insns));
-	int err = insns ? 0 : -ENOMEM;
+	int err;
 
-	for (size_t i = 0; insns && i < n; i++) {
+	if (!insns)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
 		insns[i] = bpf_program__insns(prog)[i];
-		if (insns[i].code != (BPF_JMP | BPF_CALL) || insns[i].src_reg ||
-		    insns[i].imm != NT_CALL_RDONLY_CAST)
-			continue;
-		insns[i].src_reg = BPF_PSEUDO_KFUNC_CALL;
-		insns[i].imm = cast_id;
-		calls++;
+		place_cast(&insns[i], cast);
 	}
-	if (calls)
-		err = bpf_program__set_insns(prog, insns, n);
+	err = bpf_program__set_insns(prog, insns, n);
 	free(insns);
 	return err;
 }
@@ -231,8 +228,10 @@ static int place_all_casts(struct nt_tracer *tracer)
 	struct bpf_program *prog;
 	int err = 0;
 
-	bpf_object__for_each_program(prog, tracer->skel->obj) if (!err && tracer->cast_id) err =
-		place_casts(prog, tracer->cast_id);
+	bpf_object__for_each_program (prog, tracer->skel->obj) {
+		if (!err && tracer->cast.function && bpf_program__autoload(prog))
+			err = place_casts(prog, &tracer->cast);
+	}
 	return err;
 }
 
@@ -253,18 +252,19 @@ static int make_slow_rows(const struct nt_tracer *tracer)
 
 static int load_opened(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		       const struct nt_settings *settings, const struct attempt *attempt,
-		       bool statistics)
+		       struct nt_loading *loading)
 {
 	int err;
 
-	err = choose_programs(tracer, kernel, settings, settings->standby && attempt->sk_storage);
+	err = choose_programs(tracer, kernel, settings, settings->standby && attempt->sk_storage,
+			      loading);
 	if (!err)
 		err = place_all_casts(tracer);
+	if (!err)
+		err = nt_loading_types(loading, tracer->skel->obj);
 	if (!err) {
 		configure(tracer, settings, attempt);
 		size_maps(tracer, settings, attempt);
-		if (statistics)
-			ask_for_statistics(tracer);
 		err = nagletrace_bpf__load(tracer->skel);
 		/* libbpf takes a feature for missing if it could not try it for lack of memory */
 		if (!err && !tracer->skel->bss)
@@ -276,20 +276,17 @@ static int load_opened(struct nt_tracer *tracer, struct nt_kernel *kernel,
 }
 
 static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
-		     const struct nt_settings *settings, const struct attempt *attempt,
-		     bool statistics)
+		     const struct nt_settings *settings, const struct attempt *attempt)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, open_opts, .btf_custom_path = settings->btf);
-	bool together = !settings->verbose; /* else libbpf prints what the verifier says */
+	LIBBPF_OPTS(bpf_object_open_opts, open_opts);
 	struct nt_loading loading;
-	int err, ended = 0;
+	int err, ended;
 
-	if (together)
-		nt_loading_begin(&loading, tracer->typed);
+	nt_loading_begin(&loading, kernel->btf, settings->btf, settings->verbose);
+	open_opts.btf_custom_path = loading.btf;
 	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
-	err = tracer->skel ? load_opened(tracer, kernel, settings, attempt, statistics) : -errno;
-	if (together)
-		ended = nt_loading_end(&loading);
+	err = tracer->skel ? load_opened(tracer, kernel, settings, attempt, &loading) : -errno;
+	ended = nt_loading_end(&loading);
 	err = err ? err : ended;
 	if (err) {
 		nagletrace_bpf__destroy(tracer->skel);
@@ -313,10 +310,7 @@ static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	if (!tracer->typed)
 		first = 2;
 	for (size_t i = first; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
-		err = load_once(tracer, kernel, settings, &attempts[i], settings->verbose > 1);
-		/* load once more for the verifier's reason, which its statistics leave out */
-		if (err && settings->verbose > 1)
-			err = load_once(tracer, kernel, settings, &attempts[i], false);
+		err = load_once(tracer, kernel, settings, &attempts[i]);
 		if (!err || err == -EPERM || err == -ENOMEM)
 			break;
 	}
@@ -506,7 +500,7 @@ static bool open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	if (!choose_family(&tracer->hooks, kernel, settings, error))
 		return false;
 	tracer->typed = kernel->btf;
-	tracer->cast_id = kernel->cast_id;
+	tracer->cast = kernel->cast;
 	cause = load(tracer, kernel, settings);
 	if (cause)
 		return load_failed(kernel, cause, error);
@@ -755,8 +749,7 @@ static void sum_info(const struct nt_tracer *tracer, struct bpf_prog_info *sum)
 	struct bpf_program *prog;
 
 	memset(sum, 0, sizeof(*sum));
-	bpf_object__for_each_program(prog, tracer->skel->obj)
-	{
+	bpf_object__for_each_program (prog, tracer->skel->obj) {
 		struct bpf_prog_info info = {};
 		__u32 size = sizeof(info);
 		int fd = bpf_program__fd(prog);

@@ -20,7 +20,7 @@ struct nt_tracer {
 	struct nt_hook_set hooks;
 	uint64_t missed_detached; /* runs that the detached ones missed while they were attached */
 	bool typed;               /* tracepoints are BTF-typed */
-	unsigned int cast_id;     /* struct nt_kernel has it */
+	struct nt_cast cast;
 };
 
 /* Chooses hooks, loads and attaches. A tracer that could not be opened needs no close. */

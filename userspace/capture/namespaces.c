@@ -26,8 +26,8 @@ int nt_namespaces_open(struct nt_namespaces *namespaces, const struct nt_tracer 
 	if (!tracer->typed || !nt_process_ids_are_the_hosts())
 		return -EOPNOTSUPP;
 	namespaces->iterator = bpf_program__attach_iter(
-		tracer->cast_id ? tracer->skel->progs.dump_namespaces
-				: tracer->skel->progs.dump_namespaces_unrolled,
+		tracer->cast.function ? tracer->skel->progs.dump_namespaces
+				      : tracer->skel->progs.dump_namespaces_unrolled,
 		NULL);
 	return namespaces->iterator ? 0 : -errno;
 }

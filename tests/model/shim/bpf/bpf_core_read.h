@@ -15,7 +15,6 @@
 	 : __builtin_strcmp(#field, "sk->tcp_retransmit_timer"))
 #define bpf_core_field_offset(type, field)         offsetof(type, field)
 #define bpf_core_enum_value_exists(type, value)    (0)
-#define bpf_core_type_id_kernel(type)              (0)
 
 struct inet_connection_sock___timeout;
 struct tcp_sock___usec;
