@@ -523,6 +523,7 @@ static __always_inline void hold_begin(struct hold *h, const struct tcp *t,
 	h->age_us = flight_age_us(h, t, s, since_ns, trusted);
 	h->held.mss = s->mss;
 	h->held.reason = reason;
+	h->held.corked = false;
 	h->held.lone = nt_lone(s->snd_nxt - s->snd_una, s->mss);
 	h->in_flight_bytes = h->flight_bytes = s->snd_nxt - s->snd_una;
 	h->total_retrans = TCP(t, total_retrans);
@@ -581,12 +582,29 @@ static __always_inline bool hold_changes(const struct hold *h, const struct nt_t
 					    nt_lone(s->snd_nxt - s->snd_una, s->mss));
 }
 
+/*
+ * Returns NAGLE where Nagle goes on to hold what it held, whatever a later write or a cork adds to
+ * that: the bytes would have gone long ago but for the ACK that has not come. MSG_MORE binds its
+ * own call, so that Nagle decides when it comes; a cork holds what is held for longer than that.
+ */
+static __always_inline enum nt_hold_reason
+hold_goes_on(struct hold *h, const struct nt_tcp_state *s, enum nt_hold_reason reason)
+{
+	if (!h || h->held.reason != NT_HOLD_NAGLE || h->held.seq != s->snd_nxt || !nt_minshall(s))
+		return reason;
+	h->held.corked = reason == NT_HOLD_CORK;
+	return reason == NT_HOLD_CORK || reason == NT_HOLD_MSG_MORE ? NT_HOLD_NAGLE : reason;
+}
+
 /* An attempt has left a tail behind for this reason: the hold begins, goes on, or changes. */
 static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *t,
 					      const struct nt_tcp_state *s,
 					      enum nt_hold_reason reason, const bool trusted)
 {
-	bool begins = !h || hold_changes(h, s, reason);
+	bool begins;
+
+	reason = hold_goes_on(h, s, reason);
+	begins = !h || hold_changes(h, s, reason);
 
 	if (h && h->held.seq != s->snd_nxt)
 		note_mixed(h, t->sk, s->snd_nxt);

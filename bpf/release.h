@@ -29,7 +29,7 @@ struct nt_held {
 	__u8 reason;     /* enum nt_hold_reason */
 	__u8 timer_seen; /* enum nt_release that the retransmit timer announced, or INVALID */
 	__u8 lone;       /* CWND: what is in flight is too little to be acknowledged at once */
-	__u8 reserved;
+	__u8 corked;     /* NAGLE: by now a cork holds the bytes too, and no ACK sends them */
 };
 
 static inline bool nt_closing(__u8 tcp_state)
@@ -52,7 +52,7 @@ static inline bool nt_released_by_ack(const struct nt_held *held, const struct n
 	case NT_HOLD_PACING:
 		return false;
 	case NT_HOLD_NAGLE:
-		return moved && !nt_after(held->sml, s->snd_una);
+		return moved && !held->corked && !nt_after(held->sml, s->snd_una);
 	case NT_HOLD_MSG_MORE: /* it binds its own call only: then Nagle decides */
 		return moved && (s->nonagle & NT_NAGLE_OFF || !nt_after(held->sml, s->snd_una));
 	case NT_HOLD_RWND:

@@ -316,7 +316,8 @@ static __always_inline bool ack_will_release(const struct hold *h, const struct 
 	if (h->held.reason == NT_HOLD_CWND && h->held.lone)
 		return ack == s->snd_nxt && !(s->nonagle & NT_NAGLE_CORK) &&
 		       !nt_beyond_window(s, ack);
-	if (h->held.reason != NT_HOLD_NAGLE && h->held.reason != NT_HOLD_MSG_MORE)
+	if ((h->held.reason != NT_HOLD_NAGLE && h->held.reason != NT_HOLD_MSG_MORE) ||
+	    h->held.corked)
 		return false;
 	return !nt_after(h->held.sml, ack) && !nt_beyond_window(s, ack);
 }
@@ -336,7 +337,7 @@ static __always_inline bool attempt_unseen(const struct hold *h, const struct tc
 		return false;
 	if (!h || h->held.end_seq != TCP(t, write_seq))
 		return true;
-	switch (h->held.reason) {
+	switch (h->held.corked ? NT_HOLD_CORK : h->held.reason) {
 	case NT_HOLD_NAGLE:
 	case NT_HOLD_MSG_MORE:
 		return false;
@@ -571,8 +572,9 @@ static __always_inline void probe_timer_sends(const struct tcp *t, enum nt_relea
 	if (!s.has_head || !nt_after(s.snd_una + s.snd_wnd, s.head_seq))
 		return;
 	/* the window may hold what was written since the last look */
-	if (!nt_config.functions || h->held.end_seq != s.write_seq) {
+	if (!nt_config.functions || h->held.end_seq != s.write_seq || h->held.corked) {
 		reason = forgotten(nt_verdict_from_state(&s, last_was_write(h, &s), now));
+		reason = hold_goes_on(h, &s, reason);
 		if (reason && reason != h->held.reason)
 			hold_switch(h, t, &s, reason, false);
 	}

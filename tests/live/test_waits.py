@@ -437,6 +437,45 @@ def test_fix_says_what_its_option_does_nothing_for(pair: Pair, kind: type[Wait],
     assert "no connection was touched" in text
 
 
+class MoreBehindNagle(Requests):
+    """Nagle holds a part of the message when the next comes with MSG_MORE."""
+
+    size = 150
+
+    def send(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        client.send(bytes(50))
+        client.send(bytes(50))
+        time.sleep(0.025)
+        client.send(bytes(50), socket.MSG_MORE)
+
+
+class CorksBehindNagle(MoreBehindNagle):
+    """More comes meanwhile, in corks that end with it."""
+
+    size = 220
+
+    def send(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        client.send(bytes(50))
+        client.send(bytes(50))
+        for _ in range(3):
+            time.sleep(0.008)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            client.send(bytes(20))
+            client.send(bytes(20))
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("only, kind", [("", MoreBehindNagle), ("client", CorksBehindNagle)])
+def test_nagle_holds_until_the_ack_whatever_is_written_meanwhile(pair: Pair, only: str, kind: type[Wait]) -> None:
+    took, tracer, _ = played(kind(), pair, 4, only)
+    for stall in assert_told(took, tracer):
+        hold = stall["sender"]["hold"]
+        assert (stall["cause"], hold["reason"], hold["release"]) == ("nagle_delayed_ack", "nagle", "ack"), stall
+
+
 class CloseOfNobody(LingeringClose):
     """A process ends with a socket that lingers: no close() waits."""
 

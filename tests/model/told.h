@@ -49,8 +49,8 @@ static void truth_attempt_seen(struct endpoint *e, enum nt_hold_reason why)
 	if (!run.exact || !why || e->tp.write_seq - e->tp.snd_nxt >= e->tp.mss_cache)
 		return;
 	h = hold_find(&t, true);
-	if (!h || h->held.reason != why || h->held.end_seq != e->tp.write_seq)
-		fail_msg("a tail is held for reason %u, told as %u", why, h ? h->held.reason : 0);
+	if (!h || h->held.reason != e->hold.reason || h->held.end_seq != e->tp.write_seq)
+		fail_msg("a tail is held for reason %u, told as %u", e->hold.reason, h ? h->held.reason : 0);
 }
 
 static struct endpoint *endpoint_of(u64 sk)

@@ -334,6 +334,10 @@ static void truth_hold_for(struct endpoint *e, u8 reason, u64 since_ns)
 	bool goes_on = h->active;
 	u8 before = h->reason;
 
+	/* Nagle goes on to hold what it held, until the small segment is acknowledged */
+	if (h->active && h->reason == NT_HOLD_NAGLE && h->seq == e->tp.snd_nxt && small_one_is_out(e) &&
+	    (reason == NT_HOLD_CORK || reason == NT_HOLD_MSG_MORE))
+		reason = NT_HOLD_NAGLE;
 	if (!h->active || h->seq != e->tp.snd_nxt ||
 	    (!may_stall(h) && h->reason != NT_HOLD_AUTOCORK))
 		h->since_ns = since_ns;
