@@ -147,6 +147,22 @@ def test_no_connection_of_the_cgroup_stalls_while_the_command_runs(place: Place,
 
 @needs_nodelay
 @pytest.mark.quick
+def test_a_user_who_owns_the_cgroup_neither_ends_it_nor_hides_it(place: Place) -> None:
+    """By its mode, by a name that would colour the terminal, or by a path of more bytes than one shows."""
+    with Place(f"{place.path}/\x1b[31m{'x' * 150}/{'y' * 150}") as inner, Keeper(inner, "--nodelay") as keeper:
+        os.chown(inner.directory, 65534, 65534)
+        inner.directory.chmod(0o700)
+        time.sleep(2.5)  # it looks each second whether the cgroup is there
+        listed = run("fix", "--cgroup", inner.path)
+        checked = json.loads(run("check", "-j").stdout)["kept"]
+        said = keeper.end(signal.SIGTERM)
+    assert (listed.returncode, listed.stdout.count("TCP_NODELAY, while a command runs")) == (0, 1)
+    assert [kept["option"] for kept in checked] == ["TCP_NODELAY"]
+    assert "is gone" not in said and "\x1b" not in said + listed.stdout + checked[0]["cgroup"]
+
+
+@needs_nodelay
+@pytest.mark.quick
 def test_two_capabilities_suffice_to_keep_it(place: Place) -> None:
     caps = "-all,+bpf,+net_admin"
     with subprocess.Popen(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={caps}",

@@ -321,6 +321,7 @@ static void durations_take_a_unit(void **state)
 	expect_ns("1.0ns", 1);
 	expect_ns("0.00000000001h", 36);
 	assert_int_equal(nt_parse_duration("0.1ns", &ns), -EINVAL);
+	assert_int_equal(nt_parse_duration("1.05ns", &ns), -EINVAL);
 	assert_int_equal(nt_parse_duration("0.0000000001s", &ns), -EINVAL);
 	assert_int_equal(nt_parse_duration("0.000000000003h", &ns), -EINVAL);
 	assert_int_equal(nt_parse_duration("40", &ns), -EINVAL);
@@ -345,6 +346,7 @@ static void malformed_durations_name_option_value_and_remedy(void **state)
 	refused("-i 0s", "--interval", "0s", "more than zero");
 	refused("-d 0ms", "--duration", "0ms", "more than zero");
 	refused("-d 99999999999h", "--duration", "99999999999h", "too long");
+	refused("-d 18446744072s", "--duration", "18446744072s", "too long");
 	assert_int_equal(good("--max-overhead 0.5").max_overhead_ppm, 5000);
 	assert_int_equal(good("--max-overhead 100").max_overhead_ppm, 1000000);
 	assert_int_equal(good("daemon --max-overhead 0.0001").max_overhead_ppm, 1);

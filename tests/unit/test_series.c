@@ -110,6 +110,7 @@ static void a_name_is_what_stands_before_its_nul(void **state)
 
 static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
 {
+	struct nt_stall of_that_name = stall_of("other", 40 * MS);
 	struct nt_series_set set;
 	char name[16];
 
@@ -126,6 +127,9 @@ static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
 	assert_int_equal(set.evicted, 0);
 	assert_int_equal(set.others[NT_HOLD_NAGLE][0][NT_EVIDENCE_SEEN].stalls, 4900);
 	assert_string_equal(set.others[NT_HOLD_NAGLE][0][NT_EVIDENCE_SEEN].key.comm, "other");
+	nt_series_add(&set, &of_that_name, 1);
+	assert_int_equal(set.others[NT_HOLD_NAGLE][0][NT_EVIDENCE_SEEN].stalls, 4901);
+	assert_int_equal(set.folded, 4900);
 	nt_series_clear(&set);
 }
 

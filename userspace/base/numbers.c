@@ -41,7 +41,7 @@ int nt_parse_decimal(const char *text, size_t length, uint64_t unit_ns, uint64_t
 		 * refuse digits finer than a ns, or than the unit divides: we would have to round
 		 * them
 		 */
-		if (place % 10 && text[i] != '0')
+		if ((!place || place % 10) && text[i] != '0')
 			return -EINVAL;
 		place /= 10;
 		n += place * (text[i] - '0');

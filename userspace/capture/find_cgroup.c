@@ -27,6 +27,7 @@ struct search {
 static const struct {
 	const char *option, *missing;
 } ways[] = {
+	[NT_CGROUP_PATH] = {"--cgroup", NULL},
 	[NT_CGROUP_CONTAINER] = {"--container",
 				 "no such container runs; `docker ps` or `podman ps` "
 				 "lists them"},
@@ -35,6 +36,11 @@ static const struct {
 			   "and -o yaml its uid"},
 	[NT_CGROUP_UNIT] = {"--unit", "no such unit runs; `systemctl list-units` lists them"},
 };
+
+const char *nt_cgroup_option(const struct nt_settings *settings)
+{
+	return ways[settings->cgroup_by].option;
+}
 
 const char *nt_cgroup_mount(void)
 {

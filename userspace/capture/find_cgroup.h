@@ -11,6 +11,9 @@
 
 #define NT_CGROUP_LEN 256
 
+/* Returns the option that gave settings->cgroup: "--cgroup", "--container", … */
+const char *nt_cgroup_option(const struct nt_settings *settings);
+
 /* The first mount of cgroup v2, or NULL. */
 const char *nt_cgroup_mount(void);
 

@@ -189,6 +189,14 @@ static bool open_cgroup(struct nt_targets *targets, struct nt_error *error)
 	if (targets->cgroup_fd >= 0)
 		return true;
 	nt_escape(settings->cgroup, SHOWN_BYTES, shown, sizeof(shown));
+	if (mount && errno != ENOENT && errno != ENOTDIR)
+		return nt_error_set(error, errno == EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED,
+				    "%s %s: cannot open the cgroup: %s%s",
+				    nt_cgroup_option(settings), shown, strerror(errno),
+				    errno == EACCES ? "; run it with sudo" : "");
+	if (settings->cgroup_by != NT_CGROUP_PATH)
+		return nt_error_set(error, NT_EXIT_USAGE, "%s %s: it has ended",
+				    nt_cgroup_option(settings), shown);
 	return nt_error_set(error, NT_EXIT_USAGE,
 			    "--cgroup %s: no such cgroup v2; give a path under /sys/fs/cgroup, as "
 			    "/proc/PID/cgroup shows it",

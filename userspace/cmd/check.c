@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "base/text.h"
 #include "attach/kernel.h"
 #include "fix/keep.h"
+#include "output/json.h"
 
 static const enum nt_hooks families[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE, NT_HOOKS_TRACEPOINT};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
@@ -61,14 +63,14 @@ static void print_kept(void *context, const struct nt_kept *kept)
 static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
 {
 	char reason[160];
+	int err;
 
 	printf("kernel      %s %s\n", kernel->uname.release, kernel->uname.machine);
 	printf("BTF         %s\n",
 	       kernel->btf ? "yes (/sys/kernel/btf/vmlinux)" : "no; --btf FILE gives it");
 	printf("lockdown    %s\n", kernel->lockdown[0] ? kernel->lockdown : "not known");
 	for (size_t f = 0; f < N_FAMILIES; f++) {
-		int err = nt_kernel_family(kernel, families[f]);
-
+		err = nt_kernel_family(kernel, families[f]);
 		if (err)
 			nt_kernel_explain(kernel, err, reason, sizeof(reason));
 		else
@@ -76,8 +78,10 @@ static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
 		printf("%-11s %s%s%s\n", nt_family_name(families[f]), err ? "no: " : "yes, costs ",
 		       reason, families[f] == chosen ? "  <- would be used" : "");
 	}
-	if (nt_fix_each_kept("", print_kept, NULL) == -EPERM)
-		printf("kept        not known: it takes CAP_NET_ADMIN and CAP_SYS_ADMIN\n");
+	err = nt_fix_each_kept(print_kept, NULL);
+	if (err < 0)
+		printf("kept        not known: %s\n",
+		       err == -EPERM ? "it takes CAP_NET_ADMIN and CAP_SYS_ADMIN" : strerror(-err));
 	printf("\nCosts are instructions more than untraced: docs/performance.md.\n\n");
 	print_table(kernel);
 }
@@ -108,7 +112,7 @@ static void add_kept(void *list, const struct nt_kept *kept)
 	struct json_object *o = json_object_new_object();
 
 	json_object_object_add(o, "option", json_object_new_string(kept->option));
-	json_object_object_add(o, "cgroup", json_object_new_string(kept->cgroup));
+	nt_json_foreign(o, "cgroup", kept->cgroup[0] ? kept->cgroup : "/", PATH_MAX);
 	json_object_object_add(o, "pinned", json_object_new_boolean(kept->pinned));
 	json_object_object_add(o, "connections", json_object_new_int64(kept->connections));
 	if (kept->limit_us)
@@ -137,13 +141,11 @@ static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
 				json_object_array_add(
 					list, hook_object(kernel, &nt_hooks[i], families[f]));
 	json_object_object_add(o, "table", list);
-	if (nt_fix_each_kept("", add_kept, kept) >= 0)
+	if (nt_fix_each_kept(add_kept, kept) >= 0)
 		json_object_object_add(o, "kept", kept);
 	else
 		json_object_put(kept);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	nt_json_write(stdout, o);
 }
 
 static void (*const print[])(struct nt_kernel *kernel, enum nt_hooks chosen) = {

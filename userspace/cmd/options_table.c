@@ -380,6 +380,9 @@ static int read_enum(struct nt_parse *p, const struct nt_option *option, const c
 	return nt_refuse(p, value, what);
 }
 
+/* A century: what is added to the time of day or of the boot does not wrap. */
+#define MOST_DURATION_NS (100 * 366 * 24 * 3600000000000ULL)
+
 static int read_duration(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
 	const uint64_t second_ns = 1000000000;
@@ -387,7 +390,7 @@ static int read_duration(struct nt_parse *p, const struct nt_option *option, con
 	int err = nt_parse_duration(value, ns);
 	char what[64];
 
-	if (err == -ERANGE)
+	if (err == -ERANGE || (!err && *ns > MOST_DURATION_NS))
 		return nt_refuse(p, value, "too long; give a shorter duration, for example 24h");
 	if (err && *value && strspn(value, "0123456789.") == strlen(value))
 		return nt_refuse(p, value,
@@ -587,7 +590,7 @@ static int read_netns(struct nt_parse *p, const struct nt_option *option, const 
 		return nt_refuse(
 			p, value,
 			"not a namespace; give a process id or a path such as /run/netns/x");
-	fd = open(value[0] == '/' ? value : path, O_RDONLY | O_CLOEXEC);
+	fd = open(value[0] == '/' ? value : path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return netns_refused(p, value, errno);
 	/* this ioctl fails for anything but a namespace: linux/nsfs.h */

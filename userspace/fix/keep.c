@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fts.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <signal.h>
 #include <string.h>
@@ -46,16 +47,11 @@ static const struct {
 struct keep {
 	const struct nt_settings *settings;
 	struct nt_targets targets;
+	char shown[NT_ESCAPED_LEN(NT_CGROUP_LEN)]; /* the cgroup's path as messages have it */
 	enum nt_kept_remedy remedy;
 	struct keep_bpf *skel;
 	struct bpf_link *link;
 };
-
-/* The root has the empty path. */
-static const char *path_of(const struct keep *keep)
-{
-	return keep->targets.cgroup[0] ? keep->targets.cgroup : "/";
-}
 
 bool nt_fix_keeps(const struct nt_settings *o)
 {
@@ -115,17 +111,20 @@ static enum nt_exit undo(const struct keep *keep)
 			undone++;
 			nt_log("%s is no longer set on new connections of %s; those that are "
 			       "open keep it",
-			       nt_kept_option(remedy), path_of(keep));
+			       nt_kept_option(remedy), keep->shown);
 		} else if (errno != ENOENT) {
-			nt_log("--undo: cannot remove %s: %s", path, strerror(errno));
-			return errno == EACCES ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
+			bool denied = errno == EACCES || errno == EPERM;
+
+			nt_log("--undo: cannot remove %s: %s%s", path, strerror(errno),
+			       denied ? "; run it with sudo" : "");
+			return denied ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
 		}
 	}
 	if (undone)
 		return NT_EXIT_OK;
 	nt_log("--undo: nothing is pinned for the cgroup %s; without --undo, `fix` lists what is "
 	       "kept",
-	       path_of(keep));
+	       keep->shown);
 	return NT_EXIT_USAGE;
 }
 
@@ -164,14 +163,15 @@ void nt_fix_print_kept(FILE *out, const struct nt_kept *kept)
 		strcpy(limit, " ");
 		nt_format_duration(kept->limit_us * 1000ULL, limit + 1, sizeof(limit) - 1);
 	}
-	nt_escape(kept->cgroup, NT_CGROUP_LEN, shown, sizeof(shown));
+	nt_escape(kept->cgroup[0] ? kept->cgroup : "/", NT_CGROUP_LEN, shown, sizeof(shown));
 	fprintf(out, "%s%s, %s, set on %" PRIu64 " connection%s: %s\n", kept->option, limit,
 		kept->pinned ? "pinned" : "while a command runs", kept->connections,
 		nt_plural(kept->connections), shown);
 }
 
-/* Calls for what is kept in one cgroup. Returns how many, or -errno. */
-static int list_one(const struct keep *keep, nt_kept_call *call, void *context)
+/* Calls for what is kept in one cgroup. Returns how many, or -errno; the cgroup may end meanwhile.
+ */
+static int list_one(const struct keep *keep, const char *cgroup, nt_kept_call *call, void *context)
 {
 	__u32 ids[MOST_PROGRAMS], n = MOST_PROGRAMS, flags;
 	char path[NT_CGROUP_LEN];
@@ -180,7 +180,7 @@ static int list_one(const struct keep *keep, nt_kept_call *call, void *context)
 	int count = 0, err = 0;
 
 	if (bpf_prog_query(keep->targets.cgroup_fd, BPF_CGROUP_SOCK_OPS, 0, &flags, ids, &n))
-		return -errno;
+		return errno == ENOENT || errno == ENODEV ? 0 : -errno;
 	for (__u32 i = 0; !err && i < n; i++) {
 		if (!read_program(ids[i], &remedy, &counts, &err)) {
 			if (err == -ENOENT) /* it has gone meanwhile */
@@ -189,7 +189,7 @@ static int list_one(const struct keep *keep, nt_kept_call *call, void *context)
 		}
 		pin_path(keep, remedy, path);
 		call(context, &(struct nt_kept){.option = nt_kept_option(remedy),
-						.cgroup = path_of(keep),
+						.cgroup = cgroup,
 						.pinned = !access(path, F_OK),
 						.connections = counts.set,
 						.limit_us = counts.limit_us});
@@ -198,35 +198,39 @@ static int list_one(const struct keep *keep, nt_kept_call *call, void *context)
 	return err ? err : count;
 }
 
-int nt_fix_each_kept(const char *cgroup, nt_kept_call *call, void *context)
+/* root: where the cgroup is, by whatever path; an error there is one. */
+static int each_kept(const char *root, const char *cgroup, nt_kept_call *call, void *context)
 {
-	const char *mount = nt_cgroup_mount();
-	char root[512], *const roots[] = {root, NULL};
-	int count = 0, found = 0;
+	char *const roots[] = {(char *)root, NULL}, path[PATH_MAX];
+	FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+	int count = 0, found = tree ? 0 : -errno;
 	FTSENT *entry;
-	FTS *tree;
 
-	if (!mount)
-		return 0;
-	snprintf(root, sizeof(root), "%s%s", mount, cgroup);
-	tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
 	while (tree && found >= 0 && (entry = fts_read(tree))) {
 		struct keep keep = {};
 
+		if (!entry->fts_level && entry->fts_errno)
+			found = -entry->fts_errno;
 		if (entry->fts_info != FTS_D)
 			continue;
-		snprintf(keep.targets.cgroup, sizeof(keep.targets.cgroup), "%s",
-			 entry->fts_path + strlen(mount));
 		keep.targets.cgroup_fd = open(entry->fts_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (keep.targets.cgroup_fd < 0)
 			continue;
-		found = list_one(&keep, call, context);
+		snprintf(path, sizeof(path), "%s%s", cgroup, entry->fts_path + strlen(root));
+		found = list_one(&keep, path, call, context);
 		count += found > 0 ? found : 0;
 		close(keep.targets.cgroup_fd);
 	}
 	if (tree)
 		fts_close(tree);
 	return found < 0 ? found : count;
+}
+
+int nt_fix_each_kept(nt_kept_call *call, void *context)
+{
+	const char *mount = nt_cgroup_mount();
+
+	return mount ? each_kept(mount, "", call, context) : 0;
 }
 
 static void print_to(void *out, const struct nt_kept *kept)
@@ -236,15 +240,19 @@ static void print_to(void *out, const struct nt_kept *kept)
 
 static enum nt_exit list(const struct keep *keep)
 {
-	int count = nt_fix_each_kept(keep->targets.cgroup, print_to, stdout);
+	char root[32];
+	int count;
 
+	/* the path may be longer than what we know of it */
+	snprintf(root, sizeof(root), "/proc/self/fd/%d", keep->targets.cgroup_fd);
+	count = each_kept(root, keep->targets.cgroup, print_to, stdout);
 	if (count < 0) {
 		nt_log("cannot list what is kept: %s%s", strerror(-count),
 		       count == -EPERM ? "; it takes CAP_NET_ADMIN and CAP_SYS_ADMIN" : "");
 		return count == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_FAILED;
 	}
 	if (!count)
-		printf("nothing is kept in the cgroup %s or below it\n", path_of(keep));
+		printf("nothing is kept in the cgroup %s or below it\n", keep->shown);
 	return nt_streams_written(nt_flush(stdout));
 }
 
@@ -385,6 +393,10 @@ static bool pin(struct keep *keep, struct nt_error *error)
 		return nt_error_set(error, NT_EXIT_USAGE,
 				    "--pin: %s is set in this cgroup already; --undo ends that",
 				    nt_kept_option(keep->remedy));
+	if (err == -EACCES || err == -EPERM)
+		return nt_error_set(error, NT_EXIT_PERMISSION,
+				    "--pin: cannot pin %s: %s; run it with sudo", path,
+				    strerror(-err));
 	return !err || nt_error_set(error, NT_EXIT_FAILED, "--pin: cannot pin %s: %s", path,
 				    strerror(-err));
 }
@@ -393,7 +405,7 @@ static void announce(const struct keep *keep, const char *until)
 {
 	if (!keep->settings->quiet)
 		nt_log("%s is set on each connection that is established in %s from now on, %s",
-		       nt_kept_option(keep->remedy), path_of(keep), until);
+		       nt_kept_option(keep->remedy), keep->shown, until);
 }
 
 /* Gives up everything, then waits for a signal, or for the end of the cgroup. */
@@ -408,7 +420,9 @@ static bool stay(const struct keep *keep, const sigset_t *signals, struct nt_err
 	nt_refuse_system_calls_or_report(NULL, false);
 	fputs("nagletrace: ready\n", stderr);
 	while (sigtimedwait(signals, NULL, &second) < 0) {
-		if (!faccessat(keep->targets.cgroup_fd, "cgroup.procs", F_OK, 0))
+		/* without privileges we may not be allowed to look, which says nothing */
+		if (!faccessat(keep->targets.cgroup_fd, "cgroup.procs", F_OK, 0) ||
+		    (errno != ENOENT && errno != ENODEV))
 			continue;
 		nt_log("the cgroup is gone");
 		break;
@@ -453,6 +467,8 @@ enum nt_exit nt_fix_keep(const struct nt_settings *settings)
 	nt_quiet_libbpf(settings->verbose);
 	if (!nt_targets_open(&keep.targets, settings, &error))
 		return nt_error_log(&error);
+	nt_escape(keep.targets.cgroup[0] ? keep.targets.cgroup : "/", NT_CGROUP_LEN, keep.shown,
+		  sizeof(keep.shown));
 	if (settings->undo)
 		code = undo(&keep);
 	else if (!settings->keep && !settings->pin)

@@ -22,18 +22,18 @@ enum nt_exit nt_fix_keep(const struct nt_settings *settings);
 
 struct nt_kept {
 	const char *option;   /* as setsockopt(2) names it */
-	const char *cgroup;   /* its path in cgroup v2 */
+	const char *cgroup;   /* its path in cgroup v2; "": the root */
 	uint64_t connections; /* on which it was set so far */
 	uint64_t limit_us;    /* of the delay of ACKs; 0: the option has no limit */
 	bool pinned;
 };
 
 /*
- * Calls for each remedy that is kept now in the cgroup v2 of that path ("": the root) and below it.
- * Returns how many there are, or -errno: -EPERM without CAP_NET_ADMIN and CAP_SYS_ADMIN.
+ * Calls for each remedy that is kept now in a cgroup v2 that we see. Returns how many there are, or
+ * -errno: -EPERM without CAP_NET_ADMIN and CAP_SYS_ADMIN.
  */
 typedef void nt_kept_call(void *context, const struct nt_kept *kept);
-int nt_fix_each_kept(const char *cgroup, nt_kept_call *call, void *context);
+int nt_fix_each_kept(nt_kept_call *call, void *context);
 
 /* Prints a line. */
 void nt_fix_print_kept(FILE *out, const struct nt_kept *kept);

@@ -83,8 +83,14 @@ static struct nt_series *other(struct nt_series_set *set, const struct nt_series
 	series->key.reason = key->reason;
 	series->key.side = key->side;
 	series->key.evidence = key->evidence;
-	set->folded++;
 	return series;
+}
+
+/* There is no room for a series of this key. */
+static struct nt_series *fold(struct nt_series_set *set, const struct nt_series_key *key)
+{
+	set->folded++;
+	return other(set, key);
 }
 
 /*
@@ -159,14 +165,14 @@ static struct nt_series *find_or_add(struct nt_series_set *set, const struct nt_
 	else
 		series = add(set, key, share, now_ns);
 	if (!series)
-		return other(set, key);
+		return fold(set, key);
 	series->moved_ns = now_ns;
 	HASH_ADD(hh, set->list, key, sizeof(*key), series);
 	if (series->hh.tbl)
 		return series;
 	set->shares.count[series->share]--;
 	free(series);
-	return other(set, key);
+	return fold(set, key);
 }
 
 static struct nt_series_stall describe(const struct nt_stall *stall)
