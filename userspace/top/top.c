@@ -26,7 +26,8 @@ struct top {
 	struct nt_top_about about;
 	uint64_t end_ns; /* the end by --duration; 0: none */
 	struct nt_loop *loop;
-	bool redraw; /* a key or a signal asks for it */
+	bool redraw;  /* a key or a signal asks for it */
+	bool pressed; /* keys are to be read */
 	bool stop;
 };
 
@@ -85,14 +86,22 @@ static int watch_signals(struct top *top)
 static void on_keys(void *context, uint32_t what)
 {
 	struct top *top = context;
+
+	top->pressed |= what & EPOLLIN;
+	if (what & (EPOLLHUP | EPOLLERR))
+		top->stop = true; /* the terminal is gone */
+}
+
+/* A key acts on the rows as they are after this turn's news, which have moved them. */
+static void take_keys(struct top *top)
+{
 	int key;
 
-	while (what & EPOLLIN && !top->model.quit && (key = nt_screen_key(&top->screen)) >= 0) {
+	while (top->pressed && !top->model.quit && (key = nt_screen_key(&top->screen)) >= 0) {
 		nt_top_key(&top->model, key);
 		top->redraw = true;
 	}
-	if (what & (EPOLLHUP | EPOLLERR))
-		top->stop = true; /* the terminal is gone */
+	top->pressed = false;
 }
 
 /* Draws the page that is open. */
@@ -166,6 +175,7 @@ static enum nt_exit turn(struct top *top)
 		return code;
 	if (news)
 		nt_top_update(&top->model);
+	take_keys(top);
 	if ((news || top->redraw) && top->screen.open)
 		draw(top);
 	if (top->model.quit || (top->end_ns && nt_now_ns() >= top->end_ns))
