@@ -140,9 +140,9 @@ def by_host(expr: str) -> str:
 #: A host without a stall has no series of it, and loses nothing.
 EXCESS_BY_HOST = f"({by_host(EXCESS)} or {by_host(f'nagletrace_up{{{SELECTOR}}}')} * 0)"
 CPU_BY_HOST = by_host(f"instance:nagletrace_tracer_cpu_seconds:rate5m{{{SELECTOR}}}")
-#: What a tracer can be short of, by host.
-NOT_WATCHED = (f"count by ({HOST}) (last_over_time(nagletrace_up{{{SELECTOR}}}[$__range]) "
-               f"unless nagletrace_up{{{SELECTOR}}} == 1)")
+#: What a tracer can be short of, by host: Prometheus Operator adds the pod, which each roll-out changes.
+NOT_WATCHED = (f"group by ({HOST}) (last_over_time(nagletrace_up{{{SELECTOR}}}[$__range]) "
+               f"unless on ({HOST}) (nagletrace_up{{{SELECTOR}}} == 1))")
 MISSING = by_host(f"nagletrace_missing_hooks{{{SELECTOR}}}")
 DETACHED = by_host(f"nagletrace_detached_hooks{{{SELECTOR}}}")
 DROPPING = by_host(f"instance:nagletrace_dropped_records:rate5m{{{SELECTOR}, {DROPPED}}}")

@@ -342,13 +342,15 @@ def filled_in(expr: str, **chosen: str) -> str:
 
 
 #: Of two clusters that call their hosts alike. In c1: `a` is blind in part, the daemon of `b` is gone, `c` with its
-#: exporter. In c2: `a` lacks hooks and drops records, `b` is well; what c1's `a` drops leaves no count too low.
+#: exporter. In c2: `a` lacks hooks and drops records, `b` is well, in another pod since a roll-out; what c1's `a` drops
+#: leaves no count too low.
 A_FLEET = {
     'nagletrace_up{cluster="c1", job="j", instance="a"}': "1x10",
     'nagletrace_up{cluster="c1", job="j", instance="b"}': "1x5 0x4",
     'nagletrace_up{cluster="c1", job="j", instance="c"}': "1x5 stale",
     'nagletrace_up{cluster="c2", job="j", instance="a"}': "1x10",
-    'nagletrace_up{cluster="c2", job="j", instance="b"}': "1x10",
+    'nagletrace_up{cluster="c2", job="j", instance="b", pod="old"}': "1x5 stale",
+    'nagletrace_up{cluster="c2", job="j", instance="b", pod="new"}': "_x6 1x4",
     'nagletrace_missing_hooks{cluster="c1", job="j", instance="a"}': "0x10",
     'nagletrace_missing_hooks{cluster="c2", job="j", instance="a"}': "2x10",
     'nagletrace_missing_hooks{cluster="c2", job="j", instance="b"}': "0x10",
