@@ -489,6 +489,57 @@ def test_a_recording_may_come_by_a_pipe_or_be_compressed(tmp_path: Path) -> None
     assert "10 at both ends" in " ".join(done.stdout.split()), done.stderr
 
 
+def test_a_pipe_that_is_no_recording_is_read_once(tmp_path: Path) -> None:
+    good = tmp_path / "good.jsonl"
+    good.write_text(json.dumps(Host("web1").start) + "\n")
+    done = subprocess.run([tools() / "python3", "-m", "nagletrace_exporters.join.main", good, "-"], cwd=HERE,
+                          input="x" * (17 << 20), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "one of the recordings: cannot read it" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("save", "files", "told"), [
+    ((), 2, "$TMPDIR"), (("--save", "kept"), 2, "--save"), (("--save", "kept"), 1, "--save")])
+def test_a_full_disk_is_no_recordings_fault(save: tuple[str, ...], files: int, told: str, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.jsonl" for number in range(files)]
+    for path, host in zip(paths, both_hosts(stalls=1000)):
+        path.write_text("".join(json.dumps(record) + "\n" for record in host.lines(SECOND)))
+    save = tuple(str(tmp_path / one) if one == "kept" else one for one in save)
+    done = subprocess.run(["prlimit", "--fsize=8192", tools() / "python3", "-m", "nagletrace_exporters.join.main",
+                           *paths, *save], cwd=HERE, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith('nagletrace-join: DuckDB has no room: Could not write file "/'), done.stderr
+    assert done.stderr.endswith(f'": File too large; name another place with {told}\n'), done.stderr
+
+
+def test_whatever_duckdb_is_asked_its_errors_are_one_line() -> None:
+    """At first there are no tables, then no row can be had."""
+    script = """
+import duckdb
+from nagletrace_exporters.cli import CommandError
+from nagletrace_exporters.join.engine import Engine
+class Fails:
+    description = ()
+    def execute(self, *_): return self
+    def fetchall(self, *_): raise duckdb.Error("no row")
+    fetchmany = fetchall
+engine = Engine("100MB")
+for engine.database in (engine.database, Fails()):
+    for ask in (engine.clocks, engine.counts, engine.hosts, engine.tally, lambda: engine.groups(1),
+                lambda: list(engine.answers())):
+        try:
+            ask()
+        except CommandError as error:
+            print(error)
+try:
+    Engine("much")
+except CommandError as error:
+    print(error)
+"""
+    done = subprocess.run([tools() / "python3", "-c", script], cwd=HERE, capture_output=True, text=True)
+    told = done.stdout.splitlines()
+    assert len(told) == 13 and all("give it more memory with --memory" in line for line in told), [*told, done.stderr]
+
+
 @pytest.mark.slow
 def test_what_is_saved_is_joined_as_the_recordings_are(tmp_path: Path) -> None:
     """Also with recordings, and whatever it is made of."""

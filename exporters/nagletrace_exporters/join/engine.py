@@ -7,6 +7,7 @@ it where memory ends. So memory stays bounded whatever the recordings hold.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -314,10 +315,6 @@ def load_statement(whole: bool) -> str:
             f"KV_METADATA {{nagletrace_join: '{SHAPE if whole else ''}'}})")
 
 
-def on_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:160]
-
-
 def quoted(name: str) -> str:
     return "'" + literal(name).replace("'", "''") + "'"
 
@@ -329,16 +326,18 @@ class Engine:
     """
 
     def __init__(self, memory: str, threads: int = 0, whole: bool = False) -> None:
-        module = need_duckdb()
-        self.error: type[Exception] = module.Error
-        self.out_of_memory: type[Exception] = module.OutOfMemoryException
+        self.module: Any = need_duckdb()
         self.whole = whole
-        self.room = tempfile.TemporaryDirectory(prefix="nagletrace-join-")
+        try:
+            self.room = tempfile.TemporaryDirectory(prefix="nagletrace-join-")
+        except OSError as error:
+            raise RecordingError(f"$TMPDIR: {error.strerror or error}; name a directory that has room") from error
         settings: dict[str, Any] = {"memory_limit": memory, "temp_directory": self.room.name,
                                     "autoinstall_known_extensions": False, "autoload_known_extensions": False}
         if threads:
             settings["threads"] = threads
-        self.database: duckdb.DuckDBPyConnection = module.connect(":memory:", config=settings)
+        with self._explained():
+            self.database: duckdb.DuckDBPyConnection = self.module.connect(":memory:", config=settings)
 
     def load(self, *names: str, save: str | None = None) -> None:
         """Reads recordings, once, several of them at a time; and files of columns that an earlier load() has saved.
@@ -353,92 +352,104 @@ class Engine:
         # files of the same name may have been saved in several
         columns = ["xor(source, file_index) AS source", *list({**COLUMNS, **(WHOLE if self.whole else {})})[1:]]
         for statement in RECORDS.split(";"):
-            self._run(statement.format(columns=", ".join(columns), files=", ".join(map(quoted, files))), {}, None)
+            self._run(statement.format(columns=", ".join(columns), files=", ".join(map(quoted, files))))
 
     def _read(self, recordings: list[str], columns: str, whole: bool) -> None:
         statement = load_statement(whole)
+
+        def read(files: list[str], name: str) -> None:
+            self._run(statement, {"files": [literal(file) for file in files], "columns": columns}, name,
+                      "give what `nagletrace -o json` wrote")
+
         try:
-            self.database.execute(statement, {"files": [literal(name) for name in recordings], "columns": columns})
-        except self.error as error:
-            for name in recordings:  # one after the other, to know which of them it is
-                self._run(statement, {"files": [literal(name)], "columns": columns}, name)
-            raise self._cannot_join(error) from error
+            read(recordings, recordings[0] if len(recordings) == 1 else "one of the recordings")
+        except RecordingError as error:
+            if error.code == 2 and len(recordings) > 1 and "-" not in recordings:  # nobody reads stdin twice
+                for name in recordings:  # one after the other, to know which of them it is
+                    read([name], name)
+            raise
 
     def _check_columns(self, name: str) -> None:
-        try:
-            found = self.database.execute("SELECT decode(value) FROM parquet_kv_metadata($name) "
-                                          "WHERE key = 'nagletrace_join'", {"name": literal(name)}).fetchall()
-        except self.error as error:
-            raise RecordingError(f"{name}: cannot read it: {on_one_line(error)}; make it anew with --save",
-                                 2) from error
+        found = self._run("SELECT decode(value) FROM parquet_kv_metadata($name) WHERE key = 'nagletrace_join'",
+                          {"name": literal(name)}, name, "make it anew with --save")
         if found != [(SHAPE,)]:
             raise RecordingError(f"{name}: this nagletrace-join did not make it; make it anew with --save", 2)
 
     def join(self, window_us: int) -> None:
         for statement in steps():
-            self._run(statement.replace("$window", str(window_us)), {}, None)
+            self._run(statement.replace("$window", str(window_us)))
 
-    def _run(self, statement: str, values: dict[str, Any], name: str | None) -> None:
+    def _run(self, statement: str, values: dict[str, Any] | None = None, name: str = "", remedy: str = "") -> list[Any]:
+        """Returns all rows. Raises RecordingError."""
+        with self._explained(name, remedy):
+            rows: list[Any] = self.database.execute(statement, values).fetchall()
+        return rows
+
+    @contextlib.contextmanager
+    def _explained(self, name: str = "", remedy: str = "") -> Iterator[None]:
+        """Raises RecordingError for an error of DuckDB, about the file of this name unless memory or disk ended."""
         try:
-            self.database.execute(statement, values)
-        except self.error as error:
-            if name is not None and not isinstance(error, self.out_of_memory):
-                raise RecordingError(f"{name}: cannot read it: {on_one_line(error)}; give what `nagletrace -o json` "
-                                     "wrote", 2) from error
-            raise self._cannot_join(error) from error
-
-    @staticmethod
-    def _cannot_join(error: Exception) -> RecordingError:
-        return RecordingError(f"DuckDB cannot join the records: {on_one_line(error)}; "
-                              "give it more memory with --memory")
+            yield
+        except self.module.Error as error:
+            said = " ".join(str(error).split())
+            full = re.search(r'Could not write.*?(?=","|$)|.*max_temp_directory_size', said)
+            said = (full[0].replace('\\"', '"') if full else said)[:160]
+            if full:
+                place = "--save" if said.startswith("Could") and self.room.name not in str(error) else "$TMPDIR"
+                raise RecordingError(f"DuckDB has no room: {said}; name another place with {place}") from error
+            if name and not isinstance(error, self.module.OutOfMemoryException):
+                raise RecordingError(f"{name}: cannot read it: {said}; {remedy}", 2) from error
+            raise RecordingError(f"DuckDB cannot join the records: {said}; give it more memory with "
+                                 "--memory") from error
 
     def clocks(self) -> list[Clock]:
         """Of each two hosts, whichever of them sent."""
-        rows = self.database.execute("""
+        rows = self._run("""
             SELECT a.host, b.host, sum(acks)::BIGINT AS common,
                    round(sum(acks * CASE WHEN a.origin = s_origin THEN ahead_us ELSE -ahead_us END) / sum(acks))::BIGINT
             FROM (SELECT *, (SELECT host FROM origins WHERE origin = s_origin)
                          <= (SELECT host FROM origins WHERE origin = r_origin) AS ordered FROM clocks) AS k
             INNER JOIN origins AS a ON a.origin = CASE WHEN ordered THEN s_origin ELSE r_origin END
             INNER JOIN origins AS b ON b.origin = CASE WHEN ordered THEN r_origin ELSE s_origin END
-            GROUP BY a.origin, a.host, b.origin, b.host ORDER BY common DESC, a.host, b.host""").fetchall()
+            GROUP BY a.origin, a.host, b.origin, b.host ORDER BY common DESC, a.host, b.host""")
         return [Clock(*row) for row in rows]
 
     def counts(self) -> Counts:
-        [row] = self.database.execute(
+        [row] = self._run(
             "SELECT count(*), count(*) FILTER (kind IS NULL), count(DISTINCT ack_key), "
             "count(*) FILTER (ack_id <> 0), "
             "count(*) FILTER (ack_id = 0 AND kind = 'stall' AND cause <> 'cork_ceiling'), "
-            "count(*) FILTER (kind IN ('start', 'streaming') AND late_acks IS NULL) FROM lines").fetchall()
+            "count(*) FILTER (kind IN ('start', 'streaming') AND late_acks IS NULL) FROM lines")
         return Counts(*row)
 
     def hosts(self) -> int:
-        [[hosts]] = self.database.execute("SELECT count(DISTINCT host) FROM origins").fetchall()
+        [[hosts]] = self._run("SELECT count(DISTINCT host) FROM origins")
         return int(hosts)
 
     def tally(self) -> dict[str, Totals]:
         """Sums the answers up, by verdict; groups() has more of them."""
-        self._run(TALLIES, {}, None)
-        rows = self.database.execute("SELECT evidence, sum(stalls)::BIGINT, coalesce(sum(excess_us), 0)::BIGINT "
-                                     "FROM tallies GROUP BY evidence").fetchall()
+        self._run(TALLIES)
+        rows = self._run("SELECT evidence, sum(stalls)::BIGINT, coalesce(sum(excess_us), 0)::BIGINT "
+                         "FROM tallies GROUP BY evidence")
         return {verdict: Totals(stalls, excess_us) for verdict, stalls, excess_us in rows}
 
     def groups(self, most: int) -> list[dict[str, Any]]:
         """The processes that lost most."""
-        self._run(GROUPS, {"most": most}, None)
-        found = self.database.execute("SELECT unnest([line, other_line]), unnest([time_us, other_time_us]) "
-                                      "FROM groups").fetchall()
+        self._run(GROUPS, {"most": most})
+        found = self._run("SELECT unnest([line, other_line]), unnest([time_us, other_time_us]) FROM groups")
         lines, times = (", ".join({str(one[i]) for one in found if one[0] is not None}) or "NULL" for i in (0, 1))
-        self._run(EXAMPLES.format(lines=lines, times=times), {}, None)
-        cursor = self.database.execute(SHOWN)
-        names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, row)) for row in cursor.fetchall()]
+        self._run(EXAMPLES.format(lines=lines, times=times))
+        with self._explained():
+            cursor = self.database.execute(SHOWN)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row)) for row in cursor.fetchall()]
 
     def answers(self) -> Iterator[str]:
         """The answers, in order of time: a line of JSON each."""
-        cursor = self.database.execute(whole_lines())
-        while rows := cursor.fetchmany(ROWS):
-            yield "".join([line + "\n" for [line] in rows])
+        with self._explained():
+            cursor = self.database.execute(whole_lines())
+            while rows := cursor.fetchmany(ROWS):
+                yield "".join([line + "\n" for [line] in rows])
 
     def close(self) -> None:
         self.database.close()
