@@ -209,6 +209,19 @@ def test_a_web_configuration_that_cannot_be_used_is_refused(tmp_path: Path, text
     assert all(word in line for word in (str(config), *words)), line
 
 
+def test_nobody_is_asked_for_the_passphrase_of_a_key(tmp_path: Path) -> None:
+    _, key = make_certificate(tmp_path, "server")
+    subprocess.run(["openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:hush", "-out", tmp_path / "locked.key"],
+                   check=True)
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config:\n  cert_file: server.pem\n  key_file: locked.key\n")
+    done = subprocess.run([*COMMAND, "--web.listen-address", "127.0.0.1:0", "--web.config.file", str(config)], cwd=HERE,
+                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+                          start_new_session=True)  # without a terminal, OpenSSL would ask stderr
+    assert done.returncode == 2 and "pass phrase" not in done.stderr and "locked.key" in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_scrapes_at_the_same_time_share_the_next_answer(daemon: FakeDaemon) -> None:
     with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
         with ThreadPoolExecutor(32) as pool:

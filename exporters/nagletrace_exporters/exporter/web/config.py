@@ -175,7 +175,8 @@ def tls_context(path: Path, tls: dict[str, Any], config: WebConfig) -> ssl.SSLCo
     if verify != ssl.CERT_NONE and "client_ca_file" not in files:
         raise ConfigError(f"{path}: tls_server_config: client_ca_file: missing; client_auth_type needs it")
     try:
-        context.load_cert_chain(files["cert_file"], files["key_file"])
+        # OpenSSL would ask the terminal for a key's passphrase.
+        context.load_cert_chain(files["cert_file"], files["key_file"], password=lambda: b"")
         if "client_ca_file" in files:
             context.load_verify_locations(files["client_ca_file"])
     except (OSError, ssl.SSLError) as error:
