@@ -7,6 +7,8 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 
@@ -20,6 +22,18 @@ def stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino
+
+
+def load_mapping(path: Path, allowed: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what the file has. An error names the line alone: its text may be a password."""
+    try:
+        parsed = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except Exception as error:  # PyYAML lets ValueError, RecursionError and others of its constructors through
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path}: not YAML{f', line {mark.line + 1}' if mark else ''}") from error
+    return mapping(path, "", parsed, allowed)
 
 
 def mapping(path: Path, key: str, value: Any, allowed: tuple[str, ...] | None) -> dict[str, Any]:

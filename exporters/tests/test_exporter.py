@@ -197,7 +197,8 @@ def test_tls_follows_its_files_without_a_restart(daemon: FakeDaemon, tmp_path: P
     ("basic_auth_users:\n  a: plain", ("basic_auth_users", "a", "bcrypt")),
     (f"basic_auth_users:\n  a: $2b$15${'x' * 53}", ("basic_auth_users", "a", "14")),
     ("- x", ("mapping",)),
-    (": : :", ("YAML",)),
+    (": : :", ("not YAML, line 1",)),
+    ("basic_auth_users:\n  a: 2024-13-45", ("not YAML",)),
 ])
 def test_a_web_configuration_that_cannot_be_used_is_refused(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     config = tmp_path / "web.yml"

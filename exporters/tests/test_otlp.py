@@ -373,7 +373,8 @@ def test_a_config_that_is_not_there_ends_the_program() -> None:
 
 @pytest.mark.parametrize(("text", "tls", "words"), [
     ("auth: x", False, ("auth", "authorization")), ("7", False, ("not a mapping",)),
-    ("a: [hush", False, ("not YAML", "line 1")),
+    ("a: [hush", False, ("not YAML", "line 1")), ("hush: 2024-13-45", False, ("not YAML",)),
+    pytest.param("[" * 5000, False, ("not YAML",), id="deep"),
     ("tls_config: {}", False, ("tls_config", "https")),
     ("tls_config: {insecure_skip_verify: true}", True, ("insecure_skip_verify", "ca_file")),
     ("tls_config: {cert_file: x}", True, ("cert_file and key_file",)),

@@ -17,9 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from ...config_file import TLS_VERSIONS, ConfigError, mapping, stamp
+from ...config_file import TLS_VERSIONS, ConfigError, load_mapping, mapping, stamp
 from ...records import printable
 
 log = logging.getLogger(__name__)
@@ -118,15 +116,7 @@ def load(path: Path | None, tls: bool) -> OtlpConfig:
     parsed: dict[str, Any] = {}
     if path:
         config.stamps[path] = stamp(path)
-        try:
-            parsed = mapping(path, "", yaml.safe_load(path.read_text()),
-                             ("tls_config", "authorization", "basic_auth", "http_headers"))
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            # The message has the line's number alone: its text may be a password.
-            mark = getattr(error, "problem_mark", None)
-            raise ConfigError(f"{path}: not YAML{f', line {mark.line + 1}' if mark else ''}") from error
+        parsed = load_mapping(path, ("tls_config", "authorization", "basic_auth", "http_headers"))
         if "tls_config" in parsed and not tls:
             raise ConfigError(f"{path}: tls_config: --otlp.endpoint is of http; give one of https")
         add_headers(path, parsed, config)

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import bcrypt
-import yaml
 
-from ...config_file import TLS_VERSIONS, ConfigError, mapping, stamp
+from ...config_file import TLS_VERSIONS, ConfigError, load_mapping, mapping, stamp
 from ...records import printable
 
 CLIENT_AUTH = {
@@ -128,13 +127,7 @@ class ConfigFile:
 
 def load(path: Path) -> WebConfig:
     before = stamp(path)
-    try:
-        parsed = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    parsed = mapping(path, "", parsed, ("tls_server_config", "basic_auth_users"))
+    parsed = load_mapping(path, ("tls_server_config", "basic_auth_users"))
     config = WebConfig(stamps={path: before})
     tls = mapping(path, "tls_server_config", parsed.get("tls_server_config"), TLS_KEYS)
     if tls:
