@@ -99,7 +99,7 @@ class Reading:
             self.skipped_others += number_of(record, "others") or 0
         elif kind in ("hold", "late_ack"):
             object_of(record, "sender")
-        elif kind not in ("dropped", "overhead", "streaming", "totals", "fix"):
+        elif kind not in ("dropped", "overhead", "streaming", "totals", "fix", "sample", "check"):
             self.unknown += 1
             return None
         self.records[kind] += 1

@@ -534,66 +534,6 @@ class Start:
 
 
 @dataclass(frozen=True)
-class SampledHold:
-    """A hold as a look with no hook attached saw it last."""
-
-    bytes: Count
-    mss: Count
-    #: None: a cork or MSG_MORE, which sock_diag does not distinguish
-    reason: MaybeWord = None
-    duration_us: MaybeCount = None
-    in_flight_bytes: MaybeCount = None
-
-
-@dataclass(frozen=True)
-class SampledSender:
-    """The end that was seen to hold bytes back."""
-
-    address: Address
-    netns: Count
-    process: Annotated[Process, inlined(Process)]
-    hold: Annotated[SampledHold, part(SampledHold, needed=True)]
-
-
-@dataclass(frozen=True)
-class SampledReceiver:
-    """The other end, of which a look at sockets shows the address."""
-
-    address: Address
-
-
-@dataclass(frozen=True)
-class SampledConnection:
-    """A connection that looks found held."""
-
-    sender: Annotated[SampledSender, part(SampledSender, needed=True)]
-    receiver: Annotated[SampledReceiver, part(SampledReceiver, needed=True)]
-    looks: Count
-    late_looks: Count
-    #: None: nothing seen of it is a stall
-    cause: MaybeWord = None
-    min_rtt_us: MaybeCount = None
-    excess_us_per_s: MaybeCount = None
-    error_us_per_s: MaybeCount = None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What looks at the sockets found, in an interval or (closing) in all."""
-
-    time_us: Time
-    closing: Flag
-    source: Word
-    span_us: Count
-    looks: Count
-    connections: Annotated[list[SampledConnection], parts(SampledConnection)]
-    folded_looks: Count
-    #: None: there was no look
-    excess_us_per_s: MaybeCount = None
-    error_us_per_s: MaybeCount = None
-
-
-@dataclass(frozen=True)
 class LastStall:
     """The last stall of a label set, at our end."""
 

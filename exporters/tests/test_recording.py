@@ -85,6 +85,14 @@ def test_what_is_no_record_never_stops_the_reading() -> None:
     assert list(reading.records_from([b'{"type":"of tomorrow"}\n'])) == [] and reading.unknown == 1
 
 
+def test_whatever_the_tracer_writes_is_known() -> None:
+    reading = Reading()
+    kinds = [shape for one in SCHEMA["oneOf"] if not (shape := one["$ref"].rpartition("/")[2]).startswith("reply_")]
+    list(reading.records_from(encoded([{"type": SCHEMA["$defs"][kind]["properties"]["type"]["const"]}
+                                       for kind in kinds])))
+    assert len(kinds) > 10 and reading.lines == len(kinds) and not reading.unknown
+
+
 #: Keys that would break a line, a terminal, UTF-8, or the page's patience.
 HOSTILE_KEYS = ("\x1b[31m\nred\x00", "\ud800", "\u202elanif", "<script>&]]>", "x" * 100_000)
 
