@@ -376,6 +376,22 @@ def test_a_child_that_is_lost_costs_names_only(monkeypatch: pytest.MonkeyPatch, 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 400 << 10
 
 
+def test_a_later_child_that_does_not_load_costs_names_only() -> None:
+    gone: list[str] = []
+    now = time.time_ns() // 1000 + 10_000_000
+    with sleeper() as bad:
+        def load() -> Callable[[int], object]:
+            if gone:
+                raise ImportError(gone)
+            return lambda pid: crashes() if pid == bad else FakeCache(pid)
+
+        namer = BccNamer(load)
+        assert namer(Process("java", bad), Frame(0x1000), now) is None
+        gone.append("bcc")
+        assert namer(Process("java", os.getpid()), Frame(0x1000), now) is None
+        assert namer.refused == {bad, os.getpid()}
+
+
 def test_the_child_is_refused_what_the_tracer_is() -> None:
     text = (HERE.parent / "userspace" / "privileges" / "refusals.c").read_text()
     names = re.findall(r'"(\w+)"', text.partition("always[] = {")[2].partition("};")[0])

@@ -31,7 +31,7 @@ CHILD_BYTES = 1 << 30
 CHILD_CPU_S = 60
 #: The longest time for a name. A process's first name takes seconds, since bcc reads all its files.
 DEADLINE_S = 10.0
-#: The children that may die or be late before we name nothing more.
+#: The children that may die, be late or not load before we name nothing more. Without the first there is no picture.
 MAX_CHILDREN = 4
 #: A perf map of this size has a million functions.
 MAX_MAP_BYTES = 128 << 20
@@ -130,7 +130,7 @@ class BccNamer:
     """Names frames, and asks for each address once."""
 
     def __init__(self, load: Callable[[], MakeCache]) -> None:
-        """Raises SymbolsError."""
+        """Raises SymbolsError if the first child does not load bcc."""
         self._load = load
         self._child: Child | None = Child(load)
         self._children = 1
@@ -181,15 +181,15 @@ class BccNamer:
     def _resolve(self, pid: int, ip: int) -> str | None:
         if pid in self.refused:
             return None
-        if self._child is None:
-            if self._children >= MAX_CHILDREN:
-                self.refused.add(pid)
-                return None
-            self._children += 1
-            self._child = Child(self._load)
+        if self._child is None and self._children >= MAX_CHILDREN:
+            self.refused.add(pid)
+            return None
         try:
+            if self._child is None:
+                self._children += 1
+                self._child = Child(self._load)
             name = self._child.name(pid, ip)
-        except NoAnswer:
+        except (NoAnswer, SymbolsError, OSError):  # OSError: there is no room for another process
             self._child = None
             self.refused.add(pid)
             return None
