@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the exporter's configuration files, for its clients and for its receiver, have in common."""
+"""What the exporter's configuration, for its clients and for its receiver, has in common."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino
+
+
+def may_be_host(name: str) -> bool:
+    """Returns whether socket and ssl take the name: they encode it so, and do not say what is wrong with it."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def load_mapping(path: Path, allowed: tuple[str, ...]) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def test_several_addresses_and_both_families(daemon: FakeDaemon) -> None:
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (["--web.listen-address", "nowhere"], 2, ("--web.listen-address", "nowhere", ":10040")),
     (["--web.listen-address", ":70000"], 2, ("--web.listen-address", ":70000")),
+    (["--web.listen-address", "a..b:10040"], 2, ("--web.listen-address", "a..b:10040")),
+    (["--web.listen-address", "\u00e4..b:10040"], 2, ("--web.listen-address", "..b:10040")),
     (["--web.listen-address", "192.0.2.1:1"], 1, ("--web.listen-address", "192.0.2.1:1", "give another")),
     (["--web.telemetry-path", "metrics"], 2, ("--web.telemetry-path", "metrics", "/metrics")),
     (["--web.telemetry-path=/-/healthy"], 2, ("--web.telemetry-path", "/-/healthy")),

@@ -338,6 +338,7 @@ def test_urls(text: str, made: str) -> None:
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--otlp.endpoint", "localhost:4318"], ("--otlp.endpoint", "localhost:4318", "http://127.0.0.1:4318")),
     (["--otlp.endpoint", "http://h:99999"], ("--otlp.endpoint", "http://h:99999")),
+    (["--otlp.endpoint", "http://a..b:4318"], ("--otlp.endpoint", "http://a..b:4318")),
     (["--otlp.endpoint", "http://me:hush@h"], ("--otlp.endpoint", "--otlp.config.file")),
     (["--otlp.endpoint", "http://h/?key=hush"], ("--otlp.endpoint", "--otlp.config.file")),
     (["--otlp.config.file", "x"], ("--otlp.config.file", "--otlp.endpoint")),
@@ -381,6 +382,7 @@ def test_a_config_that_is_not_there_ends_the_program() -> None:
     ("tls_config: {ca_file: none.pem}", True, ("none.pem", "No such file")),
     ("tls_config: {min_version: SSL3}", True, ("min_version", "SSL3", "TLS12")),
     ("tls_config: {server_name: 'a b'}", True, ("server_name",)),
+    ("tls_config: {server_name: a..b}", True, ("server_name",)),
     ("authorization: {credentials: hush, credentials_file: x}", False, ("credentials_file", "either")),
     ("authorization: {}\nbasic_auth: {}", False, ("exclude",)),
     ("authorization: {credentials: 'hush\\r\\nX: y'}", False, ("credentials",)),

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from .. import __version__
 from ..cli import Parser, bounded_number
 from ..client import DEFAULT_SOCKET
-from ..config_file import ConfigError
+from ..config_file import ConfigError, may_be_host
 from .collector import MAX_SERIES, NagletraceCollector
 from .logs import BoundedHandler
 from .otlp.carrier import Carrier
@@ -42,7 +42,7 @@ QUEUE_RECORDS, QUEUE_MIB = 100_000, 16
 def listen_address(text: str) -> tuple[str, int]:
     """":10040", "127.0.0.1:10040", "[::1]:10040"."""
     match = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]*)):(\d{1,5})", text)
-    if not match or int(match[3]) > 65535:
+    if not match or int(match[3]) > 65535 or not may_be_host(match[2] or ""):
         raise argparse.ArgumentTypeError(f"{text!r}: not an address; give for example :10040 or [::1]:10040")
     return match[1] or match[2] or "", int(match[3])
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...config_file import TLS_VERSIONS, ConfigError, load_mapping, mapping, stamp
+from ...config_file import TLS_VERSIONS, ConfigError, load_mapping, mapping, may_be_host, stamp
 from ...records import printable
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,8 @@ def endpoint(text: str) -> Endpoint:
         port = url.port
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{printable(text)!r}: not a URL; {example}") from error
-    if url.scheme not in ("http", "https") or not url.hostname or not re.fullmatch(r"[!-~]*", text) or port == 0:
+    if (url.scheme not in ("http", "https") or not url.hostname or not may_be_host(url.hostname) or port == 0
+            or not re.fullmatch(r"[!-~]*", text)):
         raise argparse.ArgumentTypeError(f"{printable(text)!r}: not a URL of http or https; {example}")
     tls = url.scheme == "https"
     return Endpoint(tls, url.hostname, port or (443 if tls else 80),
@@ -189,7 +190,7 @@ def tls_context(path: Path | None, parsed: dict[str, Any], config: OtlpConfig) -
     if ("cert_file" in files) != ("key_file" in files):
         raise ConfigError(f"{path}: {where}: cert_file and key_file go together; give both or none")
     name = given.get("server_name")
-    if name is not None and (not isinstance(name, str) or not re.fullmatch(r"[!-~]{1,255}", name)):
+    if name is not None and not (isinstance(name, str) and re.fullmatch(r"[!-~]{1,255}", name) and may_be_host(name)):
         raise ConfigError(f"{path}: {where}: server_name: not a name of a host")
     config.server_name = name
     try:
