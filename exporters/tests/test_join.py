@@ -470,6 +470,16 @@ def test_another_file_is_refused_in_one_line(content: bytes, told: str, tmp_path
     assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1 and not done.stdout
 
 
+def test_the_files_that_are_no_recordings_are_named(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("empty", "bro[ck]en", "another")]
+    for path, text in zip(paths, ("", "hello\n", '{"type":"sample"}\n')):
+        path.write_text(text)
+    done = subprocess.run([tools() / "python3", "-m", "nagletrace_exporters.join.main", *paths, "-"], cwd=HERE,
+                          input="world\n", capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"nagletrace-join: {paths[1]}, -: not a recording"), done.stderr
+
+
 @pytest.mark.parametrize(("arguments", "told"), [
     (("/no/such/file",), "No such file"), (("/",), "a directory"), (("-", "-"), "named twice"),
     (("x", "--window", "5"), "needs a unit"), (("x", "--memory", "lots"), "512MB"), ((), "required: FILE")])

@@ -422,6 +422,14 @@ class Engine:
             "count(*) FILTER (kind IN ('start', 'streaming') AND late_acks IS NULL) FROM lines")
         return Counts(*row)
 
+    def sources(self, names: list[str]) -> list[str]:
+        """Which of these recordings have lines that may be records."""
+        given = {"/dev/stdin" if name == "-" else name: name for name in names}
+        rows = self._run("SELECT name FROM (SELECT unnest($names) AS name) WHERE hash(name) IN "
+                         "(SELECT xor(source, CAST(line >> 40 AS UBIGINT)) FROM lines)", {"names": list(given)})
+        found = {name for [name] in rows}
+        return [given[name] for name in given if name in found]
+
     def hosts(self) -> int:
         [[hosts]] = self._run("SELECT count(DISTINCT host) FROM origins")
         return int(hosts)

@@ -106,7 +106,9 @@ def run(options: argparse.Namespace) -> None:
         engine.load(*options.files, save=columns)
         counts = engine.counts()
         if counts.lines and counts.broken == counts.lines:
-            raise RecordingError(f"{options.files[0]}: not a recording; give what `nagletrace -o json` wrote", 2)
+            names = engine.sources(options.files) or options.files
+            told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            raise RecordingError(f"{told}: not a recording; give what `nagletrace -o json` wrote", 2)
         window_s = duration(options.window) if isinstance(options.window, str) else options.window
         engine.join(int(window_s * 1_000_000))
         write_whole(options.output_file, engine.answers() if whole else report(engine))
