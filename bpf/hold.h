@@ -551,6 +551,9 @@ static __always_inline void hold_switch(struct hold *h, const struct tcp *t,
 	if (h->held.reason == NT_HOLD_PACING && h->held.seq == s->snd_nxt &&
 	    h->held.una == s->snd_una && s->wstamp_ns > h->begin_ns && s->wstamp_ns < since)
 		since = s->wstamp_ns;
+	/* the ACK that Nagle waited for found the cork */
+	if (h->held.corked && h->ack_ns > h->begin_ns && h->ack_ns < since)
+		since = h->ack_ns;
 	if (h->held.reason != NT_HOLD_SNDBUF) /* nobody waited for that */
 		hold_count(hold_owner(h), h->held.reason, NT_RELEASE_INVALID, h->begin_ns, since);
 	before = duration_ns(h->begin_ns, since) < SLOW_NS ? NULL : scratch_take(&level);
@@ -592,7 +595,7 @@ hold_goes_on(struct hold *h, const struct nt_tcp_state *s, enum nt_hold_reason r
 {
 	if (!h || h->held.reason != NT_HOLD_NAGLE || h->held.seq != s->snd_nxt || !nt_minshall(s))
 		return reason;
-	h->held.corked = reason == NT_HOLD_CORK;
+	h->held.corked = !!(s->nonagle & NT_NAGLE_CORK);
 	return reason == NT_HOLD_CORK || reason == NT_HOLD_MSG_MORE ? NT_HOLD_NAGLE : reason;
 }
 

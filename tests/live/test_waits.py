@@ -476,6 +476,31 @@ def test_nagle_holds_until_the_ack_whatever_is_written_meanwhile(pair: Pair, onl
         assert (stall["cause"], hold["reason"], hold["release"]) == ("nagle_delayed_ack", "nagle", "ack"), stall
 
 
+class CorkThatStays(MoreBehindNagle):
+    """It is in force when the ACK comes that Nagle waits for; one more write comes before the cork's ceiling."""
+
+    size, rounds = 140, 5
+
+    def send(self, client: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        client.send(bytes(50))
+        client.send(bytes(50))
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        client.send(bytes(20))
+        time.sleep(0.2)
+        client.send(bytes(20))
+
+
+@pytest.mark.quick
+def test_a_cork_holds_from_the_ack_on_that_nagle_waited_for(pair: Pair) -> None:
+    took, tracer, _ = played(CorkThatStays(), pair, 4)
+    told = tracer.stalls()
+    assert {stall["cause"] for stall in told} == {"cork_ceiling"} and len(told) >= len(took) - 1, (took, told)
+    least = [us - 100_000 for us in took]  # the wait for the ACK comes before
+    assert all(stall["duration_us"] > min(least) > 100_000 for stall in told), (took, told)
+
+
 class CloseOfNobody(LingeringClose):
     """A process ends with a socket that lingers: no close() waits."""
 
