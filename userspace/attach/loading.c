@@ -102,14 +102,17 @@ static int hand_over(struct bpf_program *prog, struct bpf_prog_load_opts *opts, 
 		{.code = BPF_JMP | BPF_EXIT},
 	};
 	const char *section = bpf_program__section_name(prog);
-	struct nt_load *l = under_way ? place_of(under_way, prog) : NULL;
+	struct nt_load *l;
 	int err = 0;
 
-	if (under_way && !strncmp(section, ITERATOR, strlen(ITERATOR)))
+	if (!under_way)
+		return 0;
+	if (!strncmp(section, ITERATOR, strlen(ITERATOR)))
 		err = nt_loading_trace(under_way, prog, BPF_TRACE_ITER,
 				       iterator_id(under_way->kernel, section));
 	if (err)
 		return err;
+	l = place_of(under_way, prog);
 	if (!l || !fill(l, under_way, opts))
 		return -ENOMEM;
 	l->under_way = !pthread_create(&l->thread, NULL, load, l);
@@ -154,10 +157,9 @@ void nt_loading_begin(struct nt_loading *loading, const struct btf *kernel, cons
 	loading->n = 0;
 	loading->btf = given;
 	loading->types = given || !kernel ? -1 : memfd_create("types", MFD_CLOEXEC);
-	if (loading->types >= 0) {
-		snprintf(loading->path, sizeof(loading->path), "/proc/self/fd/%d", loading->types);
+	snprintf(loading->path, sizeof(loading->path), "/proc/self/fd/%d", loading->types);
+	if (loading->types >= 0 && !access(loading->path, R_OK)) /* no /proc: libbpf reads all */
 		loading->btf = loading->path;
-	}
 	under_way = loading;
 }
 

@@ -79,8 +79,17 @@ static const char *name_of(const struct btf *btf, __u32 id)
 		       : "";
 }
 
-/* Returns the names of the object's types, sorted; NULL for lack of memory. A flavour,
- * inet_sock___old, stands for inet_sock. */
+static void free_names(char **names, size_t n)
+{
+	for (size_t i = 0; names && i < n; i++)
+		free(names[i]);
+	free(names);
+}
+
+/*
+ * Returns the names of the object's types, sorted; NULL for lack of memory. A flavour,
+ * inet_sock___old, stands for inet_sock.
+ */
 static char **names_of(const struct btf *object, size_t *n)
 {
 	__u32 types = btf__type_cnt(object);
@@ -90,20 +99,17 @@ static char **names_of(const struct btf *object, size_t *n)
 	for (__u32 id = 1; names && id < types; id++) {
 		const char *name = name_of(object, id), *flavour = strstr(name, "___");
 
-		if (*name)
-			names[(*n)++] =
-				strndup(name, flavour ? (size_t)(flavour - name) : strlen(name));
+		if (!*name)
+			continue;
+		names[*n] = strndup(name, flavour ? (size_t)(flavour - name) : strlen(name));
+		if (!names[(*n)++]) {
+			free_names(names, *n);
+			return NULL;
+		}
 	}
 	if (names)
 		qsort(names, *n, sizeof(*names), compare_names);
 	return names;
-}
-
-static void free_names(char **names, size_t n)
-{
-	for (size_t i = 0; names && i < n; i++)
-		free(names[i]);
-	free(names);
 }
 
 static void extract_named(struct extract *x, char **names, size_t n)

@@ -59,8 +59,8 @@ int nt_sample_load(struct sample_bpf **skel, const struct nt_settings *settings,
 	*skel = NULL;
 	nt_kernel_probe(&kernel);
 	/* an iterator attaches to a type of the kernel's own */
-	err = kernel.btf ? load_once(skel, settings, kernel.btf, open, true) : -ENOENT;
-	if (err && err != -ENOENT && err != -EPERM && err != -ENOMEM)
+	err = kernel.btf ? load_once(skel, settings, kernel.btf, open, true) : -ENODATA;
+	if (err && err != -ENODATA && err != -EPERM && err != -ENOMEM)
 		err = load_once(skel, settings, kernel.btf, open, false);
 	nt_kernel_free(&kernel);
 	return err;
