@@ -67,7 +67,7 @@ def overview() -> list[Row]:
                    rate("nagletrace_stalls_total", selector=BY_PROCESS) + " or vector(0)", span=4),
             number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}}) or vector(0)",
                    span=4),
-            number("Records dropped now", "Stalls by process are too low while this is not zero; totals stay right. "
+            number("Records dropped now", "Stalls by process are too low while this is not zero; totals may be too. "
                    "recursion is not in it: NagletraceDroppedRecords fires where that is more than rare.", RECORDS,
                    rate("nagletrace_dropped_records_total", selector=f"{SELECTOR}, {DROPPED}") + " or vector(0)",
                    ("red", 0.001), span=4),
@@ -132,13 +132,15 @@ def overview() -> list[Row]:
 
 #: Recorded, so that they can be asked of thousands of hosts, and of a global Prometheus that has nothing else.
 EXCESS = f"instance_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
+#: With what a daemon in standby estimates, of whichever process.
+HOST_EXCESS = f"instance:nagletrace_excess_seconds:rate5m{{{SELECTOR}}}"
 POD_EXCESS = f"namespace_pod_container_comm:nagletrace_stall_excess_seconds:rate5m{{{SELECTOR}}}"
 def by_host(expr: str) -> str:
     return f"sum by ({HOST}) ({expr})"
 
 
 #: A host without a stall has no series of it, and loses nothing.
-EXCESS_BY_HOST = f"({by_host(EXCESS)} or {by_host(f'nagletrace_up{{{SELECTOR}}}')} * 0)"
+EXCESS_BY_HOST = f"({by_host(HOST_EXCESS)} or {by_host(f'nagletrace_up{{{SELECTOR}}}')} * 0)"
 CPU_BY_HOST = by_host(f"instance:nagletrace_tracer_cpu_seconds:rate5m{{{SELECTOR}}}")
 #: What a tracer can be short of, by host: Prometheus Operator adds the pod, which each roll-out changes.
 NOT_WATCHED = (f"group by ({HOST}) (last_over_time(nagletrace_up{{{SELECTOR}}}[$__range]) "
@@ -178,7 +180,7 @@ def fleet() -> list[Row]:
     return [
         ("The fleet", [
             number("Lost time now", "Of all hosts chosen, as a share of the time that passes. Many hosts lose time at "
-                   "once, so it may exceed 100 %.", "percentunit", f"sum({EXCESS}) or vector(0)", span=4),
+                   "once, so it may exceed 100 %.", "percentunit", f"sum({HOST_EXCESS}) or vector(0)", span=4),
             number("Hosts that lose time", "More than 1 % of it now, all their connections together.", "short",
                    how_many(f"{EXCESS_BY_HOST} > 0.01"), span=4),
             number("Hosts watched", "Daemons that answer.", "short", f"sum(nagletrace_up{{{SELECTOR}}}) or vector(0)",
@@ -195,11 +197,11 @@ def fleet() -> list[Row]:
         ("Where time is lost", [
             lines("Lost time by cluster", "As a share of the time that passed. Where Prometheus has no label "
                   "`cluster`, all hosts are one line.", "percentunit",
-                  query(f"sum by (cluster) ({EXCESS})", "cluster {{cluster}}"), stacked=True),
+                  query(f"sum by (cluster) ({HOST_EXCESS})", "cluster {{cluster}}"), stacked=True),
             lines("Lost time: one host or all", "If only the highest is high, it is one host. If half of the hosts "
                   "are, look for what they have in common.", "percentunit", *spread(EXCESS_BY_HOST)),
             rows("Hosts that lose most", "On average over the range shown. A click leads to the host's processes.",
-                 [("lost time", "percentunit", most(EXCESS, HOST))],
+                 [("lost time", "percentunit", most(HOST_EXCESS, HOST))],
                  link=("instance", "Its processes", link_to(OVERVIEW, instance="instance"))),
             rows("Processes that lose most, and on how many hosts", "On average over the range shown. A click leads "
                  "to the process's connections.",

@@ -365,6 +365,10 @@ A_FLEET = {
     'instance:nagletrace_tracer_cpu_seconds:rate5m{cluster="c1", job="j", instance="a"}': "0.01x10",
     'instance:nagletrace_tracer_cpu_seconds:rate5m{cluster="c1", job="j", instance="b"}': "0.01x5",
     'instance:nagletrace_tracer_cpu_seconds:rate5m{cluster="c2", job="j", instance="a"}': "0.01x10",
+    # of the first, looks in standby estimate a part
+    'instance:nagletrace_excess_seconds:rate5m{cluster="c1", job="j", instance="a"}': "0.85x10",
+    'instance:nagletrace_excess_seconds:rate5m{cluster="c2", job="j", instance="a"}': "1x10",
+    'instance:nagletrace_excess_seconds:rate5m{cluster="c2", job="j", instance="b"}': "0x2 0.5x2 0x5",
     'instance_comm:nagletrace_stall_excess_seconds:rate5m{cluster="c1", job="j", instance="a", comm="java"}': "0.5x10",
     'instance_comm:nagletrace_stall_excess_seconds:rate5m{cluster="c1", job="j", instance="a", comm="php"}': "0.25x10",
     # which lived for three minutes of the ten
@@ -385,15 +389,15 @@ def of(cluster: str, comm: str) -> str:
 
 #: By panel, what each of its queries answers.
 ANSWERS: dict[str, list[dict[str, float]]] = {
-    "Lost time now": [{"{}": 1.75}],
+    "Lost time now": [{"{}": 1.85}],
     "Hosts that lose time": [{"{}": 2}],
     "Hosts watched": [{"{}": 3}],
     "Hosts not watched": [{"{}": 2}],
     "Hosts that lack hooks": [{"{}": 2}],
     "Hosts that drop records": [{"{}": 1}],
-    "Lost time by cluster": [{'{cluster="c1"}': 0.75, '{cluster="c2"}': 1}],
-    "Lost time: one host or all": [{"{}": 0.375}, {"{}": 0.925}, {"{}": 1}],
-    "Hosts that lose most": [{host("c1", "a"): 0.75, host("c2", "a"): 1, host("c2", "b"): 0.15}],
+    "Lost time by cluster": [{'{cluster="c1"}': 0.85, '{cluster="c2"}': 1}],
+    "Lost time: one host or all": [{"{}": 0.425}, {"{}": 0.9550000000000001}, {"{}": 1}],
+    "Hosts that lose most": [{host("c1", "a"): 0.85, host("c2", "a"): 1, host("c2", "b"): 0.15}],
     "Processes that lose most, and on how many hosts": [
         {of("c1", "java"): 0.5, of("c1", "php"): 0.25, of("c2", "cron"): 0.15, of("c2", "java"): 1},
         {of("c1", "java"): 1, of("c1", "php"): 1, of("c2", "cron"): 1, of("c2", "java"): 1}],
