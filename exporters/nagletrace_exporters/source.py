@@ -51,7 +51,8 @@ class Source:
         with contextlib.ExitStack() as open_:
             if stdin:
                 open_.enter_context(reading_on())
-            file = sys.stdin.buffer if stdin else open_.enter_context(open_recording(self.options.input))
+            file = sys.stdin.buffer if stdin else open_.enter_context(
+                open_recording(self.options.input, f"--input {self.options.input}"))
             try:
                 yield from self.reading.records_from(split_lines(chunks_of(file)))
             except OSError as error:
@@ -129,14 +130,15 @@ def check_source(parser: Parser, options: argparse.Namespace) -> None:
         parser.error("no recording: give --input FILE, --socket PATH, or a recording on stdin")
 
 
-def open_recording(name: str) -> BinaryIO:
+def open_recording(name: str, given: str) -> BinaryIO:
+    """Raises RecordingError, in words of ours, about what was given."""
     try:
         if Path(name).is_dir():
-            raise RecordingError(f"--input {name}: a directory; give a recording of `nagletrace -o json`", 2)
+            raise RecordingError(f"{given}: a directory; give a recording of `nagletrace -o json`", 2)
         return Path(name).open("rb")
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else error
-        raise RecordingError(f"--input {name}: {what}; give a recording of `nagletrace -o json`", 2) from error
+        raise RecordingError(f"{given}: {what}; give a recording of `nagletrace -o json`", 2) from error
 
 
 @contextlib.contextmanager

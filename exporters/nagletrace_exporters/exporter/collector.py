@@ -139,8 +139,8 @@ class NagletraceCollector(Collector):
                     snapshot.started_us / 1e6)
         yield from self._stalls(snapshot)
         yield from totals(snapshot.totals)
-        yield counters("nagletrace_dropped_records", "Records that found no room, by place; totals stay right.",
-                       "where", snapshot.dropped)
+        yield counters("nagletrace_dropped_records", "Records that found no room, by place; of ring_full and "
+                       "ring_share the totals stay right.", "where", snapshot.dropped)
         if snapshot.unnamed_stacks is not None:  # only with --stacks
             yield counters("nagletrace_unnamed_stacks", "Call stacks that stayed without names, by reason; no record "
                            "was dropped for that.", "reason", snapshot.unnamed_stacks)

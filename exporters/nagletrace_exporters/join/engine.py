@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..lines import MAX_LINE
 from ..recording import RecordingError
 from ..records import MAX_NUMBER
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import duckdb
 
 STEPS = Path(__file__).parent / "join.sql"
-#: The tracer's longest line; beyond it, the rest of the file cannot be trusted either.
-MAX_LINE = 16 << 20
 #: The rows in Python's memory at a time.
 ROWS = 10_000
 #: The calls of a stack that are shown.

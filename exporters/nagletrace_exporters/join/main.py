@@ -13,6 +13,7 @@ from pathlib import Path
 from ..cli import OutputError, Parser, add_output_option, duration, replacing, run_command, write_whole
 from ..recording import RecordingError
 from ..records import printable
+from ..source import open_recording
 from .engine import Engine, has_columns
 from .text import remarks, report
 
@@ -52,14 +53,8 @@ def check_files(files: list[str]) -> None:
     for name in files:
         if name == "-":
             continue
-        try:
-            if Path(name).is_dir():
-                raise RecordingError(f"{name}: a directory; give a recording of `nagletrace -o json`", 2)
-            with Path(name).open("rb"):
-                pass
-        except (OSError, ValueError) as error:
-            what = error.strerror if isinstance(error, OSError) else error
-            raise RecordingError(f"{name}: {what}; give a recording of `nagletrace -o json`", 2) from error
+        with open_recording(name, name):
+            pass
 
 
 def check_save(save: str, files: list[str]) -> None:
@@ -109,8 +104,7 @@ def run(options: argparse.Namespace) -> None:
             names = engine.sources(options.files) or options.files
             told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             raise RecordingError(f"{told}: not a recording; give what `nagletrace -o json` wrote", 2)
-        window_s = duration(options.window) if isinstance(options.window, str) else options.window
-        engine.join(int(window_s * 1_000_000))
+        engine.join(int(options.window * 1_000_000))
         write_whole(options.output_file, engine.answers() if whole else report(engine))
         for remark in remarks(counts, engine.clocks()):
             print(f"nagletrace-join: {remark}", file=sys.stderr)
