@@ -102,7 +102,7 @@ const struct nt_option nt_options[] = {
 	{.name = "min", .letter = 'm', DURATION(min_ns), .standard = "1ms", .commands = TRACERS,
 	 .help = "report only stalls and holds of at least this"},
 	{.name = "interval", .letter = 'i', DURATION(interval_ns), .least = 1, .commands = TRACE | TOP | SAMPLE,
-	 .help = "print a report each interval, not a line for each stall; `top` refreshes "
+	 .help = "print a report each interval, and in text no line for each stall; `top` refreshes "
 		 "this often (default 1s), `sample` reports (default 5s)"},
 	{.name = "count", COUNT(count), .commands = TRACE | SAMPLE,
 	 .help = "stop after N reports",

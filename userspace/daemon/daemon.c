@@ -268,7 +268,7 @@ static void on_second(void *context, uint32_t what)
 	if (!nt_session_dropped_more(&d->session, &counts))
 		return;
 	if (!d->dropping_ns || nt_now_ns() > d->dropping_ns + 60 * NT_SECOND_NS)
-		nt_log("%llu record%s dropped so far; the totals stay right",
+		nt_log("%llu record%s dropped so far; reports have too few stalls",
 		       nt_counts_dropped(&counts), nt_plural(nt_counts_dropped(&counts)));
 	d->dropping_ns = nt_now_ns();
 }

@@ -591,8 +591,8 @@ static int write_report(const struct nt_writer *writer, FILE *out, const struct 
 /* Complains on stderr: on stdout the stalls form a table. */
 static int write_dropped(FILE *out, const struct nt_counts *counts)
 {
-	nt_log("%llu record%s dropped so far; the totals stay right", nt_counts_dropped(counts),
-	       nt_plural(nt_counts_dropped(counts)));
+	nt_log("%llu record%s dropped so far; reports have too few stalls",
+	       nt_counts_dropped(counts), nt_plural(nt_counts_dropped(counts)));
 	return 0;
 }
 
