@@ -497,8 +497,9 @@ def test_a_cork_holds_from_the_ack_on_that_nagle_waited_for(pair: Pair) -> None:
     took, tracer, _ = played(CorkThatStays(), pair, 4)
     told = tracer.stalls()
     assert {stall["cause"] for stall in told} == {"cork_ceiling"} and len(told) >= len(took) - 1, (took, told)
-    least = [us - 100_000 for us in took]  # the wait for the ACK comes before
-    assert all(stall["duration_us"] > min(least) > 100_000 for stall in told), (took, told)
+    # of the timers that the machine hid, the ACK went unseen too: a cork holds from the next write on
+    short = [stall["duration_us"] for stall in told if stall["duration_us"] < min(took) - 100_000]
+    assert len(short) <= lacking(tracer), (took, short)
 
 
 class CloseOfNobody(LingeringClose):
