@@ -446,6 +446,9 @@ class MoreBehindNagle(Requests):
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
         client.send(bytes(50))
         client.send(bytes(50))
+        self.more(client)
+
+    def more(self, client: socket.socket) -> None:
         time.sleep(0.025)
         client.send(bytes(50), socket.MSG_MORE)
 
@@ -455,10 +458,7 @@ class CorksBehindNagle(MoreBehindNagle):
 
     size = 220
 
-    def send(self, client: socket.socket) -> None:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
-        client.send(bytes(50))
-        client.send(bytes(50))
+    def more(self, client: socket.socket) -> None:
         for _ in range(3):
             time.sleep(0.008)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
@@ -483,9 +483,9 @@ class CorkThatStays(MoreBehindNagle):
 
     def send(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
-        client.send(bytes(50))
-        client.send(bytes(50))
+        super().send(client)
+
+    def more(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         client.send(bytes(20))
         time.sleep(0.2)

@@ -11,6 +11,7 @@
 
 #include <bpf/btf.h>
 #include "attach/types.h"
+#include "base/log.h"
 
 #define ITERATOR  "iter/"
 #define LOG_COSTS 4 /* BPF_LOG_STATS, include/linux/bpf_verifier.h */
@@ -191,8 +192,7 @@ static int take_back(struct nt_load *l)
 	if (l->under_way)
 		pthread_join(l->thread, NULL);
 	if (l->opts.log_buf && l->opts.log_buf[0])
-		fprintf(stderr, "nagletrace: the verifier on %s:\n%s", bpf_program__name(l->prog),
-			l->opts.log_buf);
+		nt_log("the verifier on %s:\n%s", bpf_program__name(l->prog), l->opts.log_buf);
 	free(l->insns);
 	free(l->func_info);
 	free(l->line_info);

@@ -112,7 +112,7 @@ static void add_kept(void *list, const struct nt_kept *kept)
 	struct json_object *o = json_object_new_object();
 
 	json_object_object_add(o, "option", json_object_new_string(kept->option));
-	nt_json_foreign(o, "cgroup", kept->cgroup[0] ? kept->cgroup : "/", PATH_MAX);
+	nt_json_foreign(o, "cgroup", kept->cgroup, PATH_MAX);
 	json_object_object_add(o, "pinned", json_object_new_boolean(kept->pinned));
 	json_object_object_add(o, "connections", json_object_new_int64(kept->connections));
 	if (kept->limit_us)

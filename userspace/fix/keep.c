@@ -163,7 +163,7 @@ void nt_fix_print_kept(FILE *out, const struct nt_kept *kept)
 		strcpy(limit, " ");
 		nt_format_duration(kept->limit_us * 1000ULL, limit + 1, sizeof(limit) - 1);
 	}
-	nt_escape(kept->cgroup[0] ? kept->cgroup : "/", NT_CGROUP_LEN, shown, sizeof(shown));
+	nt_escape(kept->cgroup, NT_CGROUP_LEN, shown, sizeof(shown));
 	fprintf(out, "%s%s, %s, set on %" PRIu64 " connection%s: %s\n", kept->option, limit,
 		kept->pinned ? "pinned" : "while a command runs", kept->connections,
 		nt_plural(kept->connections), shown);
@@ -217,7 +217,7 @@ static int each_kept(const char *root, const char *cgroup, nt_kept_call *call, v
 		if (keep.targets.cgroup_fd < 0)
 			continue;
 		snprintf(path, sizeof(path), "%s%s", cgroup, entry->fts_path + strlen(root));
-		found = list_one(&keep, path, call, context);
+		found = list_one(&keep, path[0] ? path : "/", call, context);
 		count += found > 0 ? found : 0;
 		close(keep.targets.cgroup_fd);
 	}
@@ -380,6 +380,7 @@ static bool pin(struct keep *keep, struct nt_error *error)
 {
 	char path[NT_CGROUP_LEN];
 	struct statfs fs;
+	bool denied;
 	int err;
 
 	if (statfs(PINS, &fs) || fs.f_type != BPF_FS_MAGIC)
@@ -393,12 +394,10 @@ static bool pin(struct keep *keep, struct nt_error *error)
 		return nt_error_set(error, NT_EXIT_USAGE,
 				    "--pin: %s is set in this cgroup already; --undo ends that",
 				    nt_kept_option(keep->remedy));
-	if (err == -EACCES || err == -EPERM)
-		return nt_error_set(error, NT_EXIT_PERMISSION,
-				    "--pin: cannot pin %s: %s; run it with sudo", path,
-				    strerror(-err));
-	return !err || nt_error_set(error, NT_EXIT_FAILED, "--pin: cannot pin %s: %s", path,
-				    strerror(-err));
+	denied = err == -EACCES || err == -EPERM;
+	return !err || nt_error_set(error, denied ? NT_EXIT_PERMISSION : NT_EXIT_FAILED,
+				    "--pin: cannot pin %s: %s%s", path, strerror(-err),
+				    denied ? "; run it with sudo" : "");
 }
 
 static void announce(const struct keep *keep, const char *until)

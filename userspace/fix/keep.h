@@ -22,7 +22,7 @@ enum nt_exit nt_fix_keep(const struct nt_settings *settings);
 
 struct nt_kept {
 	const char *option;   /* as setsockopt(2) names it */
-	const char *cgroup;   /* its path in cgroup v2; "": the root */
+	const char *cgroup;   /* its path in cgroup v2 */
 	uint64_t connections; /* on which it was set so far */
 	uint64_t limit_us;    /* of the delay of ACKs; 0: the option has no limit */
 	bool pinned;
