@@ -399,15 +399,19 @@ __noinline int hold_slow(u32 level, u32 release, u64 until_ns)
 
 /*
  * Names the part of the kernel that uses the socket, if one does, in place of the process that ran
- * as it wrote. Whether the hold counts in the totals is asked before. This is a global function for
- * the verifier's sake, as hold_count().
+ * as it wrote. Where none does and a kworker wrote, it did so for the process that has the socket
+ * (sk_psock_backlog(), tls_tx_work()), which is then looked up. Whether the hold counts in the
+ * totals is asked before. This is a global function for the verifier's sake, as hold_count().
  */
 __noinline int hold_name_kernel(u32 level)
 {
 	struct hold *h = scratch_get(level);
 
-	if (h)
-		h->kernels = kernel_uses(&h->writer, (void *)h->sk);
+	if (!h)
+		return 0;
+	h->kernels = kernel_uses(&h->writer, (void *)h->sk);
+	if (begins(h->writer.comm, "kworker/", 8))
+		h->writer = (struct writer){.target = h->writer.target};
 	return 0;
 }
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -368,6 +370,66 @@ def test_who_has_an_mptcp_socket_owns_its_subflows(server: int) -> None:
     assert {own_end(s).get("pid") for s in tracer.stalls()} == {os.getpid()}
     if Tracer.hooks in ("auto", "tracepoint"):
         assert tracer.closing()["totals"]["writes"] >= 20
+
+
+BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+
+
+def bpf(command: int, *parts: bytes) -> int:
+    """bpf(2); the attributes beyond these parts are 0."""
+    number = ctypes.CDLL(None, use_errno=True).syscall(BPF, command, b"".join(parts).ljust(120, b"\0"), 120)
+    assert number >= 0, os.strerror(ctypes.get_errno())
+    return number
+
+
+def splice(come: socket.socket, go: socket.socket) -> None:
+    """What comes on one socket, the kernel sends on the other (BPF_MAP_TYPE_SOCKMAP)."""
+    kept = []
+
+    def at(data: bytes) -> int:
+        kept.append(ctypes.create_string_buffer(data, len(data)))
+        return ctypes.addressof(kept[-1])
+
+    def set_first(sockets: int, one: socket.socket) -> None:
+        bpf(2, struct.pack("IxxxxQQQ", sockets, at(bytes(4)), at(struct.pack("I", one.fileno())), 0))
+
+    sources, targets = (bpf(0, struct.pack("IIII", 15, 4, 4, 1)) for _ in range(2))
+    # return bpf_sk_redirect_map(context, targets, 0, 0);
+    code = struct.pack("<BBhiq", 0x18, 0x12, 0, targets, 0) + b"".join(
+        struct.pack("<BBhi", operation, register, 0, value)
+        for operation, register, value in ((0xb7, 3, 0), (0xb7, 4, 0), (0x85, 0, 52), (0x95, 0, 0)))
+    program = bpf(5, struct.pack("IIQQ", 14, len(code) // 8, at(code), at(b"GPL\0")))
+    bpf(8, struct.pack("III", sources, program, 38))
+    set_first(targets, go)
+    set_first(sources, come)
+
+
+@pytest.mark.quick
+def test_what_a_kworker_sends_for_a_process_is_the_process_s() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here, out = (socket.create_connection(server.getsockname()) for _ in range(2))
+        come, far = (server.accept()[0] for _ in range(2))
+    here.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with here, out, come, far, Tracer("-P", str(far.getsockname()[1])) as tracer:
+        splice(come, out)
+        took = []
+        for _ in range(6):
+            here.send(b"x")
+            time.sleep(0.002)
+            began = time.monotonic()
+            here.send(b"y")
+            while len(far.recv(2, socket.MSG_PEEK)) < 2:
+                time.sleep(0.0005)
+            took.append({"latency_us": (time.monotonic() - began) * 1e6})
+            far.recv(2)
+            far.send(b"z")
+            out.recv(1)
+        tracer.stop()
+    stalled = [one for one in took if one["latency_us"] >= STALLED_US]
+    assert len(stalled) >= 4
+    assert_durations_match(stalled, tracer.stalls(), lacking(tracer))
+    own = os.getpid(), Path("/proc/self/comm").read_text().strip()
+    assert {(s["sender"]["pid"], s["sender"]["comm"]) for s in tracer.stalls()} == {own}
 
 
 @pytest.mark.once
