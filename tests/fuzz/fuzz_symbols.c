@@ -19,11 +19,8 @@ static void put_file(const uint8_t *data, size_t size, struct nt_mappings *mappi
 {
 	struct nt_mapping *m = &mappings->list[0];
 
-	*m = (struct nt_mapping){.start = BASE,
-				 .end = BASE + MAX_BYTES,
-				 .inode = 1,
-				 .executable = true,
-				 .path = strdup("/x (deleted)")};
+	*m = (struct nt_mapping){
+		.start = BASE, .end = BASE + MAX_BYTES, .inode = 1, .path = strdup("/x (deleted)")};
 	m->fd = memfd_create("fuzzed", MFD_CLOEXEC);
 	FUZZ_CHECK(m->fd >= 0 && m->path);
 	FUZZ_CHECK(write(m->fd, data, size) == (ssize_t)size);
@@ -42,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(ips, data, sizeof(ips));
 	for (size_t i = 0; i < 4; i++)
-		ips[i] = BASE + ips[i] % MAX_BYTES;
+		ips[i] = BASE + 1 + ips[i] % MAX_BYTES;
 	/* all registers point into the file; rsp is not among them, sp says where the dump is */
 	for (size_t i = 0; i < NT_REGS_BYTES / sizeof(ips[0]); i++)
 		memcpy(dump.regs + i * sizeof(ips[0]), &ips[i % 4], sizeof(ips[0]));

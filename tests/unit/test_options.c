@@ -164,15 +164,15 @@ static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state
 	snprintf(line, sizeof(line), "--fleet-key %s", path);
 	o = good(line);
 	assert_true(o.has_fleet_key);
-	for (unsigned int i = 0; i < sizeof(o.fleet_key); i++)
-		assert_int_equal(o.fleet_key[i], i);
+	for (unsigned int i = 0; i < sizeof(o.fleet_keys[0]); i++)
+		assert_int_equal(o.fleet_keys[0][i], i);
 	unlink(path);
 	assert_false(good("").has_fleet_key || o.next_fleet_key_ns);
 	path = key_file(two, strlen(two), 0600);
 	snprintf(line, sizeof(line), "--fleet-key %s", path);
 	o = good(line);
-	for (unsigned int i = 0; i < sizeof(o.fleet_key); i++)
-		assert_true(o.fleet_key[i] == i && o.next_fleet_key[i] == 0xff);
+	for (unsigned int i = 0; i < sizeof(o.fleet_keys[0]); i++)
+		assert_true(o.fleet_keys[0][i] == i && o.fleet_keys[1][i] == 0xff);
 	assert_int_equal(o.next_fleet_key_ns, 86400 * (int64_t)1000000000);
 	unlink(path);
 	refused_key(digits, strlen(digits), 0604, "chmod 600");

@@ -100,6 +100,23 @@ static void what_has_no_name_has_module_and_offset(void **state)
 	dlclose(handle);
 }
 
+static void a_file_that_is_mapped_in_parts_is_named_in_each(void **state)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+	uint64_t apart = (uint64_t)dlsym(RTLD_NEXT, "strfry") & -page;
+	struct nt_frame f[2];
+	uint64_t ips[] = {(uint64_t)dlsym(RTLD_NEXT, "getppid") + 4,
+			  (uint64_t)dlsym(RTLD_NEXT, "strfry") + 4};
+
+	/* what no dump contains is a mapping of its own, VM_DONTDUMP */
+	assert_int_equal(madvise((void *)apart, page, MADV_DONTDUMP), 0);
+	assert_int_equal(resolve_all(getpid(), ips, 2, f), 2);
+	madvise((void *)apart, page, MADV_DODUMP);
+	assert_string_equal(f[0].symbol, "getppid");
+	assert_string_equal(f[1].symbol, "strfry");
+	nt_frames_free(f, 2);
+}
+
 static void a_deleted_file_is_still_read(void **state)
 {
 	char copy[80], command[200];
@@ -163,6 +180,17 @@ static void a_process_in_another_mount_namespace_is_looked_into(void **state)
 	nt_frames_free(&f, 1);
 }
 
+static void a_stack_ends_where_a_word_leads_to_no_code(void **state)
+{
+	uint64_t code = (uint64_t)a_static_function + 4;
+	uint64_t ips[] = {code, code, (uint64_t)directory + 1, code};
+	struct nt_frame f[4];
+
+	assert_int_equal(resolve_all(getpid(), ips, 4, f), 2);
+	assert_string_equal(f[1].symbol, "a_static_function");
+	nt_frames_free(f, 2);
+}
+
 static void code_made_at_run_time_has_its_address_only(void **state)
 {
 	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -193,9 +221,11 @@ static void of_a_process_that_is_gone_the_addresses_stay(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_static_function_of_the_program_is_named),
 	cmocka_unit_test(a_function_of_a_stripped_library_is_named_by_its_dynamic_table),
+	cmocka_unit_test(a_file_that_is_mapped_in_parts_is_named_in_each),
 	cmocka_unit_test(what_has_no_name_has_module_and_offset),
 	cmocka_unit_test(a_deleted_file_is_still_read),
 	cmocka_unit_test(a_process_in_another_mount_namespace_is_looked_into),
+	cmocka_unit_test(a_stack_ends_where_a_word_leads_to_no_code),
 	cmocka_unit_test(code_made_at_run_time_has_its_address_only),
 	cmocka_unit_test(of_a_process_that_is_gone_the_addresses_stay),
 };

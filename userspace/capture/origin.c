@@ -47,10 +47,10 @@ int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
 	read_boot_id(origin->boot_id);
 	origin->all_late_acks = nothing_is_filtered(settings);
 	origin->all_holds = origin->all_late_acks && settings->all_holds;
-	memcpy(origin->next_key, settings->next_fleet_key, sizeof(origin->next_key));
+	memcpy(origin->next_key, settings->fleet_keys[1], sizeof(origin->next_key));
 	origin->next_key_ns = settings->next_fleet_key_ns;
 	if (settings->has_fleet_key)
-		memcpy(origin->key, settings->fleet_key, sizeof(origin->key));
+		memcpy(origin->key, settings->fleet_keys[0], sizeof(origin->key));
 	else if (getrandom(origin->key, sizeof(origin->key), 0) != sizeof(origin->key))
 		return -errno;
 	return 0;

@@ -303,7 +303,8 @@ static int start_naming(struct nt_session *session)
 
 	session->queues = session->settings->streams_stacks;
 	if (session->settings->stacks)
-		session->names = nt_names_open(&err);
+		session->names = nt_names_open((void *)session->settings->fleet_keys,
+					       sizeof(session->settings->fleet_keys), &err);
 	return err;
 }
 
@@ -601,7 +602,7 @@ const char *nt_session_unnamed(struct nt_session *session)
 
 	if (!missing)
 		return NULL;
-	if (nt_names_over(session->names) && !session->names_over_told) {
+	if (nt_names_fd(session->names) < 0 && !session->names_over_told) {
 		session->names_over_told = session->names_told = true;
 		return "--stacks: the process that names frames has ended; from now on stacks are "
 		       "addresses only, and all else is reported as before";

@@ -660,13 +660,13 @@ static const char *key_file_fault(int fd)
 /* Takes the next key, and from when on it is used, from the second line of the file. */
 static bool take_next_key(struct nt_settings *settings, const char *line, size_t length)
 {
-	size_t digits = 2 * sizeof(settings->next_fleet_key);
+	size_t digits = 2 * sizeof(settings->fleet_keys[1]);
 	char from[NT_UTC_LEN] = "";
 	struct tm tm = {};
 	const char *end;
 
 	if (length <= digits + 1 || length - digits - 1 >= sizeof(from) || line[digits] != ' ' ||
-	    !nt_siphash_key(line, digits, settings->next_fleet_key))
+	    !nt_siphash_key(line, digits, settings->fleet_keys[1]))
 		return false;
 	memcpy(from, line + digits + 1, length - digits - 1);
 	end = strptime(from, "%Y-%m-%dT%H:%M:%SZ", &tm);
@@ -692,9 +692,10 @@ static int read_key_file(struct nt_parse *p, const struct nt_option *option, con
 		snprintf(what, sizeof(what), "cannot take the key: %s", fault);
 		return nt_refuse(p, value, what);
 	}
-	line = length > (ssize_t)sizeof(p->settings->fleet_key) ? memchr(text, '\n', length) : NULL;
+	line = length > (ssize_t)sizeof(p->settings->fleet_keys[0]) ? memchr(text, '\n', length)
+								    : NULL;
 	first = line ? line + 1 - text : length;
-	p->settings->has_fleet_key = nt_siphash_key(text, first, p->settings->fleet_key);
+	p->settings->has_fleet_key = nt_siphash_key(text, first, p->settings->fleet_keys[0]);
 	if (first < length && !take_next_key(p->settings, text + first, length - first))
 		fault = "the second line is no next key; give 32 hexadecimal digits and from when "
 			"on it is used, as 2030-01-31T12:00:00Z";

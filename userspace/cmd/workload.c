@@ -149,11 +149,10 @@ static _Noreturn void supervise(pid_t command, pid_t tracer, const sigset_t *sig
 static void give_up(const struct passwd *user)
 {
 	static const cap_value_t kill_any[] = {CAP_KILL};
-	char kept[128];
 	int err = user ? become(user) : 0;
 
 	if (!err)
-		err = nt_privileges_drop(kill_any, !geteuid(), NULL, 0, NULL, kept, sizeof(kept));
+		err = nt_privileges_drop(kill_any, !geteuid(), NULL, 0, NULL, NULL, 0);
 	if (err)
 		nt_log("cannot give up privileges: %s", strerror(-err));
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -288,14 +289,13 @@ static void confine(void)
 	static const char *const but[] = {"kill", "openat2", "capset", NULL};
 	static const struct rlimit no_core;
 	cap_value_t keep[NT_KEEPER_PRIVILEGES];
-	char kept[128];
 
 	for (size_t i = 0; i < NT_KEEPER_PRIVILEGES; i++)
 		keep[i] = nt_keeper_privileges[i].cap;
 	/* RLIMIT_CORE does not stop a program that collects cores; this does */
 	prctl(PR_SET_DUMPABLE, 0);
 	setrlimit(RLIMIT_CORE, &no_core);
-	if (nt_privileges_drop(keep, NT_KEEPER_PRIVILEGES, NULL, 0, NULL, kept, sizeof(kept)))
+	if (nt_privileges_drop(keep, NT_KEEPER_PRIVILEGES, NULL, 0, NULL, NULL, 0))
 		_exit(1);
 	nt_refuse_system_calls(but, false); /* the tracer reports it if that fails */
 }
@@ -317,7 +317,7 @@ static void live(int fd, pid_t tracer)
 	_exit(0);
 }
 
-int nt_keeper_start(struct nt_keeper *keeper)
+int nt_keeper_start(struct nt_keeper *keeper, void *secret, size_t size)
 {
 	pid_t tracer = getpid();
 	int ends[2], err = 0;
@@ -325,8 +325,10 @@ int nt_keeper_start(struct nt_keeper *keeper)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return -errno;
 	keeper->pid = fork();
-	if (!keeper->pid)
+	if (!keeper->pid) {
+		explicit_bzero(secret, size);
 		live(ends[1], tracer);
+	}
 	if (keeper->pid < 0)
 		err = -errno;
 	close(ends[1]);

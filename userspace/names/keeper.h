@@ -34,8 +34,9 @@ struct nt_keeper {
 
 /*
  * Starts the keeper. It ends when all descriptors of fd are closed, and also with the thread that
- * started it, however that ends; nobody has to wait for it. Returns 0 or -errno.
+ * started it, however that ends; nobody has to wait for it. A worker's reply could carry out what
+ * is in its memory, so the keeper first forgets secret, of size bytes. Returns 0 or -errno.
  */
-int nt_keeper_start(struct nt_keeper *keeper);
+int nt_keeper_start(struct nt_keeper *keeper, void *secret, size_t size);
 
 #endif /* NT_KEEPER_H */

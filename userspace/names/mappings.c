@@ -33,7 +33,7 @@ static bool take_number(const char **at, int base, const char *ends, uint64_t *n
 
 /*
  * Parses "start-end mode offset major:minor inode   path", fs/proc/task_mmu.c. The path stays in
- * the line.
+ * the line. False: it is no such line, or what is mapped is no code.
  */
 static bool parse(char *line, struct nt_mapping *m)
 {
@@ -45,10 +45,9 @@ static bool parse(char *line, struct nt_mapping *m)
 	if (!take_number(&at, 16, "-", &m->start) || !take_number(&at, 16, " ", &m->end))
 		return false;
 	mode = strcspn(at, " ");
-	m->executable = memchr(at, 'x', mode);
-	at += mode;
-	if (*at++ != ' ')
+	if (!memchr(at, 'x', mode) || at[mode] != ' ')
 		return false;
+	at += mode + 1;
 	if (!take_number(&at, 16, " ", &m->offset) || !take_number(&at, 16, ":", &device_major) ||
 	    !take_number(&at, 16, " ", &device_minor) || !take_number(&at, 10, " \n", &m->inode))
 		return false;
@@ -183,7 +182,7 @@ int nt_mappings_open(pid_t pid, const uint64_t *addresses, size_t n, struct nt_m
 	for (size_t i = 0; !err && i < mappings->count; i++) {
 		struct nt_mapping *m = &mappings->list[i];
 
-		if (m->executable && m->path[0] == '/' && m->inode)
+		if (m->path[0] == '/' && m->inode)
 			m->fd = open_mapped(pid, m);
 	}
 	return err;

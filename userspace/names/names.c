@@ -128,14 +128,14 @@ static uint64_t owner_of(uint32_t tgid, uint64_t cgroup_id)
 
 /* ---- requests ---- */
 
-struct nt_names *nt_names_open(int *err)
+struct nt_names *nt_names_open(void *secret, size_t size, int *err)
 {
 	struct nt_names *names = calloc(1, sizeof(*names));
 
 	*err = -ENOMEM;
 	if (!names)
 		return NULL;
-	*err = nt_keeper_start(&names->keeper);
+	*err = nt_keeper_start(&names->keeper, secret, size);
 	if (!*err)
 		return names;
 	free(names);
@@ -372,9 +372,4 @@ bool nt_names_wait(const struct nt_names *names)
 const uint64_t *nt_names_missing(const struct nt_names *names)
 {
 	return names->missing;
-}
-
-bool nt_names_over(const struct nt_names *names)
-{
-	return names->keeper.fd < 0;
 }

@@ -20,15 +20,18 @@ typedef void (*nt_named)(void *context, uint64_t number, enum nt_unnamed why,
 			 struct nt_frame *frames, size_t n);
 
 /*
- * Starts the keeper, with the capabilities that the process has now. Returns NULL and sets *err to
- * -errno if it fails.
+ * Starts the keeper, with the capabilities that the process has now and without secret, of size
+ * bytes. Returns NULL and sets *err to -errno if it fails.
  */
-struct nt_names *nt_names_open(int *err);
+struct nt_names *nt_names_open(void *secret, size_t size, int *err);
 
 /* Ends the keeper, and waits for that, 0.1 s at most. */
 void nt_names_close(struct nt_names *names);
 
-/* Readable when there is something for nt_names_turn(); -1 once the keeper is gone. */
+/*
+ * Readable when there is something for nt_names_turn(); -1 once the keeper is gone: then nothing is
+ * named any more.
+ */
 int nt_names_fd(const struct nt_names *names);
 
 /*
@@ -47,8 +50,5 @@ bool nt_names_wait(const struct nt_names *names);
 
 /* Counts the stacks without names so far, by enum nt_unnamed. */
 const uint64_t *nt_names_missing(const struct nt_names *names);
-
-/* Has the keeper ended? Then nothing is named any more. */
-bool nt_names_over(const struct nt_names *names);
 
 #endif /* NT_NAMES_H */

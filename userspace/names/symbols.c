@@ -106,13 +106,22 @@ static int load_bias(int fd, const struct nt_mapping *m, uint64_t *bias)
 	return err;
 }
 
-static void report_mapping(Dwfl *dwfl, struct nt_mapping *m)
+/*
+ * Gives libdw the file of the ith mapping once, though two parts of it may be mapped as code: at
+ * the second time dwfl_report_elf() takes both for stale.
+ */
+static void report_mapping(Dwfl *dwfl, struct nt_mappings *mappings, size_t i)
 {
-	uint64_t bias;
+	struct nt_mapping *m = &mappings->list[i];
 
+	if (m->fd < 0 || load_bias(m->fd, m, &m->bias))
+		return;
+	for (const struct nt_mapping *before = mappings->list; before < m; before++)
+		if (before->inode == m->inode && before->device == m->device &&
+		    before->bias == m->bias)
+			return;
 	/* libdw takes the descriptor over */
-	if (m->fd >= 0 && !load_bias(m->fd, m, &bias) &&
-	    dwfl_report_elf(dwfl, m->path, m->path, m->fd, bias, true))
+	if (dwfl_report_elf(dwfl, m->path, m->path, m->fd, m->bias, true))
 		m->fd = -1;
 }
 
@@ -129,7 +138,7 @@ static Dwfl *open_dwfl(struct nt_mappings *mappings)
 	elf_version(EV_CURRENT);
 	dwfl = dwfl_begin(&callbacks);
 	for (size_t i = 0; dwfl && i < mappings->count; i++)
-		report_mapping(dwfl, &mappings->list[i]);
+		report_mapping(dwfl, mappings, i);
 	if (dwfl && dwfl_report_end(dwfl, NULL, NULL)) {
 		dwfl_end(dwfl);
 		return NULL;
@@ -156,6 +165,31 @@ static void name_from_file(Dwfl *dwfl, struct nt_frame *frame)
 		frame->symbol = strdup(symbol);
 }
 
+/* A return address may lie behind the last instruction. */
+static bool leads_into(uint64_t ip, const struct nt_mapping *m)
+{
+	return ip - 1 >= m->start && ip - 1 < m->end;
+}
+
+/*
+ * Returns how many of these addresses, one at least, precede the first that leads to no code: in a
+ * program without frame pointers the kernel takes other words of the stack for return addresses.
+ */
+static size_t code_only(const uint64_t *ips, size_t n, const struct nt_mappings *mappings)
+{
+	if (!mappings->count || mappings->full)
+		return n; /* we cannot know */
+	for (size_t i = 1; i < n; i++) {
+		size_t at = 0;
+
+		while (at < mappings->count && !leads_into(ips[i], &mappings->list[at]))
+			at++;
+		if (at == mappings->count)
+			return i;
+	}
+	return n;
+}
+
 /* Names the module by its mapping, even if its file cannot be read. */
 static void name_module(const struct nt_mapping *m, struct nt_frame *frames, size_t n)
 {
@@ -166,7 +200,7 @@ static void name_module(const struct nt_mapping *m, struct nt_frame *frames, siz
 	for (size_t i = 0; i < n; i++) {
 		struct nt_frame *frame = &frames[i];
 
-		if (frame->ip < m->start || frame->ip >= m->end || frame->module)
+		if (!leads_into(frame->ip, m) || frame->module)
 			continue;
 		frame->offset = frame->ip - m->start + m->offset;
 		frame->module = strdup(m->path);
@@ -182,6 +216,7 @@ size_t nt_symbols_name(pid_t pid, const uint64_t *ips, size_t n, const struct nt
 	uint64_t unwound[NT_STACK_DEPTH];
 	size_t longer = 0;
 
+	n = code_only(ips, n, mappings);
 	if (dwfl && dump && dump->sp)
 		longer = nt_unwind(dwfl, pid, dump, unwound, NT_STACK_DEPTH);
 	if (longer > n) {

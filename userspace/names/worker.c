@@ -92,12 +92,10 @@ static void listen_to_signals(void)
 
 static void give_up_privileges(const struct nt_worker_setup *setup)
 {
-	char kept[128];
-
-	if (nt_privileges_drop(NULL, 0, NULL, 0, NULL, kept, sizeof(kept)))
+	if (nt_privileges_drop(NULL, 0, NULL, 0, NULL, NULL, 0))
 		_exit(1);
-	if (setup->filter)
-		seccomp_load(setup->filter);
+	if (!setup->filter || seccomp_load(setup->filter))
+		_exit(1); /* no name is worth a worker that may do all */
 }
 
 /* Is there a frame that would have a name, if there had been more memory? */

@@ -96,6 +96,7 @@ int nt_privileges_drop(const cap_value_t *keep, size_t n_keep, const struct nt_m
 		err = add_what_it_takes(&remains, &must[i], context);
 	if (!err)
 		err = set_to(&remains, true);
-	name_them(&remains, kept, size);
+	if (kept)
+		name_them(&remains, kept, size);
 	return err;
 }

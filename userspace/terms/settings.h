@@ -76,9 +76,9 @@ struct nt_settings {
 	bool follow, health;    /* report: ask for the stream, or for the health, instead */
 	bool borrows_sockets;   /* from the processes that it traces, by pidfd_getfd(2) */
 	bool counts_kept;       /* the daemon reports the remedies that are kept on this host */
-	bool has_fleet_key;     /* fleet_key is set: other hosts hash ACKs with it too */
-	uint8_t fleet_key[16], next_fleet_key[16];
-	int64_t next_fleet_key_ns; /* from when on (since 1970) the next one is used; 0: there is
+	bool has_fleet_key;     /* fleet_keys are set: other hosts hash ACKs with it too */
+	uint8_t fleet_keys[2][16];
+	int64_t next_fleet_key_ns; /* from when on (since 1970) the second is used; 0: there is
 				      none */
 	const char *host;          /* the host's name in records; NULL: as uname(2) gives it */
 	bool late_acks;            /* each late ACK is reported, for the join with other hosts */
