@@ -741,7 +741,7 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 	const u32 pollout = 4;      /* EPOLLOUT */
 	bool asleep = PROBED(t->sk, sk_write_pending);
 	bool on_scratch = !s;
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_ns(), moved_ns;
 	struct hold *h;
 	u32 polled, level;
 
@@ -756,6 +756,9 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 		return true;
 	}
 	tcp_read_state(s, t, trusted);
+	moved_ns = last_moved_ns(t, trusted) + nt_config.tick_ns;
+	if (s->clock_ns > moved_ns) /* a read did that, tcp_rcv_space_adjust() */
+		s->clock_ns = moved_ns;
 	h = hold_note(NULL, t, s, NT_HOLD_SNDBUF, trusted);
 	if (on_scratch)
 		scratch_give(level);

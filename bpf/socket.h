@@ -127,6 +127,15 @@ static __always_inline bool silent_for(const struct tcp *t, u64 ns, const bool t
 	       (now - TCP(t, lsndtime)) * nt_config.tick_ns >= ns;
 }
 
+/* Returns when the socket last sent data or got a segment, to a jiffy. */
+static __always_inline u64 last_moved_ns(const struct tcp *t, const bool trusted)
+{
+	u32 now = (u32)bpf_jiffies64();
+	u32 sent = now - TCP(t, lsndtime), came = now - TCP(t, rcv_tstamp);
+
+	return bpf_ktime_get_ns() - (sent < came ? sent : came) * nt_config.tick_ns;
+}
+
 /* Returns when TCP last tried to send, or a segment last came: tcp_mstamp_refresh(). */
 static __always_inline u64 tcp_clock(const struct tcp *t, const bool trusted)
 {

@@ -39,7 +39,8 @@ static const struct limit limits[MEASURES] = {
 	/* The receiver's end sees its segment come, its ACK leave, and the answer come; an answer that
 	 * comes at the very edge of a round trip is none. */
 	[FELT_MISSED] = {"felt, missed", {{0, 1}, {0, 2}}, 3},
-	[FELT_OTHERWISE] = {"felt, otherwise", {{0, 0}, {0, 5}}, 1},
+	/* A read moves the receiver's clock: when the first ACK of a bucket became pending is then known to a jiffy. */
+	[FELT_OTHERWISE] = {"felt, otherwise", {{0, 0}, {0, 20}}, 2},
 	/* Where the end of a hold went unseen, it may seem to last until other bytes are held. */
 	[NEVER_WERE] = {"holds that never were", {{0, 0}, {1, 1}}, 1},
 	/* User space drops them, as it has the records of the sender's end. */
@@ -54,7 +55,7 @@ static const struct limit limits[MEASURES] = {
 	/* Begin and end. From one end, stalls of less than 30 ms have no cause. */
 	[OTHERWISE + PART_WORDS] = {"words", {{0, 10}, {5, 10}}, 2},
 	/* When it became pending, and when it left; an ACK that a read or a segment sends has no tracepoint. */
-	[OTHERWISE + PART_ACK] = {"ACK", {{0, 0}, {15, 0}}, 2},
+	[OTHERWISE + PART_ACK] = {"ACK", {{0, 0}, {17, 0}}, 2},
 	[HOLDS_COUNTED] = {"holds counted", {{0, 0}, {10, 10}}, 0},
 	[HELD_FOR] = {"time held", {{0, 0}, {2, 2}}, 0},
 	/* What waits for no ACK is looked at now and then: the count is right to a factor of two or so. */

@@ -876,8 +876,10 @@ static u32 tcp_recvmsg(struct endpoint *e, u32 most)
 	e->tp.copied_seq += copied;
 	if (e->fin_received && e->tp.copied_seq + 1 == e->tp.rcv_nxt)
 		e->tp.copied_seq++;
-	if (copied)
-		hook_reads(e); /* tcp_rcv_space_adjust() */
+	if (copied) { /* tcp_rcv_space_adjust() */
+		hook_reads(e);
+		tcp_mstamp_refresh(e);
+	}
 	tcp_cleanup_rbuf(e, copied);
 	return copied;
 }
