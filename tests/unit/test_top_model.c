@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// links: userspace/top/model.c userspace/top/keys.c userspace/top/data.c userspace/top/rates.c
+// links: userspace/top/model.c userspace/top/keys.c userspace/top/data.c userspace/top/rates.c userspace/base/text.c
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -212,6 +213,19 @@ void nt_to_ascii(char *text)
 	*out = '\0';
 }
 
+size_t nt_utf8_encode(char *out, uint32_t c)
+{
+	static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+
+	for (size_t i = n; --i;) {
+		out[i] = 0x80 | (c & 0x3f);
+		c >>= 6;
+	}
+	out[0] = first[n] | c;
+	return n;
+}
+
 size_t nt_columns(const char *text)
 {
 	size_t n = 0;
@@ -257,6 +271,43 @@ void nt_shorten(char *text, size_t columns)
 	memmove(to, from, strlen(from) + 1);
 }
 
+void nt_format_named(const char *name, int64_t pid, size_t columns, char *out, size_t size)
+{
+	char number[24] = "";
+	size_t n;
+
+	if (pid > 0)
+		snprintf(number, sizeof(number), "[%" PRId64 "]", pid);
+	n = strlen(number);
+	snprintf(out, size - n, "%s", name);
+	if (columns > n + 2)
+		nt_shorten(out, columns - n);
+	strcat(out, number);
+}
+
+void nt_write_padded(FILE *out, const char *text, size_t columns)
+{
+	size_t n = nt_columns(text);
+
+	fprintf(out, "%s%*s", text, n < columns ? (int)(columns - n) : 0, "");
+}
+
+size_t nt_line_length(const char *text, size_t columns, bool cut)
+{
+	size_t fits = 0, at = 0, column = 0;
+
+	for (; text[at] && (column < columns || continues(text[at]) || text[at] == ' '); at++) {
+		if (text[at] == ' ')
+			fits = at;
+		column += !continues(text[at]);
+	}
+	if (!text[at])
+		return at;
+	if (fits)
+		return fits;
+	return cut ? at : strcspn(text, " ");
+}
+
 int64_t nt_time_of_day_ns(uint64_t mono_ns)
 {
 	struct timespec real;
@@ -275,6 +326,17 @@ int64_t nt_time_of_day_ns(uint64_t mono_ns)
 			    (int64_t)(before_ns + apart_ns / 2);
 	}
 	return (int64_t)((uint64_t)offset_ns + mono_ns);
+}
+
+void nt_format_clock(int64_t seconds, unsigned long us, char out[NT_CLOCK_LEN])
+{
+	time_t time = seconds;
+	char hms[12];
+	struct tm tm;
+
+	localtime_r(&time, &tm);
+	strftime(hms, sizeof(hms), "%H:%M:%S", &tm);
+	snprintf(out, NT_CLOCK_LEN, "%s.%03lu", hms, us / 1000 % 1000);
 }
 
 void nt_format_utc(int64_t ns, char out[NT_UTC_LEN])

@@ -46,14 +46,37 @@ size_t nt_whole_characters(const char *text, size_t n);
 /* Replaces each character that is not ASCII by one that is, for terminals without UTF-8. */
 void nt_to_ascii(char *text);
 
+/* Writes a character as UTF-8, without a NUL. Returns how many bytes it takes: 4 at most. */
+size_t nt_utf8_encode(char *out, uint32_t c);
+
 /* Returns how many columns of a terminal UTF-8 text takes, if each of its characters takes one. */
 size_t nt_columns(const char *text);
 
 /* Shortens UTF-8 text to at most columns characters, with an ellipsis in its middle. */
 void nt_shorten(char *text, size_t columns);
 
+/*
+ * Writes "java[4242]", or the name alone where pid is 0 or less. Shortens a long name to fit into
+ * columns (0: any number), never the number. out has room for 24 bytes besides the name.
+ */
+void nt_format_named(const char *name, int64_t pid, size_t columns, char *out, size_t size);
+
+/* Writes text, and blanks up to that many columns. */
+void nt_write_padded(FILE *out, const char *text, size_t columns);
+
+/*
+ * Returns how many bytes of text, broken at a blank, fit into columns: one word at least, which is
+ * cut only if cut is set.
+ */
+size_t nt_line_length(const char *text, size_t columns, bool cut);
+
 /* Converts a time of CLOCK_MONOTONIC to the time of day (ns since 1970). */
 int64_t nt_time_of_day_ns(uint64_t mono_ns);
+
+/* Writes the local time of day, from seconds since 1970 and us of that second, as "20:15:03.123".
+ */
+#define NT_CLOCK_LEN 16
+void nt_format_clock(int64_t seconds, unsigned long us, char out[NT_CLOCK_LEN]);
 
 /* Writes a time of day (ns since 1970) as "2026-11-28T02:45:42.123456Z". */
 #define NT_UTC_LEN 28

@@ -159,7 +159,7 @@ static void add_top(struct json_object *o, const struct nt_daemon_state *state, 
 	size_t n;
 
 	nt_window_sum(state->window, &recent);
-	sorted = nt_aggregate_sorted(&recent.stalls);
+	sorted = nt_aggregate_costly(&recent.stalls);
 	n = sorted ? nt_aggregate_count(&recent.stalls) : 0;
 	for (size_t i = 0; i < n && i < top; i++)
 		json_object_array_add(list, nt_json_connection(sorted[i], state->session->stacks));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "output/advice.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/text.h"
@@ -10,10 +11,21 @@ void nt_format_process(const struct nt_process *process, char *out, size_t size)
 	char name[NT_ESCAPED_LEN(NT_USER_LEN)];
 
 	nt_escape(process->comm, sizeof(process->comm), name, sizeof(name));
-	if (process->tgid > 0)
-		snprintf(out, size, "%s[%d]", name, process->tgid);
-	else
-		snprintf(out, size, "%s", process->tgid ? name : "unknown");
+	nt_format_named(process->tgid ? name : "unknown", process->tgid, 0, out, size);
+}
+
+void nt_format_frame(const struct nt_frame *frame, char *out, size_t size)
+{
+	const char *file = frame->module ? strrchr(frame->module, '/') : NULL;
+
+	if (frame->symbol) {
+		nt_escape(frame->symbol, strlen(frame->symbol), out, size);
+	} else if (frame->module) {
+		nt_escape(file ? file + 1 : frame->module, 128, out, size);
+		snprintf(out + strlen(out), size - strlen(out), "+0x%" PRIx64, frame->offset);
+	} else {
+		snprintf(out, size, "0x%" PRIx64, frame->ip);
+	}
 }
 
 /* These digits distinguish them for a person; `docker ps` shows as many of a container's ID. */

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include "base/text.h"
 #include "capture/stall.h"
+#include "names/symbols.h"
 
 #define NT_ADVICE_LEN 400
 
@@ -22,6 +23,9 @@ void nt_advice_for(const struct nt_stall *stall, unsigned int pattern, struct nt
 
 /* Writes "java[4242]", escaped; "unknown" if no process was found. */
 void nt_format_process(const struct nt_process *process, char *out, size_t size);
+
+/* Writes "send_all", or "lib.so+0x1234" or an address where the frame has no name; escaped. */
+void nt_format_frame(const struct nt_frame *frame, char *out, size_t size);
 
 #define NT_PLACED_LEN (NT_ESCAPED_LEN(NT_USER_LEN) + 160)
 

@@ -30,34 +30,17 @@ size_t nt_text_width(const struct nt_writer *writer)
 	return writer->wide ? WIDE : WIDTH;
 }
 
-static size_t columns(const char *text, size_t bytes)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < bytes; i++)
-		n += (text[i] & 0xc0) != 0x80;
-	return n;
-}
-
 void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width)
 {
-	size_t at = INDENT;
-
 	fprintf(out, "    %-*s", INDENT - 4, label);
 	while (*text) {
-		size_t word = strcspn(text, " "), length = columns(text, word);
+		size_t n = nt_line_length(text, width - INDENT, false);
 
-		if (at > INDENT && at + 1 + length > width) {
-			fprintf(out, "\n%*s", INDENT, "");
-			at = INDENT;
-		} else if (at > INDENT) {
-			fputc(' ', out);
-			at++;
-		}
-		fwrite(text, 1, word, out);
-		at += length;
-		text += word;
+		fwrite(text, 1, n, out);
+		text += n;
 		text += *text == ' ';
+		if (*text)
+			fprintf(out, "\n%*s", INDENT, "");
 	}
 	fputc('\n', out);
 }
@@ -68,20 +51,14 @@ static int clock_width(const struct nt_writer *writer)
 	return writer->utc ? NT_UTC_LEN - 1 : 12;
 }
 
-static void format_clock(const struct nt_writer *writer, uint64_t mono_ns, char *out, size_t size)
+static void format_clock(const struct nt_writer *writer, uint64_t mono_ns, char out[NT_UTC_LEN])
 {
 	int64_t ns = nt_time_of_day_ns(mono_ns);
-	time_t seconds = ns / 1000000000;
-	char clock[16];
-	struct tm tm;
 
-	if (writer->utc) {
+	if (writer->utc)
 		nt_format_utc(ns, out);
-		return;
-	}
-	localtime_r(&seconds, &tm);
-	strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
-	snprintf(out, size, "%s.%03u", clock, (unsigned int)(ns % 1000000000 / 1000000));
+	else
+		nt_format_clock(ns / NT_SECOND_NS, ns % NT_SECOND_NS / 1000, out);
 }
 
 static int write_heading(const struct nt_writer *writer, FILE *out)
@@ -109,32 +86,19 @@ static void format_bytes(const struct nt_stall *stall, char *out, size_t size)
 		 stall->record.sender.present ? stall->record.hold.bytes : stall->record.ack.bytes);
 }
 
-/* Prints "java[4242]", or "kernel (cifsd)", in width columns; shortens a long name, never the
- * number. */
-static void print_process(FILE *out, char *name, pid_t tgid, size_t width)
-{
-	char number[16] = "";
-	size_t n;
-
-	if (tgid >= 0)
-		snprintf(number, sizeof(number), "[%d]", tgid);
-	n = strlen(number);
-	nt_shorten(name, width - n);
-	fprintf(out, "%s%s%*s", name, number, (int)(width - n - columns(name, strlen(name))), "");
-}
-
 static int write_stall(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
 		       struct nt_stacks *stacks)
 {
 	const struct nt_record *r = &stall->record;
 	const struct nt_tuple *tuple = &nt_stall_end(stall, stall->side)->tuple;
 	const struct nt_process *process = nt_stall_process(stall, stall->side);
-	char clock[32], name[NT_ESCAPED_LEN(NT_USER_LEN)] = "?", lasted[16], bytes[16];
+	char clock[NT_UTC_LEN], name[NT_ESCAPED_LEN(NT_USER_LEN)] = "?", lasted[16], bytes[16];
+	char named[sizeof(name) + 24];
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], connection[2 * NT_ADDRESS_LEN + 8];
 
 	if (nt_is_late_ack(stall))
 		return 0;
-	format_clock(writer, r->time_ns, clock, sizeof(clock));
+	format_clock(writer, r->time_ns, clock);
 	if (process->tgid)
 		nt_escape(process->comm, sizeof(process->comm), name, sizeof(name));
 	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
@@ -143,8 +107,10 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	nt_format_address(tuple, false, remote, sizeof(remote));
 	if (writer->wide) {
 		nt_shorten(name, 15);
-		fprintf(out, "%-*s %-15s %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n",
-			clock_width(writer), clock, name, process->tgid > 0 ? process->tgid : 0,
+		fprintf(out, "%-*s ", clock_width(writer), clock);
+		nt_write_padded(out, name, 15);
+		fprintf(out, " %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n",
+			process->tgid > 0 ? process->tgid : 0,
 			stall->side == NT_SIDE_SENDER ? "sender" : "receiver", lasted, bytes,
 			or_dash(r->sender.present ? nt_hold_reason_word(r->hold.reason) : NULL),
 			or_dash(nt_release_word(r->hold.release)),
@@ -156,7 +122,9 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 		snprintf(connection, sizeof(connection), ":%u → %s", tuple->local_port, remote);
 		nt_shorten(connection, 28);
 		fprintf(out, "%-*s ", clock_width(writer), clock);
-		print_process(out, name, process->tgid, 18);
+		nt_format_named(process->tgid ? name : "?[0]", process->tgid, 18, named,
+				sizeof(named));
+		nt_write_padded(out, named, 18);
 		fprintf(out, " %4s %8s %5s %s\n", stall->side == NT_SIDE_SENDER ? "send" : "recv",
 			lasted, bytes, connection);
 	}
@@ -435,16 +403,7 @@ static void print_stack(const struct nt_writer *writer, FILE *out, const struct 
 		return;
 	n = nt_stacks_get(report->stacks, stall->record.hold.stack_id, &frames);
 	for (size_t i = 0; i < n && shown < SHOWN_FRAMES; i++, shown++) {
-		const struct nt_frame *f = &frames[i];
-		const char *file = f->module ? strrchr(f->module, '/') : NULL;
-
-		if (f->symbol)
-			nt_escape(f->symbol, strlen(f->symbol), part, sizeof(part));
-		else if (f->module) {
-			nt_escape(file ? file + 1 : f->module, 128, part, sizeof(part));
-			add_text(part, sizeof(part), "+0x%" PRIx64, f->offset);
-		} else
-			snprintf(part, sizeof(part), "0x%" PRIx64, f->ip);
+		nt_format_frame(&frames[i], part, sizeof(part));
 		add_text(text, sizeof(text), "%s%s", shown ? " ← " : "", part);
 	}
 	if (n)
@@ -558,7 +517,7 @@ static void print_headline(FILE *out, const struct nt_report *report,
 	nt_format_duration(a->excess_ns, excess, sizeof(excess));
 	fprintf(out, "nagletrace: %" PRIu64 " stall%s in %s cost ", a->stalls, nt_plural(a->stalls),
 		span);
-	if (n && list[0]->key.tgid == list[n - 1]->key.tgid) {
+	if (n && !a->folded && list[0]->key.tgid && list[0]->key.tgid == list[n - 1]->key.tgid) {
 		last = &list[0]->last;
 		nt_format_process(nt_stall_process(last, last->side), name, sizeof(name));
 		fprintf(out, "%s ", name);

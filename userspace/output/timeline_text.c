@@ -110,21 +110,20 @@ static void describe(const struct nt_line *line, bool brief, char *text, size_t 
 
 static void format_name(const struct nt_process *process, char *name, size_t size)
 {
-	char comm[NT_ESCAPED_LEN(NT_COMM_LEN)];
+	char comm[NT_ESCAPED_LEN(NT_USER_LEN)];
 
 	if (!process->tgid) {
 		snprintf(name, size, "(process not known)");
 		return;
 	}
 	nt_escape(process->comm, sizeof(process->comm), comm, sizeof(comm));
-	nt_shorten(comm, NT_COMM_LEN);
-	snprintf(name, size, "%s[%d]", comm, process->tgid);
+	nt_format_named(comm, process->tgid, NT_USER_LEN + 8, name, size);
 }
 
 /* Prints on two lines which process and address a column stands for. */
 static void print_end(const struct nt_writer *writer, FILE *out, const struct nt_line *line)
 {
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 24], local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
 	char both[2 * NT_ADDRESS_LEN + 8];
 
 	format_name(&line->end->process, name, sizeof(name));

@@ -294,19 +294,6 @@ bool nt_json_scan(struct nt_json_scan *scan, char *line, size_t length)
 
 /* ---- values ---- */
 
-static size_t put_utf8(char *out, uint32_t c)
-{
-	static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
-	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-
-	for (size_t i = n; --i;) {
-		out[i] = 0x80 | (c & 0x3f);
-		c >>= 6;
-	}
-	out[0] = first[n] | c;
-	return n;
-}
-
 /* Decodes the escape at s and sets *length to its length. */
 static uint32_t escaped(const char *s, size_t *length)
 {
@@ -342,7 +329,7 @@ size_t nt_json_unescape(struct nt_json_value *string)
 			continue;
 		}
 		/* an escape is never shorter than the character that it stands for */
-		to += put_utf8(to, escaped(from, &length));
+		to += nt_utf8_encode(to, escaped(from, &length));
 		from += length;
 	}
 	*to = '\0';

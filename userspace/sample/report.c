@@ -143,7 +143,8 @@ static void print_connection(FILE *out, const struct nt_sample_report *report,
 	const struct nt_tuple *tuple = &seen->last.end.tuple;
 	const char *reason = reason_word(report->source, &seen->last);
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], connection[2 * NT_ADDRESS_LEN + 8];
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], longest[16] = "-", excess[16] = "-", share[16];
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN)], named[sizeof(name) + 24],
+		longest[16] = "-", excess[16] = "-", share[16];
 	uint64_t looks = report->estimate->looks;
 
 	nt_escape(seen->process.comm, sizeof(seen->process.comm), name, sizeof(name));
@@ -156,23 +157,19 @@ static void print_connection(FILE *out, const struct nt_sample_report *report,
 	nt_format_address(tuple, true, local, sizeof(local));
 	nt_format_address(tuple, false, remote, sizeof(remote));
 	if (report->settings->wide) {
-		fprintf(out, "%-15s %7d %-9s %8s %6s %8s %7u %5u %s → %s\n",
-			seen->process.tgid ? name : "?", seen->process.tgid,
+		nt_write_padded(out, seen->process.tgid ? name : "?", 15);
+		fprintf(out, " %7d %-9s %8s %6s %8s %7u %5u %s → %s\n", seen->process.tgid,
 			reason ? reason : "cork?", longest, share, excess, seen->last.bytes,
 			seen->last.mss, local, remote);
 		return;
 	}
-	if (seen->process.tgid) {
-		char number[16];
-		size_t n = snprintf(number, sizeof(number), "[%d]", seen->process.tgid);
-
-		nt_shorten(name, 18 - n);
-		strcat(name, number);
-	}
+	nt_format_named(seen->process.tgid ? name : "?", seen->process.tgid, 18, named,
+			sizeof(named));
 	snprintf(connection, sizeof(connection), ":%u → %s", tuple->local_port, remote);
 	nt_shorten(connection, 25);
-	fprintf(out, "%-18s %-9s %8s %6s %8s  %s\n", seen->process.tgid ? name : "?",
-		reason ? reason : "cork?", longest, share, excess, connection);
+	nt_write_padded(out, named, 18);
+	fprintf(out, " %-9s %8s %6s %8s  %s\n", reason ? reason : "cork?", longest, share, excess,
+		connection);
 }
 
 static int write_text(FILE *out, const struct nt_sample_report *report, struct nt_seen **list,

@@ -247,6 +247,14 @@ static int by_process(const void *a, const void *b)
 	return x->key.tgid < y->key.tgid ? -1 : x->key.tgid > y->key.tgid;
 }
 
+int nt_most_excess_first(const void *a, const void *b)
+{
+	uint64_t x = (*(struct nt_connection *const *)a)->excess_ns;
+	uint64_t y = (*(struct nt_connection *const *)b)->excess_ns;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
 static int by_excess(const void *a, const void *b)
 {
 	const struct nt_connection *x = *(struct nt_connection *const *)a;
@@ -256,7 +264,7 @@ static int by_excess(const void *a, const void *b)
 		return x->process_excess_ns < y->process_excess_ns ? 1 : -1;
 	if (x->key.tgid != y->key.tgid)
 		return by_process(a, b);
-	return x->excess_ns < y->excess_ns ? 1 : x->excess_ns > y->excess_ns ? -1 : 0;
+	return nt_most_excess_first(a, b);
 }
 
 /* Gives each connection the sum of its process; the list must be ordered by process. */
@@ -274,18 +282,35 @@ static void sum_by_process(struct nt_connection **list, size_t n)
 	}
 }
 
-struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate)
+static struct nt_connection **list_them(const struct nt_aggregate *aggregate)
 {
 	size_t n = nt_aggregate_count(aggregate), i = 0;
 	struct nt_connection **list = n ? calloc(n, sizeof(*list)) : NULL;
 
+	for (struct nt_connection *c = aggregate->connections; list && c; c = c->hh.next)
+		list[i++] = c;
+	return list;
+}
+
+struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate)
+{
+	struct nt_connection **list = list_them(aggregate);
+	size_t n = nt_aggregate_count(aggregate);
+
 	if (!list)
 		return NULL;
-	for (struct nt_connection *c = aggregate->connections; c; c = c->hh.next)
-		list[i++] = c;
 	qsort(list, n, sizeof(*list), by_process);
 	sum_by_process(list, n);
 	qsort(list, n, sizeof(*list), by_excess);
+	return list;
+}
+
+struct nt_connection **nt_aggregate_costly(const struct nt_aggregate *aggregate)
+{
+	struct nt_connection **list = list_them(aggregate);
+
+	if (list)
+		qsort(list, nt_aggregate_count(aggregate), sizeof(*list), nt_most_excess_first);
 	return list;
 }
 
@@ -339,7 +364,7 @@ uint64_t nt_percentile(struct nt_connection *const *connections, size_t count, u
 
 uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned int percent)
 {
-	struct nt_connection **all = nt_aggregate_sorted(aggregate);
+	struct nt_connection **all = list_them(aggregate);
 	uint64_t ns = all ? nt_percentile(all, nt_aggregate_count(aggregate), percent) : 0;
 
 	free(all);

@@ -65,6 +65,12 @@ size_t nt_aggregate_count(const struct nt_aggregate *aggregate);
  */
 struct nt_connection **nt_aggregate_sorted(const struct nt_aggregate *aggregate);
 
+/* Does the same with the connections by lost time alone, whose processes they are. */
+struct nt_connection **nt_aggregate_costly(const struct nt_aggregate *aggregate);
+
+/* Orders pointers to connections by lost time, the most first, for qsort(). */
+int nt_most_excess_first(const void *a, const void *b);
+
 /*
  * Returns the duration (ns) at or below which percent of these connections' stalls lie, by nearest
  * rank; 0 without memory.

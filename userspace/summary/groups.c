@@ -36,14 +36,6 @@ static int by_problem_and_process(const void *a, const void *b)
 	return order ? order : compare(x->key.tgid, y->key.tgid);
 }
 
-static int most_excess_first(const void *a, const void *b)
-{
-	const struct nt_connection *x = *(struct nt_connection *const *)a;
-	const struct nt_connection *y = *(struct nt_connection *const *)b;
-
-	return compare(y->excess_ns, x->excess_ns);
-}
-
 static int most_first(const void *a, const void *b)
 {
 	return compare(((const struct nt_group *)b)->excess_ns,
@@ -75,7 +67,7 @@ static struct nt_group next_group(struct nt_connection **connections, size_t lef
 
 	for (; count < left && !by_problem(connections[0], connections[count]); count++)
 		processes += connections[count]->key.tgid != connections[count - 1]->key.tgid;
-	qsort(connections, count, sizeof(*connections), most_excess_first);
+	qsort(connections, count, sizeof(*connections), nt_most_excess_first);
 	group = nt_group_of(connections, count);
 	group.processes = processes;
 	return group;

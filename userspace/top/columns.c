@@ -71,18 +71,9 @@ void nt_top_rate(double rate, char *out, size_t size)
 
 /* ---- what is in them ---- */
 
-/* Writes "java[4242]"; shortens a long name, never the number. */
 static void write_process(struct cell *cell)
 {
-	const struct nt_top_row *row = cell->line->row;
-	char name[NT_TOP_NAME], number[24] = "";
-
-	snprintf(name, sizeof(name), "%s", row->key.pid ? row->comm : NT_TOP_UNKNOWN);
-	if (row->key.pid > 0)
-		snprintf(number, sizeof(number), "[%" PRId64 "]", row->key.pid);
-	if (cell->width > (int)strlen(number) + 2)
-		nt_shorten(name, cell->width - strlen(number));
-	snprintf(cell->text, CELL_LEN, "%s%s", name, number);
+	nt_top_row_process(cell->line->row, cell->width, cell->text, CELL_LEN);
 }
 
 static void write_side(struct cell *cell)

@@ -157,16 +157,6 @@ bool nt_top_row_shown(const struct nt_top_row *row)
 	return row->stalls && !row->missed;
 }
 
-void nt_top_clock(time_t seconds, unsigned long us, char out[NT_TOP_CLOCK])
-{
-	char hms[12];
-	struct tm tm;
-
-	localtime_r(&seconds, &tm);
-	strftime(hms, sizeof(hms), "%H:%M:%S", &tm);
-	snprintf(out, NT_TOP_CLOCK, "%s.%03lu", hms, us / 1000 % 1000);
-}
-
 bool nt_top_row_frame(struct nt_top_row *row, const char *name)
 {
 	size_t at = strlen(row->where);
@@ -177,10 +167,8 @@ bool nt_top_row_frame(struct nt_top_row *row, const char *name)
 	return true;
 }
 
-void nt_top_row_process(const struct nt_top_row *row, char *out, size_t size)
+void nt_top_row_process(const struct nt_top_row *row, size_t columns, char *out, size_t size)
 {
-	if (row->key.pid > 0)
-		snprintf(out, size, "%s[%" PRId64 "]", row->comm, row->key.pid);
-	else
-		snprintf(out, size, "%s", row->key.pid ? row->comm : NT_TOP_UNKNOWN);
+	nt_format_named(row->key.pid ? row->comm : NT_TOP_UNKNOWN, row->key.pid, columns, out,
+			size);
 }

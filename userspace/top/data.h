@@ -12,13 +12,13 @@
 #include <stdint.h>
 #include <time.h>
 #include "terms/container.h"
+#include "base/text.h"
 #include "top/rates.h"
 
 #define NT_TOP_ROWS    512 /* connections */
 #define NT_TOP_WORD    32
 #define NT_TOP_NAME    96
 #define NT_TOP_TEXT    512
-#define NT_TOP_CLOCK   16                  /* "20:15:03.123" */
 #define NT_TOP_FRAMES  8                   /* of a stack that a report shows */
 #define NT_TOP_RATE_NS (5 * 1000000000ULL) /* a connection's rate covers 5 to 10 s */
 #define NT_TOP_UNKNOWN "unknown"           /* stands for an owner that was not found */
@@ -39,7 +39,7 @@ struct nt_top_stall {
 	bool held;    /* the sender was seen; sets reason, release, bytes, in_flight */
 	bool pending; /* the receiver was seen; sets ack_us, ack_release */
 	bool ordered; /* both were seen; sets ack_after_us */
-	char clock[NT_TOP_CLOCK];
+	char clock[NT_CLOCK_LEN];
 	uint64_t duration_us;
 	char reason[NT_TOP_WORD], release[NT_TOP_WORD];
 	uint64_t bytes, in_flight, mss;
@@ -117,14 +117,11 @@ void nt_top_data_make_way(struct nt_top_data *data, size_t rows);
 /* Says whether to show the row: the latest snapshot must have it. */
 bool nt_top_row_shown(const struct nt_top_row *row);
 
-/* Writes "20:15:03.123", in local time. */
-void nt_top_clock(time_t seconds, unsigned long us, char out[NT_TOP_CLOCK]);
-
 /* Appends a frame to the row's "write ← send_all ← main". Returns false if there is no more
  * room. */
 bool nt_top_row_frame(struct nt_top_row *row, const char *name);
 
-/* Writes "java[4242]". */
-void nt_top_row_process(const struct nt_top_row *row, char *out, size_t size);
+/* Writes "java[4242]" into columns, as nt_format_named(). */
+void nt_top_row_process(const struct nt_top_row *row, size_t columns, char *out, size_t size);
 
 #endif /* NT_TOP_DATA_H */

@@ -14,35 +14,26 @@
 /* Puts a label and its text, broken at words. Returns the next row. */
 static int put_labelled(struct nt_screen *screen, int row, const char *label, const char *text)
 {
-	int room = screen->columns - INDENT, at = 0;
-	char word[NT_TOP_TEXT];
+	int room = screen->columns > INDENT ? screen->columns - INDENT : 1;
+	char line[NT_TOP_TEXT];
 
-	if (!*text)
-		return row;
-	nt_screen_put(screen, row, 0, INDENT - 1, NT_INK_BOLD, label);
+	nt_screen_put(screen, row, 0, INDENT - 1, NT_INK_BOLD, *text ? label : "");
 	while (*text) {
-		size_t bytes = strcspn(text, " ");
-		int width = 0;
+		size_t n = nt_line_length(text, room, true);
 
-		snprintf(word, sizeof(word), "%.*s", (int)bytes, text);
-		for (const char *c = word; *c; c++)
-			width += (*c & 0xc0) != 0x80;
-		if (at && at + 1 + width > room) {
-			row++;
-			at = 0;
-		}
-		at += at > 0;
-		nt_screen_put(screen, row, INDENT + at, room - at, NT_INK_PLAIN, word);
-		at += width;
-		text += bytes;
+		snprintf(line, sizeof(line), "%.*s", (int)n, text);
+		nt_screen_put(screen, row++, INDENT, room, NT_INK_PLAIN, line);
+		text += n;
 		text += *text == ' ';
 	}
-	return row + 1;
+	return row;
 }
 
 static void describe_evidence(const struct nt_top_row *row, char *out, size_t size)
 {
-	const char *seen = row->peer[0] ? "seen at both ends" : "seen";
+	const char *seen = row->last.known && row->last.held && row->last.pending
+				   ? "seen at both ends"
+				   : "seen";
 
 	if (!row->inferred)
 		snprintf(out, size, "%s", seen);
@@ -58,7 +49,7 @@ static int draw_numbers(struct nt_screen *screen, const struct nt_top_row *row)
 {
 	char process[2 * NT_TOP_NAME], excess[24], p50[24], p99[24], max[24], rate[24];
 
-	nt_top_row_process(row, process, sizeof(process));
+	nt_top_row_process(row, 0, process, sizeof(process));
 	nt_screen_fill(screen, 0, NT_INK_BAR);
 	nt_screen_print(screen, 0, 0, NT_INK_BAR, "%s  %s → %s  (%s)", process, row->key.local,
 			row->key.remote, row->key.sender ? "sender" : "receiver");
@@ -114,7 +105,7 @@ static void draw_ladder(struct nt_screen *screen, int at, int last, const struct
 				"the next stall of this connection is drawn here");
 		return;
 	}
-	nt_top_row_process(row, process, sizeof(process));
+	nt_top_row_process(row, 0, process, sizeof(process));
 	nt_screen_print(screen, at++, 0, NT_INK_BOLD, "last stall, at %s", row->last.clock);
 	n = last > at ? nt_text_ladder(&row->last, row->key.sender ? process : peer,
 				       row->key.sender ? peer : process, screen->columns, last - at,

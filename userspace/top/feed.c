@@ -2,6 +2,7 @@
 #include "top/feed.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,14 +54,11 @@ static void process_of(struct json_object *o, char *out, size_t size)
 
 	out[0] = '\0';
 	text_of(o, "comm", comm, sizeof(comm));
-	if (number_of(o, "pid"))
-		snprintf(out, size, "%s[%" PRIu64 "]", comm, number_of(o, "pid"));
-	else
-		snprintf(out, size, "%s", comm);
+	nt_format_named(comm, number_of(o, "pid"), 0, out, size);
 }
 
 /* Converts "2026-11-20T20:15:03.123456Z" to the clock that the screen shows. */
-static void take_clock(struct json_object *o, char out[NT_TOP_CLOCK])
+static void take_clock(struct json_object *o, char out[NT_CLOCK_LEN])
 {
 	struct tm tm = {0};
 	char text[NT_TOP_WORD];
@@ -70,7 +68,7 @@ static void take_clock(struct json_object *o, char out[NT_TOP_CLOCK])
 	rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
 	out[0] = '\0';
 	if (rest && *rest == '.')
-		nt_top_clock(timegm(&tm), strtoul(rest + 1, NULL, 10), out);
+		nt_format_clock(timegm(&tm), strtoul(rest + 1, NULL, 10), out);
 }
 
 /* ---- stalls ---- */
@@ -150,6 +148,24 @@ static void take_stall(struct nt_top_data *data, struct json_object *o)
 
 /* ---- snapshots ---- */
 
+/* Names a frame as nt_format_frame() does. */
+static void name_frame(struct json_object *frame, char *name, size_t size)
+{
+	char module[PATH_MAX], offset[NT_TOP_WORD];
+	const char *file;
+
+	text_of(frame, "symbol", name, size);
+	if (name[0])
+		return;
+	text_of(frame, "module", module, sizeof(module));
+	text_of(frame, "offset", offset, sizeof(offset));
+	file = strrchr(module, '/');
+	if (module[0])
+		snprintf(name, size, "%.60s+%s", file ? file + 1 : module, offset);
+	else
+		text_of(frame, "ip", name, size);
+}
+
 static void take_stack(struct nt_top_row *row, struct json_object *list)
 {
 	row->where[0] = '\0';
@@ -157,9 +173,7 @@ static void take_stack(struct nt_top_row *row, struct json_object *list)
 		struct json_object *frame = json_object_array_get_idx(list, i);
 		char name[NT_TOP_NAME];
 
-		text_of(frame, "symbol", name, sizeof(name));
-		if (!name[0])
-			text_of(frame, "ip", name, sizeof(name));
+		name_frame(frame, name, sizeof(name));
 		if (!nt_top_row_frame(row, name))
 			return;
 	}
@@ -257,8 +271,11 @@ static void take_snapshot(struct nt_top_data *data, struct json_object *o, uint6
 	text_of(value_of(o, "standby", json_type_object), "state", state, sizeof(state));
 	data->in_standby = !strcmp(state, "standby");
 	text_of(o, "started", started, sizeof(started));
-	if (data->any && strcmp(started, data->started))
-		nt_top_rates_break(&data->rates); /* another daemon counts from zero */
+	if (data->any && strcmp(started, data->started)) { /* another daemon counts from zero */
+		nt_top_rates_break(&data->rates);
+		for (size_t i = 0; i < data->count; i++)
+			data->rows[i].older.ns = 0;
+	}
 	snprintf(data->started, sizeof(data->started), "%s", started);
 	data->any = true;
 	text_of(o, "kernel", data->kernel, sizeof(data->kernel));

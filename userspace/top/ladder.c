@@ -177,16 +177,11 @@ static void set(struct ladder *l, size_t row, size_t column, uint32_t character)
 /* Writes UTF-8 text, cut to columns. */
 static void write_at(struct ladder *l, size_t row, size_t column, size_t columns, const char *text)
 {
-	while (*text && columns--) {
-		unsigned char c = *text++;
-		uint32_t character = c < 0x80   ? c
-				     : c < 0xe0 ? c & 0x1f
-				     : c < 0xf0 ? c & 0x0f
-						: c & 0x07;
+	for (size_t n; *text && columns--; text += n ? n : 1) {
+		uint32_t character;
 
-		while ((*text & 0xc0) == 0x80)
-			character = character << 6 | (*text++ & 0x3f);
-		set(l, row, column++, character);
+		n = nt_utf8_decode(text, strlen(text), &character);
+		set(l, row, column++, n ? character : '?');
 	}
 }
 
@@ -300,17 +295,6 @@ static void draw(struct ladder *l, const struct nt_top_stall *stall)
 
 /* ---- as text ---- */
 
-static char *put_character(char *out, uint32_t c)
-{
-	size_t more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-	static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
-
-	*out++ = lead[more] | c >> (6 * more);
-	while (more--)
-		*out++ = 0x80 | ((c >> (6 * more)) & 0x3f);
-	return out;
-}
-
 static void print_line(const struct ladder *l, size_t row, char *out)
 {
 	size_t end = l->width;
@@ -318,7 +302,7 @@ static void print_line(const struct ladder *l, size_t row, char *out)
 	while (end && !l->grid[row][end - 1])
 		end--;
 	for (size_t i = 0; i < end; i++)
-		out = put_character(out, l->grid[row][i] ? l->grid[row][i] : ' ');
+		out += nt_utf8_encode(out, l->grid[row][i] ? l->grid[row][i] : ' ');
 	*out = '\0';
 }
 

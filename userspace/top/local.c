@@ -97,7 +97,7 @@ static void take_stall(struct nt_top_stall *last, const struct nt_stall *stall)
 	last->known = true;
 	last->held = stall->record.sender.present;
 	last->pending = stall->record.receiver.present;
-	nt_top_clock(ended_ns / NT_SECOND_NS, ended_ns % NT_SECOND_NS / 1000, last->clock);
+	nt_format_clock(ended_ns / NT_SECOND_NS, ended_ns % NT_SECOND_NS / 1000, last->clock);
 	last->duration_us = stall->duration_ns / 1000;
 	if (last->held) {
 		take_word(last->reason, nt_hold_reason_word(hold->reason));
@@ -129,9 +129,7 @@ static void take_stack(struct nt_top_row *row, const struct nt_stall *stall,
 	for (size_t i = 0; i < n && i < NT_TOP_FRAMES; i++) {
 		char name[NT_TOP_NAME];
 
-		snprintf(name, sizeof(name), "0x%" PRIx64, frames[i].ip);
-		if (frames[i].symbol)
-			nt_escape(frames[i].symbol, strlen(frames[i].symbol), name, sizeof(name));
+		nt_format_frame(&frames[i], name, sizeof(name));
 		if (!nt_top_row_frame(row, name))
 			return;
 	}
@@ -226,7 +224,7 @@ static void report(struct nt_top_own *own, uint64_t now_ns)
 	size_t n;
 
 	nt_window_sum(&own->window, &recent);
-	sorted = nt_aggregate_sorted(&recent.stalls);
+	sorted = nt_aggregate_costly(&recent.stalls);
 	n = sorted ? nt_aggregate_count(&recent.stalls) : 0;
 	data->any = true;
 	data->full = n >= NT_TOP_ROWS;

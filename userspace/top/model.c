@@ -40,7 +40,7 @@ static bool matches(const struct nt_top_row *row, const char *filter)
 
 	if (!filter[0])
 		return true;
-	nt_top_row_process(row, process, sizeof(process));
+	nt_top_row_process(row, 0, process, sizeof(process));
 	if (strcasestr(process, filter))
 		return true;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
@@ -163,10 +163,12 @@ static int compare(const void *a, const void *b, void *context)
 
 /* ---- which one is chosen ---- */
 
-/* Follows the chosen line to its new place. The first line is a place, and stays the first. */
+/* Follows the chosen line to its new place. In the table the first line is a place, and stays. */
 static void find_chosen(struct nt_top_model *model)
 {
-	for (size_t i = 0; i < model->count && model->cursor; i++) {
+	bool follows = model->cursor || model->page == NT_TOP_DETAIL;
+
+	for (size_t i = 0; i < model->count && follows; i++) {
 		if (is_same_line(model->view, model->lines[i].row, &model->chosen)) {
 			model->cursor = i;
 			break;
