@@ -35,7 +35,7 @@ static void expect_why(enum nt_ack_release end, enum nt_ack_reason why, const ch
 	assert_string_equal(advice.why, expected);
 }
 
-static void the_timer_is_blamed_only_where_it_fired(void **state)
+TEST(the_timer_is_blamed_only_where_it_fired)
 {
 	expect_why(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG,
 		   ", in interactive mode, delays that ACK until its timer fires (36.0 ms)");
@@ -54,7 +54,7 @@ static void the_timer_is_blamed_only_where_it_fired(void **state)
 }
 
 /* It may have been a relay, whose backend took as long. */
-static void nagle_is_no_fact_from_the_receivers_end_alone(void **state)
+TEST(nagle_is_no_fact_from_the_receivers_end_alone)
 {
 	struct nt_stall stall = stall_of(NT_ACK_TIMER, NT_ACK_REASON_PINGPONG);
 	struct nt_advice advice;
@@ -73,7 +73,7 @@ static void nagle_is_no_fact_from_the_receivers_end_alone(void **state)
 	assert_null(strstr(advice.fix, "Nagle"));
 }
 
-static void what_limits_the_delay_and_who_asked_for_it_is_said(void **state)
+TEST(what_limits_the_delay_and_who_asked_for_it_is_said)
 {
 	expect_why(
 		NT_ACK_TIMER, NT_ACK_REASON_QUICKACK_OFF,
@@ -84,7 +84,7 @@ static void what_limits_the_delay_and_who_asked_for_it_is_said(void **state)
 }
 
 /* Each end's remedy says what helps, and the sender's that TCP_NODELAY does not. */
-static void who_waits_without_nagle_gets_a_remedy_of_its_own(void **state)
+TEST(who_waits_without_nagle_gets_a_remedy_of_its_own)
 {
 	static const unsigned int reasons[] = {NT_HOLD_MSG_MORE, NT_HOLD_CWND, NT_HOLD_SNDBUF,
 					       NT_HOLD_LINGER};
@@ -128,7 +128,7 @@ static void expect_pattern(struct nt_hold_part hold, enum nt_pattern pattern, co
 }
 
 /* A size is a write's where that is known, and else that of the bytes. */
-static void sizes_are_those_of_the_writes(void **state)
+TEST(sizes_are_those_of_the_writes)
 {
 	struct nt_hold_part hold = {.bytes = 7, .in_flight_bytes = 6, .writes = 1, .mss = 1448};
 
@@ -184,7 +184,7 @@ static void expect_fix(enum nt_side side, const char *user, enum nt_cause cause,
 	assert_null(strstr(advice.fix, "set TCP_NODELAY"));
 }
 
-static void a_socket_that_the_kernel_uses_has_a_remedy_of_its_own(void **state)
+TEST(a_socket_that_the_kernel_uses_has_a_remedy_of_its_own)
 {
 	const char none[NT_COMM_LEN] = "", longest[NT_COMM_LEN] = "iscsi_target_mo";
 	struct nt_process user;
@@ -205,16 +205,4 @@ static void a_socket_that_the_kernel_uses_has_a_remedy_of_its_own(void **state)
 	assert_string_equal(name, "kernel");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_timer_is_blamed_only_where_it_fired),
-		cmocka_unit_test(nagle_is_no_fact_from_the_receivers_end_alone),
-		cmocka_unit_test(what_limits_the_delay_and_who_asked_for_it_is_said),
-		cmocka_unit_test(who_waits_without_nagle_gets_a_remedy_of_its_own),
-		cmocka_unit_test(sizes_are_those_of_the_writes),
-		cmocka_unit_test(a_socket_that_the_kernel_uses_has_a_remedy_of_its_own),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

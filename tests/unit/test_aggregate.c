@@ -27,7 +27,7 @@ static struct nt_stall stall_of(pid_t tgid, uint16_t port, uint64_t duration_ns)
 	return stall;
 }
 
-static void stalls_of_one_connection_are_summed(void **state)
+TEST(stalls_of_one_connection_are_summed)
 {
 	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, 40 * MS);
@@ -44,7 +44,7 @@ static void stalls_of_one_connection_are_summed(void **state)
 	nt_aggregate_clear(&a);
 }
 
-static void connections_sides_causes_reasons_and_processes_are_told_apart(void **state)
+TEST(connections_sides_causes_reasons_and_processes_are_told_apart)
 {
 	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, MS);
@@ -69,7 +69,7 @@ static void connections_sides_causes_reasons_and_processes_are_told_apart(void *
 	nt_aggregate_clear(&a);
 }
 
-static void percentiles_are_exact_for_as_many_as_are_kept(void **state)
+TEST(percentiles_are_exact_for_as_many_as_are_kept)
 {
 	struct nt_aggregate a;
 
@@ -86,7 +86,7 @@ static void percentiles_are_exact_for_as_many_as_are_kept(void **state)
 	nt_aggregate_clear(&a);
 }
 
-static void percentiles_of_many_are_near(void **state)
+TEST(percentiles_of_many_are_near)
 {
 	struct nt_aggregate a;
 	uint64_t p50;
@@ -113,7 +113,7 @@ static void add_durations(struct nt_aggregate *a, uint16_t port, int from, int u
 	}
 }
 
-static void what_is_merged_is_as_if_it_were_added(void **state)
+TEST(what_is_merged_is_as_if_it_were_added)
 {
 	struct nt_aggregate earlier, later, merged;
 	struct nt_connection *c;
@@ -155,7 +155,7 @@ static void what_is_merged_is_as_if_it_were_added(void **state)
 	nt_aggregate_clear(&later);
 }
 
-static void what_stalled_later_too_does_not_make_room_when_merged(void **state)
+TEST(what_stalled_later_too_does_not_make_room_when_merged)
 {
 	struct nt_aggregate earlier, later;
 
@@ -187,7 +187,7 @@ static void add_connections(struct nt_aggregate *a, uint64_t share, int count)
 	}
 }
 
-static void users_share_the_room_of_what_is_merged(void **state)
+TEST(users_share_the_room_of_what_is_merged)
 {
 	struct nt_aggregate earlier, later;
 	int of_first = 0;
@@ -206,7 +206,7 @@ static void users_share_the_room_of_what_is_merged(void **state)
 	nt_aggregate_clear(&later);
 }
 
-static void of_more_durations_than_are_kept_each_part_gives_its_share(void **state)
+TEST(of_more_durations_than_are_kept_each_part_gives_its_share)
 {
 	struct nt_aggregate earlier, later;
 	uint64_t p75;
@@ -224,7 +224,7 @@ static void of_more_durations_than_are_kept_each_part_gives_its_share(void **sta
 	nt_aggregate_clear(&later);
 }
 
-static void the_least_recently_stalled_goes_first_and_is_counted(void **state)
+TEST(the_least_recently_stalled_goes_first_and_is_counted)
 {
 	struct nt_stall list[] = {stall_of(1, 10, MS), stall_of(1, 11, MS), stall_of(1, 12, MS)};
 	struct nt_aggregate a;
@@ -247,7 +247,7 @@ static void the_least_recently_stalled_goes_first_and_is_counted(void **state)
 	nt_aggregate_clear(&a);
 }
 
-static void a_million_stalls_take_no_more_memory_than_the_first_thousands(void **state)
+TEST(a_million_stalls_take_no_more_memory_than_the_first_thousands)
 {
 	const int many = 1000000, connections = 5000;
 	struct nt_aggregate a;
@@ -268,7 +268,7 @@ static void a_million_stalls_take_no_more_memory_than_the_first_thousands(void *
 	nt_aggregate_clear(&a);
 }
 
-static void connections_of_one_user_do_not_push_out_those_of_another(void **state)
+TEST(connections_of_one_user_do_not_push_out_those_of_another)
 {
 	struct nt_stall mine = stall_of(1, 1, MS), theirs = stall_of(2, 0, MS);
 	struct nt_aggregate a;
@@ -298,7 +298,7 @@ static void connections_of_one_user_do_not_push_out_those_of_another(void **stat
 	nt_aggregate_clear(&a);
 }
 
-static void the_process_that_lost_most_comes_first(void **state)
+TEST(the_process_that_lost_most_comes_first)
 {
 	struct nt_stall stalls[] = {stall_of(1, 10, 30 * MS), stall_of(2, 20, 20 * MS),
 				    stall_of(3, 30, 1 * MS), stall_of(2, 21, 25 * MS)};
@@ -318,7 +318,7 @@ static void the_process_that_lost_most_comes_first(void **state)
 	nt_aggregate_clear(&a);
 }
 
-static void percentiles_of_all_weigh_each_connection_by_its_stalls(void **state)
+TEST(percentiles_of_all_weigh_each_connection_by_its_stalls)
 {
 	struct nt_aggregate a;
 	struct nt_stall few = stall_of(1, 10, 200 * MS), many = stall_of(1, 11, 40 * MS);
@@ -341,7 +341,7 @@ static void percentiles_of_all_weigh_each_connection_by_its_stalls(void **state)
 	nt_aggregate_clear(&a);
 }
 
-static void a_peer_that_is_gone_by_the_last_stall_keeps_its_name(void **state)
+TEST(a_peer_that_is_gone_by_the_last_stall_keeps_its_name)
 {
 	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, MS);
@@ -375,7 +375,7 @@ static void add_named(struct nt_aggregate *a, const char *comm, pid_t tgid, uint
 	nt_aggregate_add(a, &s);
 }
 
-static void connections_with_one_problem_are_one_group(void **state)
+TEST(connections_with_one_problem_are_one_group)
 {
 	struct nt_aggregate a;
 	struct nt_groups groups;
@@ -409,22 +409,4 @@ static void connections_with_one_problem_are_one_group(void **state)
 	nt_aggregate_clear(&a);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(stalls_of_one_connection_are_summed),
-	cmocka_unit_test(connections_sides_causes_reasons_and_processes_are_told_apart),
-	cmocka_unit_test(percentiles_are_exact_for_as_many_as_are_kept),
-	cmocka_unit_test(percentiles_of_many_are_near),
-	cmocka_unit_test(what_is_merged_is_as_if_it_were_added),
-	cmocka_unit_test(what_stalled_later_too_does_not_make_room_when_merged),
-	cmocka_unit_test(users_share_the_room_of_what_is_merged),
-	cmocka_unit_test(of_more_durations_than_are_kept_each_part_gives_its_share),
-	cmocka_unit_test(the_least_recently_stalled_goes_first_and_is_counted),
-	cmocka_unit_test(a_million_stalls_take_no_more_memory_than_the_first_thousands),
-	cmocka_unit_test(connections_of_one_user_do_not_push_out_those_of_another),
-	cmocka_unit_test(the_process_that_lost_most_comes_first),
-	cmocka_unit_test(percentiles_of_all_weigh_each_connection_by_its_stalls),
-	cmocka_unit_test(a_peer_that_is_gone_by_the_last_stall_keeps_its_name),
-	cmocka_unit_test(connections_with_one_problem_are_one_group),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

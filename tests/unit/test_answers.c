@@ -71,7 +71,7 @@ static int wait_in_vain(uint64_t deadline_ns)
 	return err;
 }
 
-static void lines_come_whole_however_they_are_cut(void **state)
+TEST(lines_come_whole_however_they_are_cut)
 {
 	say("one\ntw");
 	expect_line("one");
@@ -85,7 +85,7 @@ static void lines_come_whole_however_they_are_cut(void **state)
 	expect_line("five");
 }
 
-static void who_ends_has_said_what_came_before(void **state)
+TEST(who_ends_has_said_what_came_before)
 {
 	say("one\nhalf");
 	hang_up();
@@ -94,7 +94,7 @@ static void who_ends_has_said_what_came_before(void **state)
 }
 
 /* A unix socket that is closed with something unread resets the connection, once it is read. */
-static void who_ends_without_reading_has_said_it_too(void **state)
+TEST(who_ends_without_reading_has_said_it_too)
 {
 	assert_int_equal(write(client_fd, "a request\n", 10), 10);
 	say("no\n");
@@ -115,7 +115,7 @@ static void *go_on(void *context)
 	return NULL;
 }
 
-static void a_line_has_a_limit(void **state)
+TEST(a_line_has_a_limit)
 {
 	pthread_t thread;
 
@@ -137,7 +137,7 @@ static void expect_error(const char *text, const char *wanted)
 	free(line);
 }
 
-static void what_is_no_answer_is_told(void **state)
+TEST(what_is_no_answer_is_told)
 {
 	static const char no_daemon[] = "what answers is no nagletrace daemon; give its --socket";
 
@@ -153,7 +153,7 @@ static void what_is_no_answer_is_told(void **state)
 		     "the daemon says: a \\x1b \\x1b[2J\\x0a");
 }
 
-static void what_is_one_is_taken(void **state)
+TEST(what_is_one_is_taken)
 {
 	char line[] =
 		"{\"type\":\"text\",\"protocol\":1,\"text\":\"a\\nb\",\"others\":2,\"more\":[1]}";
@@ -170,7 +170,7 @@ static void what_is_one_is_taken(void **state)
 }
 
 /* Each line that a stream of JSON has. */
-static void records_do_not_name_the_protocol(void **state)
+TEST(records_do_not_name_the_protocol)
 {
 	static const char *const types[] = {"stall", "hold", "late_ack", "report"};
 	char line[64], err[NT_ANSWER_ERR];
@@ -183,15 +183,4 @@ static void records_do_not_name_the_protocol(void **state)
 	}
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test_setup_teardown(lines_come_whole_however_they_are_cut, set_up, tear_down),
-	cmocka_unit_test_setup_teardown(who_ends_has_said_what_came_before, set_up, tear_down),
-	cmocka_unit_test_setup_teardown(who_ends_without_reading_has_said_it_too, set_up,
-					tear_down),
-	cmocka_unit_test_setup_teardown(a_line_has_a_limit, set_up, tear_down),
-	cmocka_unit_test(what_is_no_answer_is_told),
-	cmocka_unit_test(what_is_one_is_taken),
-	cmocka_unit_test(records_do_not_name_the_protocol),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(set_up, tear_down)

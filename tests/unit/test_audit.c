@@ -136,7 +136,7 @@ static bool excuses(struct nt_audit *audit, uint32_t inum, uint64_t begin_ns)
 
 /* ---- what is counted ---- */
 
-static void what_was_before_does_not_count(void **state)
+TEST(what_was_before_does_not_count)
 {
 	struct fake *host = space(1, 100, 5000, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -149,7 +149,7 @@ static void what_was_before_does_not_count(void **state)
 	nt_audit_free(audit);
 }
 
-static void a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen(void **state)
+TEST(a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen)
 {
 	struct fake *host = space(1, 100, 50, 20);
 	struct nt_audit *audit;
@@ -163,7 +163,7 @@ static void a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen(v
 	nt_audit_free(audit);
 }
 
-static void it_never_goes_down(void **state)
+TEST(it_never_goes_down)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -179,7 +179,7 @@ static void it_never_goes_down(void **state)
 	nt_audit_free(audit);
 }
 
-static void a_namespace_that_appears_later_began_at_zero(void **state)
+TEST(a_namespace_that_appears_later_began_at_zero)
 {
 	struct nt_audit *audit;
 
@@ -190,7 +190,7 @@ static void a_namespace_that_appears_later_began_at_zero(void **state)
 	nt_audit_free(audit);
 }
 
-static void where_some_are_not_listed_one_that_appears_later_may_be_old(void **state)
+TEST(where_some_are_not_listed_one_that_appears_later_may_be_old)
 {
 	struct fake *late;
 	struct nt_audit *audit;
@@ -205,7 +205,7 @@ static void where_some_are_not_listed_one_that_appears_later_may_be_old(void **s
 	nt_audit_free(audit);
 }
 
-static void one_in_which_somebody_lives_later_was_there_before(void **state)
+TEST(one_in_which_somebody_lives_later_was_there_before)
 {
 	struct fake *empty;
 	struct nt_audit *audit;
@@ -222,7 +222,7 @@ static void one_in_which_somebody_lives_later_was_there_before(void **state)
 	nt_audit_free(audit);
 }
 
-static void what_was_unseen_in_a_namespace_that_is_gone_stays_counted(void **state)
+TEST(what_was_unseen_in_a_namespace_that_is_gone_stays_counted)
 {
 	struct fake *lab;
 	struct nt_audit *audit;
@@ -242,7 +242,7 @@ static void what_was_unseen_in_a_namespace_that_is_gone_stays_counted(void **sta
 	nt_audit_free(audit);
 }
 
-static void one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete(void **state)
+TEST(one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete)
 {
 	struct nt_audit *audit;
 	struct fake *lab;
@@ -260,7 +260,7 @@ static void one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete(void
 	nt_audit_free(audit);
 }
 
-static void a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace(void **state)
+TEST(a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace)
 {
 	struct fake *host = space(1, 100, 3, 3), *other = space(2, 101, 500, 500);
 	struct nt_audit *audit = begin(NULL);
@@ -275,7 +275,7 @@ static void a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace(voi
 	nt_audit_free(audit);
 }
 
-static void only_the_namespace_asked_for_is_compared(void **state)
+TEST(only_the_namespace_asked_for_is_compared)
 {
 	const struct nt_settings settings = {.netns = 101};
 	struct fake *host = space(1, 100, 0, 0), *lab = space(2, 101, 0, 0);
@@ -289,7 +289,7 @@ static void only_the_namespace_asked_for_is_compared(void **state)
 
 /* ---- what is not known ---- */
 
-static void a_reading_of_many_takes_no_longer_than_it_may(void **state)
+TEST(a_reading_of_many_takes_no_longer_than_it_may)
 {
 	struct nt_audit *audit;
 	unsigned int reads;
@@ -326,7 +326,7 @@ static void a_reading_of_many_takes_no_longer_than_it_may(void **state)
 	nt_audit_free(audit);
 }
 
-static void of_more_namespaces_than_there_is_room_for_the_last_are_not_known(void **state)
+TEST(of_more_namespaces_than_there_is_room_for_the_last_are_not_known)
 {
 	struct nt_audit *audit;
 	unsigned int scans;
@@ -359,7 +359,7 @@ static void of_more_namespaces_than_there_is_room_for_the_last_are_not_known(voi
 	nt_audit_free(audit);
 }
 
-static void by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare(void **state)
+TEST(by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare)
 {
 	static const struct nt_tracer tracepoints = {.hooks.family = NT_HOOKS_TRACEPOINT},
 				      functions = {.hooks.family = NT_HOOKS_FUNCTION};
@@ -378,7 +378,7 @@ static void by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_comp
 	}
 }
 
-static void what_cannot_be_known_is_not_said(void **state)
+TEST(what_cannot_be_known_is_not_said)
 {
 	struct nt_audit *audit;
 	struct fake *host;
@@ -407,7 +407,7 @@ static void what_cannot_be_known_is_not_said(void **state)
 	nt_audit_free(audit);
 }
 
-static void when_the_hooks_are_gone_nothing_more_is_unseen(void **state)
+TEST(when_the_hooks_are_gone_nothing_more_is_unseen)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -424,7 +424,7 @@ static void when_the_hooks_are_gone_nothing_more_is_unseen(void **state)
 	nt_audit_free(audit);
 }
 
-static void what_expires_in_standby_is_not_unseen_and_what_was_stays(void **state)
+TEST(what_expires_in_standby_is_not_unseen_and_what_was_stays)
 {
 	struct fake *old = space(1, 11, 100, 90), *young;
 	struct nt_audit *audit = begin(NULL);
@@ -451,7 +451,7 @@ static void what_expires_in_standby_is_not_unseen_and_what_was_stays(void **stat
 	nt_audit_free(audit);
 }
 
-static void a_reading_of_a_moment_ago_will_do(void **state)
+TEST(a_reading_of_a_moment_ago_will_do)
 {
 	struct nt_audit *audit;
 	unsigned int scans;
@@ -469,7 +469,7 @@ static void a_reading_of_a_moment_ago_will_do(void **state)
 
 /* ---- what it excuses ---- */
 
-static void each_unseen_timer_excuses_once(void **state)
+TEST(each_unseen_timer_excuses_once)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -484,7 +484,7 @@ static void each_unseen_timer_excuses_once(void **state)
 	nt_audit_free(audit);
 }
 
-static void it_excuses_in_its_own_namespace_only(void **state)
+TEST(it_excuses_in_its_own_namespace_only)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit;
@@ -499,7 +499,7 @@ static void it_excuses_in_its_own_namespace_only(void **state)
 	nt_audit_free(audit);
 }
 
-static void a_timer_that_was_known_before_the_hold_began_excuses_nothing(void **state)
+TEST(a_timer_that_was_known_before_the_hold_began_excuses_nothing)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -517,7 +517,7 @@ static void a_timer_that_was_known_before_the_hold_began_excuses_nothing(void **
 	nt_audit_free(audit);
 }
 
-static void a_timer_that_expired_after_the_hold_ended_excuses_nothing(void **state)
+TEST(a_timer_that_expired_after_the_hold_ended_excuses_nothing)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -533,7 +533,7 @@ static void a_timer_that_expired_after_the_hold_ended_excuses_nothing(void **sta
 }
 
 /* A timer that is seen while the counters are read hides one that was not. */
-static void a_reading_that_a_timer_disturbs_is_made_again(void **state)
+TEST(a_reading_that_a_timer_disturbs_is_made_again)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -546,7 +546,7 @@ static void a_reading_that_a_timer_disturbs_is_made_again(void **state)
 	nt_audit_free(audit);
 }
 
-static void a_namespace_of_which_nothing_was_known_is_looked_for(void **state)
+TEST(a_namespace_of_which_nothing_was_known_is_looked_for)
 {
 	struct nt_audit *audit;
 	uint64_t held_ns;
@@ -560,7 +560,7 @@ static void a_namespace_of_which_nothing_was_known_is_looked_for(void **state)
 	nt_audit_free(audit);
 }
 
-static void what_was_hidden_before_anybody_could_read_excuses_too(void **state)
+TEST(what_was_hidden_before_anybody_could_read_excuses_too)
 {
 	struct nt_audit *audit;
 	struct fake *empty;
@@ -582,7 +582,7 @@ static void what_was_hidden_before_anybody_could_read_excuses_too(void **state)
 	nt_audit_free(audit);
 }
 
-static void judgements_of_the_same_moment_share_a_reading(void **state)
+TEST(judgements_of_the_same_moment_share_a_reading)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -600,7 +600,7 @@ static void judgements_of_the_same_moment_share_a_reading(void **state)
 }
 
 /* However many there were, no more is kept than has room. */
-static void very_old_unseen_timers_excuse_nothing_any_more(void **state)
+TEST(very_old_unseen_timers_excuse_nothing_any_more)
 {
 	struct fake *host = space(1, 100, 0, 0);
 	struct nt_audit *audit = begin(NULL);
@@ -616,35 +616,4 @@ static void very_old_unseen_timers_excuse_nothing_any_more(void **state)
 	nt_audit_free(audit);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, set_up)
-
-static const struct CMUnitTest tests[] = {
-	TEST(what_was_before_does_not_count),
-	TEST(a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen),
-	TEST(it_never_goes_down),
-	TEST(a_namespace_that_appears_later_began_at_zero),
-	TEST(where_some_are_not_listed_one_that_appears_later_may_be_old),
-	TEST(one_in_which_somebody_lives_later_was_there_before),
-	TEST(what_was_unseen_in_a_namespace_that_is_gone_stays_counted),
-	TEST(one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete),
-	TEST(a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace),
-	TEST(only_the_namespace_asked_for_is_compared),
-	TEST(by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare),
-	TEST(a_reading_of_many_takes_no_longer_than_it_may),
-	TEST(of_more_namespaces_than_there_is_room_for_the_last_are_not_known),
-	TEST(what_cannot_be_known_is_not_said),
-	TEST(when_the_hooks_are_gone_nothing_more_is_unseen),
-	TEST(what_expires_in_standby_is_not_unseen_and_what_was_stays),
-	TEST(a_reading_of_a_moment_ago_will_do),
-	TEST(each_unseen_timer_excuses_once),
-	TEST(it_excuses_in_its_own_namespace_only),
-	TEST(a_timer_that_was_known_before_the_hold_began_excuses_nothing),
-	TEST(a_timer_that_expired_after_the_hold_ended_excuses_nothing),
-	TEST(a_namespace_of_which_nothing_was_known_is_looked_for),
-	TEST(a_reading_that_a_timer_disturbs_is_made_again),
-	TEST(what_was_hidden_before_anybody_could_read_excuses_too),
-	TEST(judgements_of_the_same_moment_share_a_reading),
-	TEST(very_old_unseen_timers_excuse_nothing_any_more),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(set_up, NULL)

@@ -70,32 +70,32 @@ static bool is_behind(uint32_t asked, uint32_t tgid, uint16_t local, uint16_t re
 	return is;
 }
 
-static void what_a_relay_connected_to_is_behind_its_client(void **state)
+TEST(what_a_relay_connected_to_is_behind_its_client)
 {
 	assert_true(is_behind(CLIENT, RELAY, 50003, BACK));
 }
 
-static void another_client_of_the_same_server_is_not(void **state)
+TEST(another_client_of_the_same_server_is_not)
 {
 	assert_false(is_behind(CLIENT, RELAY, FRONT, 50002));
 	assert_false(is_behind(OTHER, BACKEND, BACK, 50003));
 }
 
-static void neither_is_what_clients_of_the_process_do(void **state)
+TEST(neither_is_what_clients_of_the_process_do)
 {
 	assert_false(is_behind(BACKEND, RELAY, 50003, BACK));
 	assert_false(is_behind(BACKEND, RELAY, FRONT, 50001));
 	assert_false(is_behind(RELAY, CLIENT, 50001, FRONT));
 }
 
-static void neither_is_who_has_nothing_to_do_with_it(void **state)
+TEST(neither_is_who_has_nothing_to_do_with_it)
 {
 	assert_false(is_behind(CLIENT, OTHER, 50004, BACK));
 	assert_false(is_behind(CLIENT, BACKEND, BACK, 50003));
 }
 
 /* A service may close its listener, and serve on who has connected before. */
-static void neither_is_who_came_through_a_listener_that_is_closed(void **state)
+TEST(neither_is_who_came_through_a_listener_that_is_closed)
 {
 	struct nt_tuple tuple = tuple_of(50003, BACK, 1);
 	struct nt_owner_list list = {};
@@ -111,7 +111,7 @@ static void neither_is_who_came_through_a_listener_that_is_closed(void **state)
 	nt_owner_list_clear(&list);
 }
 
-static void nothing_is_behind_before_a_look(void **state)
+TEST(nothing_is_behind_before_a_look)
 {
 	struct nt_tuple tuple = tuple_of(50003, BACK, 1);
 	struct nt_behind behind = {};
@@ -124,7 +124,7 @@ static void nothing_is_behind_before_a_look(void **state)
 	nt_behind_clear(&behind);
 }
 
-static void a_relay_stays_one_for_some_seconds(void **state)
+TEST(a_relay_stays_one_for_some_seconds)
 {
 	struct nt_owner_list list = a_relay(), none = {};
 	struct nt_tuple tuple = tuple_of(50003, BACK, 1);
@@ -147,17 +147,4 @@ static void a_relay_stays_one_for_some_seconds(void **state)
 	nt_owner_list_clear(&none);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_relay_connected_to_is_behind_its_client),
-		cmocka_unit_test(another_client_of_the_same_server_is_not),
-		cmocka_unit_test(neither_is_what_clients_of_the_process_do),
-		cmocka_unit_test(neither_is_who_has_nothing_to_do_with_it),
-		cmocka_unit_test(neither_is_who_came_through_a_listener_that_is_closed),
-		cmocka_unit_test(nothing_is_behind_before_a_look),
-		cmocka_unit_test(a_relay_stays_one_for_some_seconds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -37,7 +37,7 @@ static void assert_places(const struct place *places)
 	}
 }
 
-static void runtimes_name_their_containers(void **state)
+TEST(runtimes_name_their_containers)
 {
 	static const struct place places[] = {
 		/* containerd below kubelet, both drivers; each quality of service */
@@ -111,7 +111,7 @@ static void runtimes_name_their_containers(void **state)
 	assert_places(places);
 }
 
-static void other_cgroups_name_none(void **state)
+TEST(other_cgroups_name_none)
 {
 	static const struct place places[] = {
 		{"", "", ""},
@@ -131,7 +131,7 @@ static void other_cgroups_name_none(void **state)
 	assert_places(places);
 }
 
-static void what_is_inside_a_container_does_not_speak_for_it(void **state)
+TEST(what_is_inside_a_container_does_not_speak_for_it)
 {
 	static const struct place places[] = {
 		/* a container that runs Docker, or a kubelet, or pretends to */
@@ -150,7 +150,7 @@ static void what_is_inside_a_container_does_not_speak_for_it(void **state)
 	assert_places(places);
 }
 
-static void names_that_are_almost_right_are_none(void **state)
+TEST(names_that_are_almost_right_are_none)
 {
 	static const struct place places[] = {
 		/* digits: too few, too many, capital, others */
@@ -196,7 +196,7 @@ static void names_that_are_almost_right_are_none(void **state)
 }
 
 /* Any length, and no byte behind it: the sanitizers look on. */
-static void every_beginning_of_a_path_is_taken(void **state)
+TEST(every_beginning_of_a_path_is_taken)
 {
 	static const char path[] =
 		"/../../kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_
@@ -232,7 +232,7 @@ static void assert_files(const struct file *files, const char *root)
 	}
 }
 
-static void the_file_of_a_process_is_read_whatever_the_host_mounts(void **state)
+TEST(the_file_of_a_process_is_read_whatever_the_host_mounts)
 {
 	static const struct file files[] = {
 		{"0::/system.slice/ssh.service\n", "/system.slice/ssh.service", "", ""},
@@ -260,7 +260,7 @@ static void the_file_of_a_process_is_read_whatever_the_host_mounts(void **state)
 }
 
 /* What a tracer reads whose own cgroup namespace begins elsewhere. */
-static void the_climb_to_the_readers_root_is_left_out(void **state)
+TEST(the_climb_to_the_readers_root_is_left_out)
 {
 	static const struct file files[] = {
 		{"0::/../../../kubepods/burstable/pod" UID "/" ID "\n",
@@ -283,7 +283,7 @@ static void the_climb_to_the_readers_root_is_left_out(void **state)
 	assert_files(files, NULL);
 }
 
-static void a_path_begins_at_the_hosts_root_where_the_readers_is_known(void **state)
+TEST(a_path_begins_at_the_hosts_root_where_the_readers_is_known)
 {
 #define OWN "/kubepods/burstable/pod" UID "/" INNER
 	static const struct file files[] = {
@@ -311,7 +311,7 @@ static void a_path_begins_at_the_hosts_root_where_the_readers_is_known(void **st
 }
 
 /* The container is found all the same in a path that is cut for the record. */
-static void a_path_without_end_is_cut(void **state)
+TEST(a_path_without_end_is_cut)
 {
 	char text[4096] = "0::/", path[256];
 	struct nt_container found;
@@ -323,16 +323,4 @@ static void a_path_without_end_is_cut(void **state)
 	assert_string_equal(found.id, ID);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(runtimes_name_their_containers),
-	cmocka_unit_test(other_cgroups_name_none),
-	cmocka_unit_test(what_is_inside_a_container_does_not_speak_for_it),
-	cmocka_unit_test(names_that_are_almost_right_are_none),
-	cmocka_unit_test(every_beginning_of_a_path_is_taken),
-	cmocka_unit_test(the_file_of_a_process_is_read_whatever_the_host_mounts),
-	cmocka_unit_test(the_climb_to_the_readers_root_is_left_out),
-	cmocka_unit_test(a_path_begins_at_the_hosts_root_where_the_readers_is_known),
-	cmocka_unit_test(a_path_without_end_is_cut),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

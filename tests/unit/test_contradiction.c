@@ -143,7 +143,7 @@ static struct nt_stall judge(const struct nt_record *record, const struct nt_set
 
 /* ---- what is decided ---- */
 
-static void an_end_elsewhere_contradicts_nothing(void **state)
+TEST(an_end_elsewhere_contradicts_nothing)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED), r = from_receiver();
 
@@ -153,7 +153,7 @@ static void an_end_elsewhere_contradicts_nothing(void **state)
 	assert_int_equal(asked, 0);
 }
 
-static void what_both_ends_showed_is_not_contradicted(void **state)
+TEST(what_both_ends_showed_is_not_contradicted)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_SEEN);
 
@@ -161,7 +161,7 @@ static void what_both_ends_showed_is_not_contradicted(void **state)
 	assert_int_equal(asked, 0);
 }
 
-static void a_receiver_of_this_host_that_showed_nothing_contradicts(void **state)
+TEST(a_receiver_of_this_host_that_showed_nothing_contradicts)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
 	struct nt_stall stall = judge(&s, &all);
@@ -173,7 +173,7 @@ static void a_receiver_of_this_host_that_showed_nothing_contradicts(void **state
 	assert_int_equal(stall.duration_ns, 44 * MS);
 }
 
-static void a_timer_that_nobody_saw_excuses_one_receivers_silence(void **state)
+TEST(a_timer_that_nobody_saw_excuses_one_receivers_silence)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
 	struct nt_stall stall;
@@ -188,7 +188,7 @@ static void a_timer_that_nobody_saw_excuses_one_receivers_silence(void **state)
 }
 
 /* The receiver's timer was seen there: it is the sender that shows no hold. */
-static void no_timer_excuses_a_sender_that_held_nothing(void **state)
+TEST(no_timer_excuses_a_sender_that_held_nothing)
 {
 	struct nt_record r = from_receiver();
 	struct nt_stall stall;
@@ -201,7 +201,7 @@ static void no_timer_excuses_a_sender_that_held_nothing(void **state)
 }
 
 /* It may be gone, or in a namespace that is not traced: its program has seen the ACK come. */
-static void a_sender_that_had_nothing_unsent_contradicts_wherever_it_is(void **state)
+TEST(a_sender_that_had_nothing_unsent_contradicts_wherever_it_is)
 {
 	struct nt_record r = from_receiver();
 
@@ -212,7 +212,7 @@ static void a_sender_that_had_nothing_unsent_contradicts_wherever_it_is(void **s
 	assert_true(judge(&r, &host_only).contradicted);
 }
 
-static void an_end_in_a_namespace_that_is_not_traced_contradicts_nothing(void **state)
+TEST(an_end_in_a_namespace_that_is_not_traced_contradicts_nothing)
 {
 	struct nt_record s = from_sender(NT_EVIDENCE_INFERRED);
 
@@ -222,10 +222,8 @@ static void an_end_in_a_namespace_that_is_not_traced_contradicts_nothing(void **
 	assert_true(judge(&s, &server_only).contradicted);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, set_up)
-
 /* Its accept() waited; the record has the end of the client, for which nobody asked. */
-static void a_server_that_was_asked_for_has_waited(void **state)
+TEST(a_server_that_was_asked_for_has_waited)
 {
 	struct nt_record r = from_receiver();
 	struct nt_stall stall;
@@ -246,15 +244,4 @@ static void a_server_that_was_asked_for_has_waited(void **state)
 	assert_false(nt_stall_from_record(&stall, &r, &all, NULL, &owners, NULL));
 }
 
-static const struct CMUnitTest tests[] = {
-	TEST(an_end_elsewhere_contradicts_nothing),
-	TEST(what_both_ends_showed_is_not_contradicted),
-	TEST(a_receiver_of_this_host_that_showed_nothing_contradicts),
-	TEST(a_timer_that_nobody_saw_excuses_one_receivers_silence),
-	TEST(no_timer_excuses_a_sender_that_held_nothing),
-	TEST(a_sender_that_had_nothing_unsent_contradicts_wherever_it_is),
-	TEST(an_end_in_a_namespace_that_is_not_traced_contradicts_nothing),
-	TEST(a_server_that_was_asked_for_has_waited),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(set_up, NULL)

@@ -73,7 +73,7 @@ static int parse(const struct answer *a, struct told *told)
 	return nt_diag_parse(a, sizeof(*a), REQUEST, take, told);
 }
 
-static void a_held_socket_is_told_with_what_the_kernel_knows(void **state)
+TEST(a_held_socket_is_told_with_what_the_kernel_knows)
 {
 	struct answer a = an_answer();
 	struct told told;
@@ -95,7 +95,7 @@ static void a_held_socket_is_told_with_what_the_kernel_knows(void **state)
 	assert_memory_equal(told.last.end.tuple.remote_addr, "\177\0\0\2", 4);
 }
 
-static void an_ipv4_mapped_address_is_ipv4(void **state)
+TEST(an_ipv4_mapped_address_is_ipv4)
 {
 	struct answer a = an_answer();
 	struct told told;
@@ -113,7 +113,7 @@ static void an_ipv4_mapped_address_is_ipv4(void **state)
 	assert_int_equal(told.last.end.tuple.family, AF_INET6);
 }
 
-static void only_a_tail_smaller_than_a_segment_is_told(void **state)
+TEST(only_a_tail_smaller_than_a_segment_is_told)
 {
 	static const unsigned int bytes[] = {0, 1, 1447, 1448, 100000};
 	struct told told;
@@ -135,7 +135,7 @@ static unsigned int reason_of(const struct answer *a)
 	return told.count ? told.last.reason : NT_HOLD_INVALID;
 }
 
-static void windows_are_asked_before_nagle(void **state)
+TEST(windows_are_asked_before_nagle)
 {
 	struct answer a = an_answer();
 
@@ -150,7 +150,7 @@ static void windows_are_asked_before_nagle(void **state)
 	assert_int_equal(reason_of(&a), NT_HOLD_RWND);
 }
 
-static void with_nothing_in_flight_it_is_no_nagle(void **state)
+TEST(with_nothing_in_flight_it_is_no_nagle)
 {
 	struct answer a = an_answer();
 	struct told told;
@@ -163,7 +163,7 @@ static void with_nothing_in_flight_it_is_no_nagle(void **state)
 	assert_int_equal(told.last.untouched_ns, 0);
 }
 
-static void loss_is_noted(void **state)
+TEST(loss_is_noted)
 {
 	struct answer a = an_answer();
 	struct told told;
@@ -179,7 +179,7 @@ static void loss_is_noted(void **state)
 	assert_true(told.last.recovering);
 }
 
-static void an_older_kernel_knows_less(void **state)
+TEST(an_older_kernel_knows_less)
 {
 	struct answer a = an_answer();
 	struct told told;
@@ -200,7 +200,7 @@ static void an_older_kernel_knows_less(void **state)
 	assert_int_equal(told.count, 0);
 }
 
-static void the_end_and_a_refusal_are_told(void **state)
+TEST(the_end_and_a_refusal_are_told)
 {
 	struct {
 		struct nlmsghdr head;
@@ -222,7 +222,7 @@ static void the_end_and_a_refusal_are_told(void **state)
 	assert_int_equal(told.count, 0);
 }
 
-static void lengths_that_lie_are_refused(void **state)
+TEST(lengths_that_lie_are_refused)
 {
 	static const __u32 lengths[] = {0, 1, NLMSG_HDRLEN - 1, sizeof(struct answer) + 1, ~0U};
 	static const __u16 attributes[] = {0, 1, 3, 9, 0xffff};
@@ -247,7 +247,7 @@ static void lengths_that_lie_are_refused(void **state)
 
 /* Each cut, and each byte turned: never beyond the datagram (the sanitizers look), and each socket
  * that is told has a tail. */
-static void no_input_reads_beyond_the_datagram(void **state)
+TEST(no_input_reads_beyond_the_datagram)
 {
 	const struct answer a = an_answer();
 
@@ -277,17 +277,4 @@ static void no_input_reads_beyond_the_datagram(void **state)
 	}
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_held_socket_is_told_with_what_the_kernel_knows),
-	cmocka_unit_test(an_ipv4_mapped_address_is_ipv4),
-	cmocka_unit_test(only_a_tail_smaller_than_a_segment_is_told),
-	cmocka_unit_test(windows_are_asked_before_nagle),
-	cmocka_unit_test(with_nothing_in_flight_it_is_no_nagle),
-	cmocka_unit_test(loss_is_noted),
-	cmocka_unit_test(an_older_kernel_knows_less),
-	cmocka_unit_test(the_end_and_a_refusal_are_told),
-	cmocka_unit_test(lengths_that_lie_are_refused),
-	cmocka_unit_test(no_input_reads_beyond_the_datagram),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

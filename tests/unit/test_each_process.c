@@ -27,7 +27,7 @@ static int end_at_self(void *context, pid_t pid)
 	return calls->self ? -7 : 0;
 }
 
-static void it_calls_for_each_process_once(void **state)
+TEST(it_calls_for_each_process_once)
 {
 	struct calls calls = {};
 
@@ -36,7 +36,7 @@ static void it_calls_for_each_process_once(void **state)
 	assert_in_range(calls.all, 2, 1 << 22); /* there is the one that started this, too */
 }
 
-static void a_call_ends_the_walk(void **state)
+TEST(a_call_ends_the_walk)
 {
 	struct calls calls = {};
 
@@ -44,9 +44,4 @@ static void a_call_ends_the_walk(void **state)
 	assert_int_equal(calls.self, 1);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(it_calls_for_each_process_once),
-	cmocka_unit_test(a_call_ends_the_walk),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

@@ -49,7 +49,7 @@ static struct nt_excess play(struct nt_estimate *e, unsigned int stall_us, unsig
 	return nt_estimate_excess(e);
 }
 
-static void the_estimate_is_the_time_lost_each_second(void **state)
+TEST(the_estimate_is_the_time_lost_each_second)
 {
 	/* the second and the third rhythm are those of the looks */
 	static const unsigned int rounds[][3] = {
@@ -70,7 +70,7 @@ static void the_estimate_is_the_time_lost_each_second(void **state)
 	}
 }
 
-static void what_was_never_seen_takes_less_than_its_error(void **state)
+TEST(what_was_never_seen_takes_less_than_its_error)
 {
 	struct nt_estimate e = {.looks = 100};
 	struct nt_excess excess = nt_estimate_excess(&e);
@@ -83,7 +83,7 @@ static void what_was_never_seen_takes_less_than_its_error(void **state)
 }
 
 /* Looks that all fall between 15 and 30 ms count double. */
-static void no_connection_loses_more_than_a_second_a_second(void **state)
+TEST(no_connection_loses_more_than_a_second_a_second)
 {
 	struct nt_estimate e = {.looks = 3};
 	struct nt_sampled one = held(1, 20), other = held(2, 20);
@@ -96,7 +96,7 @@ static void no_connection_loses_more_than_a_second_a_second(void **state)
 	nt_estimate_clear(&e);
 }
 
-static void an_ack_is_late_when_a_prompt_one_would_have_come(void **state)
+TEST(an_ack_is_late_when_a_prompt_one_would_have_come)
 {
 	struct nt_sampled s = held(1, 20);
 
@@ -118,7 +118,7 @@ static void an_ack_is_late_when_a_prompt_one_would_have_come(void **state)
 	assert_int_equal(nt_sampled_late_ns(&s), 0);
 }
 
-static void only_nagles_holds_are_stalls(void **state)
+TEST(only_nagles_holds_are_stalls)
 {
 	for (unsigned int reason = 0; reason < NT_HOLD_REASONS; reason++) {
 		struct nt_sampled s = held(1, 200);
@@ -131,7 +131,7 @@ static void only_nagles_holds_are_stalls(void **state)
 	}
 }
 
-static void a_look_counts_from_15_ms_on_and_double_up_to_30(void **state)
+TEST(a_look_counts_from_15_ms_on_and_double_up_to_30)
 {
 	static const struct {
 		unsigned int age_us, weight;
@@ -147,7 +147,7 @@ static void a_look_counts_from_15_ms_on_and_double_up_to_30(void **state)
 	}
 }
 
-static void a_hold_that_may_be_younger_than_the_silence_counts_once(void **state)
+TEST(a_hold_that_may_be_younger_than_the_silence_counts_once)
 {
 	struct nt_estimate e = {.looks = 1};
 	struct nt_sampled s = held(1, 25);
@@ -158,7 +158,7 @@ static void a_hold_that_may_be_younger_than_the_silence_counts_once(void **state
 	nt_estimate_clear(&e);
 }
 
-static void a_connection_that_is_often_a_little_late_has_a_slow_path(void **state)
+TEST(a_connection_that_is_often_a_little_late_has_a_slow_path)
 {
 	struct nt_estimate e = {.looks = 100};
 	struct nt_sampled s = held(1, 25); /* less a round trip */
@@ -176,7 +176,7 @@ static void a_connection_that_is_often_a_little_late_has_a_slow_path(void **stat
 	nt_estimate_clear(&e);
 }
 
-static void a_hold_that_data_ends_is_no_stall(void **state)
+TEST(a_hold_that_data_ends_is_no_stall)
 {
 	struct nt_estimate e = {.looks = 100};
 	struct nt_sampled s = held(1, 35);
@@ -201,7 +201,7 @@ static void a_hold_that_data_ends_is_no_stall(void **state)
 	nt_estimate_clear(&e);
 }
 
-static void a_connection_that_stalls_is_shown_with_its_stalls(void **state)
+TEST(a_connection_that_stalls_is_shown_with_its_stalls)
 {
 	struct nt_sampled corked = held(1, 180), stalled = held(1, 35);
 	struct nt_estimate e = {.looks = 10};
@@ -219,7 +219,7 @@ static void a_connection_that_stalls_is_shown_with_its_stalls(void **state)
 	nt_estimate_clear(&e);
 }
 
-static void sock_diag_tells_a_cork_by_what_it_holds_with_nothing_in_flight(void **state)
+TEST(sock_diag_tells_a_cork_by_what_it_holds_with_nothing_in_flight)
 {
 	struct nt_sampled s = held(1, 35), idle = held(1, 100);
 	struct nt_estimate e = {.looks = 10};
@@ -231,7 +231,7 @@ static void sock_diag_tells_a_cork_by_what_it_holds_with_nothing_in_flight(void 
 	nt_estimate_clear(&e);
 }
 
-static void what_the_user_did_not_ask_for_does_not_count(void **state)
+TEST(what_the_user_did_not_ask_for_does_not_count)
 {
 	struct nt_estimate e = {.looks = 2};
 	struct nt_sampled one = held(1, 35), two = held(2, 35);
@@ -248,7 +248,7 @@ static void what_the_user_did_not_ask_for_does_not_count(void **state)
 	nt_estimate_clear(&e);
 }
 
-static void those_that_lose_most_come_first(void **state)
+TEST(those_that_lose_most_come_first)
 {
 	struct nt_estimate e = {.looks = 9};
 	struct nt_sampled corked = held(1, 35), once = held(2, 35), twice = held(3, 35);
@@ -270,7 +270,7 @@ static void those_that_lose_most_come_first(void **state)
 	nt_estimate_clear(&e);
 }
 
-static void memory_is_bounded_and_says_what_it_left_out(void **state)
+TEST(memory_is_bounded_and_says_what_it_left_out)
 {
 	struct nt_estimate e = {.looks = 1};
 
@@ -294,7 +294,7 @@ static bool knows(const struct nt_estimate *e, __u64 sk)
 }
 
 /* Connections that nobody asked for make room, and those that never waited for a late ACK. */
-static void connections_that_lose_no_time_make_room(void **state)
+TEST(connections_that_lose_no_time_make_room)
 {
 	struct nt_estimate e = {.looks = 1};
 	struct nt_sampled s;
@@ -322,7 +322,7 @@ static struct nt_sampled corked(uint64_t untouched_ms)
 	return s;
 }
 
-static void a_late_ack_or_a_long_cork_is_suspicious(void **state)
+TEST(a_late_ack_or_a_long_cork_is_suspicious)
 {
 	struct nt_sampled s = held(1, 16);
 
@@ -343,7 +343,7 @@ static void a_late_ack_or_a_long_cork_is_suspicious(void **state)
 	assert_false(nt_sampled_is_suspicious(&s));
 }
 
-static void a_young_hold_may_look_late_soon_unless_the_path_is_long(void **state)
+TEST(a_young_hold_may_look_late_soon_unless_the_path_is_long)
 {
 	struct nt_sampled s = held(1, 0);
 
@@ -356,24 +356,4 @@ static void a_young_hold_may_look_late_soon_unless_the_path_is_long(void **state
 	assert_false(nt_sampled_may_stall_in(&s, 30 * MS));
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_late_ack_or_a_long_cork_is_suspicious),
-	cmocka_unit_test(a_young_hold_may_look_late_soon_unless_the_path_is_long),
-	cmocka_unit_test(the_estimate_is_the_time_lost_each_second),
-	cmocka_unit_test(what_was_never_seen_takes_less_than_its_error),
-	cmocka_unit_test(no_connection_loses_more_than_a_second_a_second),
-	cmocka_unit_test(an_ack_is_late_when_a_prompt_one_would_have_come),
-	cmocka_unit_test(only_nagles_holds_are_stalls),
-	cmocka_unit_test(a_look_counts_from_15_ms_on_and_double_up_to_30),
-	cmocka_unit_test(a_hold_that_may_be_younger_than_the_silence_counts_once),
-	cmocka_unit_test(a_connection_that_is_often_a_little_late_has_a_slow_path),
-	cmocka_unit_test(a_hold_that_data_ends_is_no_stall),
-	cmocka_unit_test(a_connection_that_stalls_is_shown_with_its_stalls),
-	cmocka_unit_test(sock_diag_tells_a_cork_by_what_it_holds_with_nothing_in_flight),
-	cmocka_unit_test(what_the_user_did_not_ask_for_does_not_count),
-	cmocka_unit_test(those_that_lose_most_come_first),
-	cmocka_unit_test(memory_is_bounded_and_says_what_it_left_out),
-	cmocka_unit_test(connections_that_lose_no_time_make_room),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

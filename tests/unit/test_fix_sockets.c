@@ -50,7 +50,7 @@ static struct nt_fix_socket *find(const struct nt_fix_sockets *sockets, uint64_t
 	return nt_fix_find(sockets, &end);
 }
 
-static void what_found_no_room_counts_once_and_takes_the_place_of_a_closed_one(void **state)
+TEST(what_found_no_room_counts_once_and_takes_the_place_of_a_closed_one)
 {
 	const uint64_t a = 100001, b = 100002;
 	struct nt_fix_sockets sockets;
@@ -86,7 +86,7 @@ static void what_found_no_room_counts_once_and_takes_the_place_of_a_closed_one(v
 	nt_fix_close(&sockets);
 }
 
-static void one_that_is_not_reached_can_be_left_out(void **state)
+TEST(one_that_is_not_reached_can_be_left_out)
 {
 	struct nt_fix_sockets sockets;
 	struct nt_end end = end_of(1);
@@ -98,7 +98,7 @@ static void one_that_is_not_reached_can_be_left_out(void **state)
 	nt_fix_close(&sockets);
 }
 
-static void nothing_is_added_or_left_set_once_all_is_set_back(void **state)
+TEST(nothing_is_added_or_left_set_once_all_is_set_back)
 {
 	struct nt_fix_sockets sockets;
 	struct nt_fix_socket *s;
@@ -123,7 +123,7 @@ static void nothing_is_added_or_left_set_once_all_is_set_back(void **state)
 	nt_fix_close(&sockets);
 }
 
-static void sockets_are_open_until_their_last_descriptor_is_closed(void **state)
+TEST(sockets_are_open_until_their_last_descriptor_is_closed)
 {
 	int fd = socket(AF_INET, SOCK_STREAM, 0), fd6 = socket(AF_INET6, SOCK_STREAM, 0);
 	struct nt_open_sockets open = {0};
@@ -145,11 +145,4 @@ static void sockets_are_open_until_their_last_descriptor_is_closed(void **state)
 	nt_open_sockets_close(&open);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(what_found_no_room_counts_once_and_takes_the_place_of_a_closed_one),
-	cmocka_unit_test(one_that_is_not_reached_can_be_left_out),
-	cmocka_unit_test(nothing_is_added_or_left_set_once_all_is_set_back),
-	cmocka_unit_test(sockets_are_open_until_their_last_descriptor_is_closed),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

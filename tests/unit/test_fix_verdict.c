@@ -55,7 +55,7 @@ static void pair(struct nt_fix_comparison *c, uint64_t stalls_before, uint64_t d
 	nt_fix_compare(c, &p);
 }
 
-static void connections_are_compared_with_themselves_for_equal_times(void **state)
+TEST(connections_are_compared_with_themselves_for_equal_times)
 {
 	struct nt_fix_comparison c = seconds(10);
 
@@ -73,7 +73,7 @@ static void connections_are_compared_with_themselves_for_equal_times(void **stat
 }
 
 /* Of 300 stalls none can be compared: each was the only one of a connection. */
-static void what_stalls_but_once_is_no_cure(void **state)
+TEST(what_stalls_but_once_is_no_cure)
 {
 	struct nt_fix_comparison c = seconds(10);
 
@@ -87,7 +87,7 @@ static void what_stalls_but_once_is_no_cure(void **state)
 }
 
 /* What is sent after 20 ms is no stall any more, whatever would have come without it. */
-static void an_option_that_is_set_too_seldom_is_no_cure(void **state)
+TEST(an_option_that_is_set_too_seldom_is_no_cure)
 {
 	struct nt_fix_comparison c = {ten_seconds(200, 400), ten_seconds(0, 400), 1, 200, 5 * MS};
 
@@ -99,7 +99,7 @@ static void an_option_that_is_set_too_seldom_is_no_cure(void **state)
 }
 
 /* The writes counted are those of the whole process. */
-static void writes_of_others_are_no_cure_and_no_harm(void **state)
+TEST(writes_of_others_are_no_cure_and_no_harm)
 {
 	expect(ten_seconds(200, 400), ten_seconds(200, 40000), NT_FIX_UNCLEAR,
 	       "wrote 100.0 times as often");
@@ -109,13 +109,13 @@ static void writes_of_others_are_no_cure_and_no_harm(void **state)
 	expect(ten_seconds(200, 400), ten_seconds(80, 40000), NT_FIX_HELPED, "by second");
 }
 
-static void no_stall_is_left(void **state)
+TEST(no_stall_is_left)
 {
 	expect(ten_seconds(200, 400), ten_seconds(0, 400), NT_FIX_CURED, "20.0 ms a write");
 	expect(ten_seconds(200, 0), ten_seconds(0, 0), NT_FIX_CURED, "800 ms a second");
 }
 
-static void a_twentieth_is_a_cure_and_a_half_is_help(void **state)
+TEST(a_twentieth_is_a_cure_and_a_half_is_help)
 {
 	expect(ten_seconds(200, 400), ten_seconds(10, 400), NT_FIX_CURED, "cures it");
 	expect(ten_seconds(200, 400), ten_seconds(11, 400), NT_FIX_HELPED, "helps in part");
@@ -125,7 +125,7 @@ static void a_twentieth_is_a_cure_and_a_half_is_help(void **state)
 }
 
 /* Who waits for each answer stalls more often in the same time once each stall is shorter. */
-static void writes_are_what_is_compared_by_where_they_are_counted(void **state)
+TEST(writes_are_what_is_compared_by_where_they_are_counted)
 {
 	struct nt_fix_sum during = ten_seconds(0, 10000);
 
@@ -136,7 +136,7 @@ static void writes_are_what_is_compared_by_where_they_are_counted(void **state)
 	expect(ten_seconds(200, 0), during, NT_FIX_NO_HELP, "by second");
 }
 
-static void too_little_is_no_verdict(void **state)
+TEST(too_little_is_no_verdict)
 {
 	expect(ten_seconds(5, 10), ten_seconds(0, 10), NT_FIX_CURED, "ends");
 	expect(ten_seconds(4, 10), ten_seconds(0, 10), NT_FIX_UNCLEAR, "4 stalls before");
@@ -146,7 +146,7 @@ static void too_little_is_no_verdict(void **state)
 	expect(ten_seconds(40, 100), ten_seconds(0, 0), NT_FIX_UNCLEAR, "wrote nothing");
 }
 
-static void another_load_is_said(void **state)
+TEST(another_load_is_said)
 {
 	expect(ten_seconds(200, 400), ten_seconds(0, 199), NT_FIX_CURED, "less than half as often");
 	expect(ten_seconds(200, 400), ten_seconds(100, 199), NT_FIX_UNCLEAR, "the same load");
@@ -154,16 +154,4 @@ static void another_load_is_said(void **state)
 	expect(ten_seconds(200, 400), ten_seconds(0, 200), NT_FIX_CURED, "there was none");
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(connections_are_compared_with_themselves_for_equal_times),
-	cmocka_unit_test(what_stalls_but_once_is_no_cure),
-	cmocka_unit_test(an_option_that_is_set_too_seldom_is_no_cure),
-	cmocka_unit_test(writes_of_others_are_no_cure_and_no_harm),
-	cmocka_unit_test(no_stall_is_left),
-	cmocka_unit_test(a_twentieth_is_a_cure_and_a_half_is_help),
-	cmocka_unit_test(writes_are_what_is_compared_by_where_they_are_counted),
-	cmocka_unit_test(too_little_is_no_verdict),
-	cmocka_unit_test(another_load_is_said),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

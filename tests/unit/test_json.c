@@ -143,7 +143,7 @@ static void assert_recorded(char *told, const char *name)
 	free(told);
 }
 
-static void a_stall_has_two_ends_of_the_same_keys(void **state)
+TEST(a_stall_has_two_ends_of_the_same_keys)
 {
 	char *told;
 	size_t length;
@@ -162,7 +162,7 @@ static void a_stall_has_two_ends_of_the_same_keys(void **state)
 }
 
 /* A late ACK, or a stall of a session that says where it comes from, and knows the ACK. */
-static void what_other_hosts_join_by_is_told(void **state)
+TEST(what_other_hosts_join_by_is_told)
 {
 	const struct nt_origin origin = {.host = "web\n1",
 					 .boot_id = "f6cc27e1-6ebd-45f6-9934-d36d1f1d7f74"};
@@ -186,9 +186,4 @@ static void what_other_hosts_join_by_is_told(void **state)
 	assert_recorded(told, "tests/unit/joinable.jsonl");
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(what_other_hosts_join_by_is_told),
-	cmocka_unit_test(a_stall_has_two_ends_of_the_same_keys),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

@@ -31,7 +31,7 @@ static bool scan(const char *text)
 	return nt_json_scan(&scan, line, strlen(line));
 }
 
-static void what_rfc_8259_allows_is_taken(void **state)
+TEST(what_rfc_8259_allows_is_taken)
 {
 	static const char *const good[] = {
 		"{}",
@@ -49,7 +49,7 @@ static void what_rfc_8259_allows_is_taken(void **state)
 			fail_msg("refused: %s", good[i]);
 }
 
-static void all_else_is_refused(void **state)
+TEST(all_else_is_refused)
 {
 	static const char *const bad[] = {
 		"",
@@ -109,7 +109,7 @@ static void all_else_is_refused(void **state)
 			fail_msg("taken: %s", bad[i]);
 }
 
-static void a_nul_ends_no_line(void **state)
+TEST(a_nul_ends_no_line)
 {
 	char text[] = "{\"a\":1}\0{\"a\":2}";
 	struct nt_json_scan scan = {0};
@@ -126,7 +126,7 @@ static void assert_text(const char *json, const char *wanted, size_t length)
 	assert_memory_equal(member.value.at, wanted, length + 1);
 }
 
-static void strings_mean_what_their_escapes_say(void **state)
+TEST(strings_mean_what_their_escapes_say)
 {
 	assert_text("{\"a\":\"\"}", "", 0);
 	assert_text("{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}", "\"\\/\b\f\n\r\t", 8);
@@ -141,7 +141,7 @@ static void strings_mean_what_their_escapes_say(void **state)
 	assert_text("{\"a\":\"\\ude00\\ud83d\"}", "\xef\xbf\xbd\xef\xbf\xbd", 6);
 }
 
-static void of_keys_that_come_twice_the_last_one_counts(void **state)
+TEST(of_keys_that_come_twice_the_last_one_counts)
 {
 	uint64_t number;
 
@@ -154,7 +154,7 @@ static void of_keys_that_come_twice_the_last_one_counts(void **state)
 	assert_int_equal(member.value.type, NT_JSON_ABSENT);
 }
 
-static void only_whole_numbers_are_whole(void **state)
+TEST(only_whole_numbers_are_whole)
 {
 	static const char *const others[] = {"-1",   "1.0", "1e3", "\"1\"", "18446744073709551616",
 					     "null", "[1]"};
@@ -187,7 +187,7 @@ static void assert_trimmed(const char *text, const char *wanted)
 	free(copy);
 }
 
-static void lists_are_shortened_where_they_lie(void **state)
+TEST(lists_are_shortened_where_they_lie)
 {
 	assert_trimmed("{\"none\":[1,2],\"two\":[1,2,3,4],\"all\":[1,2,3]}",
 		       "{\"none\":[],\"two\":[1,2],\"all\":[1,2,3]}");
@@ -215,7 +215,7 @@ static char *repeated(const char *before, const char *piece, const char *after)
 }
 
 /* The bound on a tree is one only if it is not said to be smaller than it is. */
-static void the_size_of_a_tree_is_known_before_it_is_made(void **state)
+TEST(the_size_of_a_tree_is_known_before_it_is_made)
 {
 	static const char *const pieces[][3] = {
 		{"{\"a\":[", "{},", "{}]}"},        {"{\"a\":[", "[],", "[]]}"},
@@ -241,15 +241,4 @@ static void the_size_of_a_tree_is_known_before_it_is_made(void **state)
 	}
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test_teardown(what_rfc_8259_allows_is_taken, tear_down),
-	cmocka_unit_test_teardown(all_else_is_refused, tear_down),
-	cmocka_unit_test_teardown(a_nul_ends_no_line, tear_down),
-	cmocka_unit_test_teardown(strings_mean_what_their_escapes_say, tear_down),
-	cmocka_unit_test_teardown(of_keys_that_come_twice_the_last_one_counts, tear_down),
-	cmocka_unit_test_teardown(only_whole_numbers_are_whole, tear_down),
-	cmocka_unit_test_teardown(lists_are_shortened_where_they_lie, tear_down),
-	cmocka_unit_test_teardown(the_size_of_a_tree_is_known_before_it_is_made, tear_down),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(NULL, tear_down)

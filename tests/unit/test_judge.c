@@ -37,7 +37,7 @@ static void expect(const struct nt_stall_facts *f, enum nt_cause cause, enum nt_
 	assert_int_equal(got, evidence);
 }
 
-static void a_hold_released_by_the_timers_ack_is_a_stall_seen(void **state)
+TEST(a_hold_released_by_the_timers_ack_is_a_stall_seen)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -46,7 +46,7 @@ static void a_hold_released_by_the_timers_ack_is_a_stall_seen(void **state)
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
-static void an_ack_that_carried_data_is_no_stall(void **state)
+TEST(an_ack_that_carried_data_is_no_stall)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -56,7 +56,7 @@ static void an_ack_that_carried_data_is_no_stall(void **state)
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
-static void only_an_ack_releases_into_a_stall(void **state)
+TEST(only_an_ack_releases_into_a_stall)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -66,7 +66,7 @@ static void only_an_ack_releases_into_a_stall(void **state)
 	}
 }
 
-static void no_other_reason_is_ever_called_nagle(void **state)
+TEST(no_other_reason_is_ever_called_nagle)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -83,7 +83,7 @@ static void no_other_reason_is_ever_called_nagle(void **state)
 	}
 }
 
-static void time_is_lost_where_the_program_did_not_take_it(void **state)
+TEST(time_is_lost_where_the_program_did_not_take_it)
 {
 	for (unsigned int release = 0; release < NT_RELEASES; release++) {
 		bool waited = release == NT_RELEASE_ACK || release == NT_RELEASE_TIMER ||
@@ -98,7 +98,7 @@ static void time_is_lost_where_the_program_did_not_take_it(void **state)
 	}
 }
 
-static void a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost(void **state)
+TEST(a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -114,7 +114,7 @@ static void a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost(v
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
-static void from_one_end_it_takes_30_ms_beyond_the_round_trip(void **state)
+TEST(from_one_end_it_takes_30_ms_beyond_the_round_trip)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -126,7 +126,7 @@ static void from_one_end_it_takes_30_ms_beyond_the_round_trip(void **state)
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
-static void from_one_end_acks_that_keep_coming_explain_the_wait(void **state)
+TEST(from_one_end_acks_that_keep_coming_explain_the_wait)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -138,7 +138,7 @@ static void from_one_end_acks_that_keep_coming_explain_the_wait(void **state)
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
-static void an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for(void **state)
+TEST(an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -150,7 +150,7 @@ static void an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for(v
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
-static void from_one_end_nobody_delays_the_ack_of_two_full_segments(void **state)
+TEST(from_one_end_nobody_delays_the_ack_of_two_full_segments)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -163,7 +163,7 @@ static void from_one_end_nobody_delays_the_ack_of_two_full_segments(void **state
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
-static void from_one_end_a_smaller_limit_in_force_counts(void **state)
+TEST(from_one_end_a_smaller_limit_in_force_counts)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -184,7 +184,7 @@ static void from_one_end_a_smaller_limit_in_force_counts(void **state)
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 }
 
-static void from_one_end_nothing_is_late_before_a_round_trip_was_measured(void **state)
+TEST(from_one_end_nothing_is_late_before_a_round_trip_was_measured)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -195,7 +195,7 @@ static void from_one_end_nothing_is_late_before_a_round_trip_was_measured(void *
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
-static void loss_recovery_explains_a_delay_from_one_end(void **state)
+TEST(loss_recovery_explains_a_delay_from_one_end)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -205,7 +205,7 @@ static void loss_recovery_explains_a_delay_from_one_end(void **state)
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
-static void a_pending_ack_that_the_reader_sent_must_have_come_too_late(void **state)
+TEST(a_pending_ack_that_the_reader_sent_must_have_come_too_late)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -219,7 +219,7 @@ static void a_pending_ack_that_the_reader_sent_must_have_come_too_late(void **st
 	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
-static void the_ack_of_a_locked_socket_left_later_than_its_timer_says(void **state)
+TEST(the_ack_of_a_locked_socket_left_later_than_its_timer_says)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -238,7 +238,7 @@ static void the_ack_of_a_locked_socket_left_later_than_its_timer_says(void **sta
 	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
-static void a_hold_shorter_than_the_round_trip_lost_nothing(void **state)
+TEST(a_hold_shorter_than_the_round_trip_lost_nothing)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -248,7 +248,7 @@ static void a_hold_shorter_than_the_round_trip_lost_nothing(void **state)
 	assert_int_equal(nt_excess_ns(&f), 1);
 }
 
-static void a_prompt_ack_takes_what_is_left_of_a_round_trip(void **state)
+TEST(a_prompt_ack_takes_what_is_left_of_a_round_trip)
 {
 	assert_int_equal(nt_way_us(50000, 0), 50000);
 	assert_int_equal(nt_way_us(50000, 20000), 30000);
@@ -261,7 +261,7 @@ static void a_prompt_ack_takes_what_is_left_of_a_round_trip(void **state)
 	assert_int_equal(nt_way_us(0, 20000), 0); /* nobody knows it */
 }
 
-static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
+TEST(a_cork_that_the_probe_timer_ended_is_a_cork_ceiling)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -285,7 +285,7 @@ static void a_cork_that_the_probe_timer_ended_is_a_cork_ceiling(void **state)
 }
 
 /* sent and received before the hold */
-static void handshakes_take_turns_and_messages_in_parts_do_not(void **state)
+TEST(handshakes_take_turns_and_messages_in_parts_do_not)
 {
 	assert_true(nt_in_handshake(1, 1));  /* the first answer, in two parts */
 	assert_true(nt_in_handshake(2, 3));  /* a TLS server's certificates, a ticket */
@@ -296,7 +296,7 @@ static void handshakes_take_turns_and_messages_in_parts_do_not(void **state)
 	assert_false(nt_in_handshake(5, 5));
 }
 
-static void patterns_are_told_apart(void **state)
+TEST(patterns_are_told_apart)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -331,7 +331,7 @@ static void patterns_are_told_apart(void **state)
 }
 
 /* What released a small segment that did not stall: a prompt ACK, or the peer's next message. */
-static void an_ack_with_a_late_message_is_no_clock(void **state)
+TEST(an_ack_with_a_late_message_is_no_clock)
 {
 	struct nt_stall_facts f = textbook();
 
@@ -355,28 +355,4 @@ static void an_ack_with_a_late_message_is_no_clock(void **state)
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(an_ack_with_a_late_message_is_no_clock),
-	cmocka_unit_test(a_hold_released_by_the_timers_ack_is_a_stall_seen),
-	cmocka_unit_test(an_ack_that_carried_data_is_no_stall),
-	cmocka_unit_test(only_an_ack_releases_into_a_stall),
-	cmocka_unit_test(no_other_reason_is_ever_called_nagle),
-	cmocka_unit_test(time_is_lost_where_the_program_did_not_take_it),
-	cmocka_unit_test(a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost),
-	cmocka_unit_test(from_one_end_it_takes_30_ms_beyond_the_round_trip),
-	cmocka_unit_test(from_one_end_a_smaller_limit_in_force_counts),
-	cmocka_unit_test(from_one_end_nothing_is_late_before_a_round_trip_was_measured),
-	cmocka_unit_test(an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for),
-	cmocka_unit_test(from_one_end_nobody_delays_the_ack_of_two_full_segments),
-	cmocka_unit_test(from_one_end_acks_that_keep_coming_explain_the_wait),
-	cmocka_unit_test(loss_recovery_explains_a_delay_from_one_end),
-	cmocka_unit_test(a_pending_ack_that_the_reader_sent_must_have_come_too_late),
-	cmocka_unit_test(the_ack_of_a_locked_socket_left_later_than_its_timer_says),
-	cmocka_unit_test(a_hold_shorter_than_the_round_trip_lost_nothing),
-	cmocka_unit_test(a_prompt_ack_takes_what_is_left_of_a_round_trip),
-	cmocka_unit_test(a_cork_that_the_probe_timer_ended_is_a_cork_ceiling),
-	cmocka_unit_test(handshakes_take_turns_and_messages_in_parts_do_not),
-	cmocka_unit_test(patterns_are_told_apart),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

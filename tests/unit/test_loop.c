@@ -91,7 +91,7 @@ static void sleep_until(uint64_t at_ns)
 
 /* ---- descriptors ---- */
 
-static void those_that_are_ready_are_called_in_the_order_in_which_they_were_added(void **state)
+TEST(those_that_are_ready_are_called_in_the_order_in_which_they_were_added)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
@@ -117,7 +117,7 @@ static void those_that_are_ready_are_called_in_the_order_in_which_they_were_adde
 	nt_loop_free(called.loop);
 }
 
-static void many_that_are_always_ready_all_have_their_turn(void **state)
+TEST(many_that_are_always_ready_all_have_their_turn)
 {
 	enum {
 		MANY = 48
@@ -141,7 +141,7 @@ static void many_that_are_always_ready_all_have_their_turn(void **state)
 	nt_loop_free(called.loop);
 }
 
-static void who_is_forgotten_is_called_no_more_even_in_the_same_turn(void **state)
+TEST(who_is_forgotten_is_called_no_more_even_in_the_same_turn)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
@@ -172,7 +172,7 @@ static void who_is_forgotten_is_called_no_more_even_in_the_same_turn(void **stat
 	nt_loop_free(called.loop);
 }
 
-static void the_end_of_a_reader_shows_at_the_writer(void **state)
+TEST(the_end_of_a_reader_shows_at_the_writer)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'};
@@ -188,7 +188,7 @@ static void the_end_of_a_reader_shows_at_the_writer(void **state)
 	nt_loop_free(called.loop);
 }
 
-static void nobody_waits_for_a_file(void **state)
+TEST(nobody_waits_for_a_file)
 {
 	struct called called = begin();
 	FILE *file = tmpfile();
@@ -202,7 +202,7 @@ static void nobody_waits_for_a_file(void **state)
 
 /* ---- times ---- */
 
-static void a_timer_calls_once_or_again_and_again(void **state)
+TEST(a_timer_calls_once_or_again_and_again)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'}, b = {&called, 'b'};
@@ -225,7 +225,7 @@ static void a_timer_calls_once_or_again_and_again(void **state)
 	nt_loop_free(called.loop);
 }
 
-static void a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_time(void **state)
+TEST(a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_time)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'}, b = {&called, 'b'};
@@ -239,7 +239,7 @@ static void a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_
 	nt_loop_free(called.loop);
 }
 
-static void a_turn_ends_at_its_time_and_the_next_one_knows_its_own(void **state)
+TEST(a_turn_ends_at_its_time_and_the_next_one_knows_its_own)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'};
@@ -265,7 +265,7 @@ static void a_turn_ends_at_its_time_and_the_next_one_knows_its_own(void **state)
 /* One that the C library keeps for itself, and leaves out of its sets. */
 #define KEPT_SIGNAL 33
 
-static void signals_call_with_their_numbers(void **state)
+TEST(signals_call_with_their_numbers)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'};
@@ -286,7 +286,7 @@ static void signals_call_with_their_numbers(void **state)
 
 /* ---- the end ---- */
 
-static void stopped_it_calls_nobody_else(void **state)
+TEST(stopped_it_calls_nobody_else)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'}, b = {&called, 'b'};
@@ -309,7 +309,7 @@ static void stopped_it_calls_nobody_else(void **state)
 
 /* ---- a loop in a loop ---- */
 
-static void another_loop_sees_when_it_has_something_to_call(void **state)
+TEST(another_loop_sees_when_it_has_something_to_call)
 {
 	struct called called = begin();
 	struct one a = {&called, 'a'};
@@ -323,18 +323,4 @@ static void another_loop_sees_when_it_has_something_to_call(void **state)
 	nt_loop_free(called.loop);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(those_that_are_ready_are_called_in_the_order_in_which_they_were_added),
-	cmocka_unit_test(many_that_are_always_ready_all_have_their_turn),
-	cmocka_unit_test(who_is_forgotten_is_called_no_more_even_in_the_same_turn),
-	cmocka_unit_test(the_end_of_a_reader_shows_at_the_writer),
-	cmocka_unit_test(nobody_waits_for_a_file),
-	cmocka_unit_test(a_timer_calls_once_or_again_and_again),
-	cmocka_unit_test(a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_time),
-	cmocka_unit_test(a_turn_ends_at_its_time_and_the_next_one_knows_its_own),
-	cmocka_unit_test(signals_call_with_their_numbers),
-	cmocka_unit_test(stopped_it_calls_nobody_else),
-	cmocka_unit_test(another_loop_sees_when_it_has_something_to_call),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

@@ -27,7 +27,7 @@ static void read_lines(const char *lines, const uint64_t *addresses, size_t n)
 	fclose(maps);
 }
 
-static void of_many_lines_those_of_code_are_taken_that_an_address_points_into(void **state)
+TEST(of_many_lines_those_of_code_are_taken_that_an_address_points_into)
 {
 	static const uint64_t addresses[] = {0xfff, 0x3000, 0x4fff, 0x9000};
 	static const char lines[] =
@@ -53,7 +53,7 @@ static void of_many_lines_those_of_code_are_taken_that_an_address_points_into(vo
 	nt_mappings_free(&found);
 }
 
-static void lines_of_another_form_are_passed_over(void **state)
+TEST(lines_of_another_form_are_passed_over)
 {
 	static const uint64_t address = 0x1800;
 	static const char lines[] = "\n"
@@ -75,7 +75,7 @@ static void lines_of_another_form_are_passed_over(void **state)
 	assert_int_equal(found.lines, 0);
 }
 
-static void more_than_there_is_room_for_are_left_out_and_told(void **state)
+TEST(more_than_there_is_room_for_are_left_out_and_told)
 {
 	static uint64_t addresses[NT_MAPPINGS_MOST + 1];
 	static char lines[(NT_MAPPINGS_MOST + 1) * 64];
@@ -117,7 +117,7 @@ static void open_mapping(const void *page)
 	assert_int_equal(found.count, 1);
 }
 
-static void what_is_mapped_is_opened_for_reading_and_is_that_file(void **state)
+TEST(what_is_mapped_is_opened_for_reading_and_is_that_file)
 {
 	char path[] = "/tmp/nt-mappings-XXXXXX", bytes[4096] = "";
 	int fd = mkstemp(path);
@@ -139,7 +139,7 @@ static void what_is_mapped_is_opened_for_reading_and_is_that_file(void **state)
 	close(fd);
 }
 
-static void a_device_is_not_opened(void **state)
+TEST(a_device_is_not_opened)
 {
 	void *page = map("/dev/zero");
 
@@ -206,7 +206,7 @@ static bool is_found(pid_t process, const void *page)
  * The link stands under the file's name in the root directory of the process, and leads to the very
  * file from ours. From its own it leads to itself.
  */
-static void no_link_leads_out_of_the_root_of_a_process(void **state)
+TEST(no_link_leads_out_of_the_root_of_a_process)
 {
 	char place[] = "/tmp/nt-mappings-XXXXXX", path[64], root[64], at[160], bytes[4096] = "";
 	pid_t process;
@@ -252,7 +252,7 @@ static void no_link_leads_out_of_the_root_of_a_process(void **state)
 	assert_int_equal(rmdir(place), 0);
 }
 
-static void of_a_process_that_has_ended_there_is_nothing(void **state)
+TEST(of_a_process_that_has_ended_there_is_nothing)
 {
 	uint64_t address = 4096;
 	siginfo_t info;
@@ -266,14 +266,4 @@ static void of_a_process_that_has_ended_there_is_nothing(void **state)
 	assert_int_equal(nt_mappings_open(child, &address, 1, &found), -ESRCH);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(of_many_lines_those_of_code_are_taken_that_an_address_points_into),
-	cmocka_unit_test(lines_of_another_form_are_passed_over),
-	cmocka_unit_test(more_than_there_is_room_for_are_left_out_and_told),
-	cmocka_unit_test(what_is_mapped_is_opened_for_reading_and_is_that_file),
-	cmocka_unit_test(a_device_is_not_opened),
-	cmocka_unit_test(no_link_leads_out_of_the_root_of_a_process),
-	cmocka_unit_test(of_a_process_that_has_ended_there_is_nothing),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

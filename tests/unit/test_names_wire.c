@@ -43,7 +43,7 @@ static struct nt_names_frame *first_frame(void)
 	return (struct nt_names_frame *)(bytes + sizeof(struct nt_names_reply));
 }
 
-static void what_was_encoded_is_decoded(void **state)
+TEST(what_was_encoded_is_decoded)
 {
 	struct nt_frame list[] = {{.ip = 1, .module = "/bin/x", .offset = 2, .symbol = "main"},
 				  {.ip = UINT64_MAX},
@@ -68,7 +68,7 @@ static void what_was_encoded_is_decoded(void **state)
 	nt_frames_free(frames, 3);
 }
 
-static void a_long_name_is_cut_at_a_whole_character(void **state)
+TEST(a_long_name_is_cut_at_a_whole_character)
 {
 	char name[NT_NAME_BYTES + 8];
 	struct nt_frame one = {.symbol = name};
@@ -84,7 +84,7 @@ static void a_long_name_is_cut_at_a_whole_character(void **state)
 	}
 }
 
-static void names_have_so_much_room_in_all_and_the_outermost_go_without(void **state)
+TEST(names_have_so_much_room_in_all_and_the_outermost_go_without)
 {
 	struct nt_frame list[NT_STACK_DEPTH];
 	const struct nt_names_reply fine = {.number = 7};
@@ -112,7 +112,7 @@ static void names_have_so_much_room_in_all_and_the_outermost_go_without(void **s
 	nt_frames_free(frames, named);
 }
 
-static void what_is_cut_off_anywhere_is_refused(void **state)
+TEST(what_is_cut_off_anywhere_is_refused)
 {
 	size_t whole = encode_one();
 
@@ -122,7 +122,7 @@ static void what_is_cut_off_anywhere_is_refused(void **state)
 	assert_int_equal(decode(whole + 1), -EBADMSG);
 }
 
-static void counts_and_lengths_that_are_too_large_are_refused(void **state)
+TEST(counts_and_lengths_that_are_too_large_are_refused)
 {
 	static const uint32_t counts[] = {NT_STACK_DEPTH + 1, 0x80000000, UINT32_MAX};
 	static const uint16_t lengths[] = {NT_NAME_BYTES + 1, 0x7fff, 0xfffe};
@@ -143,7 +143,7 @@ static void counts_and_lengths_that_are_too_large_are_refused(void **state)
 	}
 }
 
-static void a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused(void **state)
+TEST(a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused)
 {
 	size_t whole = encode_one();
 
@@ -154,13 +154,4 @@ static void a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused(void **
 	assert_int_equal(decode(whole), -EBADMSG);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(what_was_encoded_is_decoded),
-	cmocka_unit_test(a_long_name_is_cut_at_a_whole_character),
-	cmocka_unit_test(names_have_so_much_room_in_all_and_the_outermost_go_without),
-	cmocka_unit_test(what_is_cut_off_anywhere_is_refused),
-	cmocka_unit_test(counts_and_lengths_that_are_too_large_are_refused),
-	cmocka_unit_test(a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

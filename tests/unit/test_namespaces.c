@@ -14,7 +14,7 @@ static void expect(const char *text, bool found, uint64_t value)
 		assert_int_equal(got, value);
 }
 
-static void the_counter_is_found_by_its_name(void **state)
+TEST(the_counter_is_found_by_its_name)
 {
 	expect("TcpExt: SyncookiesSent DelayedACKs DelayedACKLocked\n"
 	       "TcpExt: 0 42 7\n"
@@ -25,7 +25,7 @@ static void the_counter_is_found_by_its_name(void **state)
 	expect("TcpExt: DelayedACKLocked DelayedACKs\nTcpExt: 1 2", true, 2);
 }
 
-static void what_is_no_such_counter_is_not_taken_for_it(void **state)
+TEST(what_is_no_such_counter_is_not_taken_for_it)
 {
 	expect("", false, 0);
 	expect("TcpExt:", false, 0);
@@ -77,7 +77,7 @@ static void scan(struct nt_namespaces *ns, uint32_t threads, uint32_t namespaces
 	assert_int_equal(nt_namespaces_scan(ns), 0);
 }
 
-static void a_scan_keeps_some_threads_of_each_and_no_more_than_it_has_room_for(void **state)
+TEST(a_scan_keeps_some_threads_of_each_and_no_more_than_it_has_room_for)
 {
 	struct nagletrace_bpf skel = {.bss = &kernel.bss};
 	struct nt_tracer tracer = {.skel = &skel};
@@ -96,10 +96,4 @@ static void a_scan_keeps_some_threads_of_each_and_no_more_than_it_has_room_for(v
 	free(ns.list);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_scan_keeps_some_threads_of_each_and_no_more_than_it_has_room_for),
-	cmocka_unit_test(the_counter_is_found_by_its_name),
-	cmocka_unit_test(what_is_no_such_counter_is_not_taken_for_it),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

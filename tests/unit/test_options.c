@@ -77,7 +77,7 @@ static void refused(const char *line, const char *option, const char *value, con
 	check_message(line, err);
 }
 
-static void without_options_it_traces_everything(void **state)
+TEST(without_options_it_traces_everything)
 {
 	struct nt_settings o = good("");
 
@@ -88,7 +88,7 @@ static void without_options_it_traces_everything(void **state)
 	assert_int_equal(o.output, NT_OUTPUT_TEXT);
 }
 
-static void every_option_sets_what_it_says(void **state)
+TEST(every_option_sets_what_it_says)
 {
 	struct nt_settings o =
 		good("-p 1,2 -p 3 -P 80,443 -L 1 -D 65535 -4 -m 250us -i 5s --count 3 -d 2m -a "
@@ -145,7 +145,7 @@ static void refused_key(const char *text, size_t length, mode_t mode, const char
 	unlink(path);
 }
 
-static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state)
+TEST(a_fleet_key_is_read_from_a_file_that_others_may_not_use)
 {
 	static const char digits[] = "000102030405060708090a0b0c0d0e0f\n";
 	static const char two[] = "000102030405060708090a0b0c0d0e0f\n"
@@ -186,7 +186,7 @@ static void a_fleet_key_is_read_from_a_file_that_others_may_not_use(void **state
 	refused("--fleet-key /", "--fleet-key", "/", "not a file");
 }
 
-static void a_host_has_the_name_of_a_host(void **state)
+TEST(a_host_has_the_name_of_a_host)
 {
 	char line[300] = "--host ";
 
@@ -199,13 +199,13 @@ static void a_host_has_the_name_of_a_host(void **state)
 	refused(line, "--host", "aaaa", "at most 253");
 }
 
-static void late_acks_are_for_programs(void **state)
+TEST(late_acks_are_for_programs)
 {
 	assert_true(good("--late-acks -o json").late_acks);
 	refused("--late-acks", "--late-acks", "--output json", "");
 }
 
-static void short_options_can_be_joined(void **state)
+TEST(short_options_can_be_joined)
 {
 	struct nt_settings o = good("-aUp123");
 
@@ -213,7 +213,7 @@ static void short_options_can_be_joined(void **state)
 	assert_int_equal(o.pids[0], 123);
 }
 
-static void the_bcc_habit_works(void **state)
+TEST(the_bcc_habit_works)
 {
 	struct nt_settings o = good("5 12");
 
@@ -232,7 +232,7 @@ static void the_bcc_habit_works(void **state)
 	refused("--count 2 5 3", "COUNT", "3", "one of them");
 }
 
-static void commands_are_told_from_words_that_are_none(void **state)
+TEST(commands_are_told_from_words_that_are_none)
 {
 	assert_int_equal(command_of("check"), NT_CMD_CHECK);
 	assert_int_equal(command_of("check --hooks tracepoint -j -v"), NT_CMD_CHECK);
@@ -254,7 +254,7 @@ static void commands_are_told_from_words_that_are_none(void **state)
 	refused("check -U", "--stacks", "", "leave it out");
 }
 
-static void pids_and_ports_are_taken_to_the_letter(void **state)
+TEST(pids_and_ports_are_taken_to_the_letter)
 {
 	assert_int_equal(good("-p 4194304").pids[0], 4194304);
 	refused("-p 4194305", "--pid", "4194305", "4242");
@@ -284,7 +284,7 @@ static const char *list_of(const char *option, int count)
 	return line;
 }
 
-static void lists_are_full_at_64_processes_and_32_ports(void **state)
+TEST(lists_are_full_at_64_processes_and_32_ports)
 {
 	assert_int_equal(good(list_of("-p", NT_MAX_PIDS)).n_pids, NT_MAX_PIDS);
 	refused(list_of("-p", NT_MAX_PIDS + 1), "--pid", "1,2,3", "at most 64");
@@ -305,7 +305,7 @@ static void expect_ns(const char *text, uint64_t expected)
 	assert_int_equal(ns, expected);
 }
 
-static void durations_take_a_unit(void **state)
+TEST(durations_take_a_unit)
 {
 	uint64_t ns;
 
@@ -338,7 +338,7 @@ static void durations_take_a_unit(void **state)
 	expect_ns("18446744072s", 18446744072000000000ULL);
 }
 
-static void malformed_durations_name_option_value_and_remedy(void **state)
+TEST(malformed_durations_name_option_value_and_remedy)
 {
 	refused("-m 40", "--min", "40", "needs a unit");
 	refused("-d abc", "--duration", "abc", "40ms");
@@ -353,7 +353,7 @@ static void malformed_durations_name_option_value_and_remedy(void **state)
 	assert_int_equal(good("-m 0ms").min_ns, 0);
 }
 
-static void options_that_contradict_each_other_are_refused(void **state)
+TEST(options_that_contradict_each_other_are_refused)
 {
 	refused("-p 1 -n x", "--pid", "--name", "one of them");
 	refused("-p 1 -c /x", "--pid", "--cgroup", "one of them");
@@ -367,7 +367,7 @@ static void options_that_contradict_each_other_are_refused(void **state)
 	assert_int_equal(good("-m 2ms -m 2ms").min_ns, 2000000);
 }
 
-static void other_values_are_refused(void **state)
+TEST(other_values_are_refused)
 {
 	refused("-o xml", "--output", "xml", "json");
 	refused("--max-overhead 0", "--max-overhead", "0", "more than zero");
@@ -394,7 +394,7 @@ static void other_values_are_refused(void **state)
 	refused("-i 1s --count 0", "--count", "0", "1 or more");
 }
 
-static void unknown_options_and_abbreviations_are_refused(void **state)
+TEST(unknown_options_and_abbreviations_are_refused)
 {
 	refused("--foo", "--foo", "", "--help");
 	refused("--timelines", "--timelines", "", "--help");
@@ -409,7 +409,7 @@ static void unknown_options_and_abbreviations_are_refused(void **state)
 	refused("--json=yes", "--json", "", "takes no value");
 }
 
-static void a_value_with_control_characters_is_shown_escaped(void **state)
+TEST(a_value_with_control_characters_is_shown_escaped)
 {
 	refused("-p 1\n2", "--pid", "1\\x0a2", "4242");
 	refused("-o \033[2J", "--output", "\\x1b[2J", "json");
@@ -418,7 +418,7 @@ static void a_value_with_control_characters_is_shown_escaped(void **state)
 }
 
 /* Each option that takes a value, each flag and each word, with a value as bad as it can be. */
-static void no_message_is_longer_than_200_bytes(void **state)
+TEST(no_message_is_longer_than_200_bytes)
 {
 	char bad[301], line[400], err[NT_OPTION_ERROR_LEN];
 	struct nt_settings settings;
@@ -444,13 +444,13 @@ static void no_message_is_longer_than_200_bytes(void **state)
 	refused(line, "--count", "3", "--interval");
 }
 
-static void a_long_value_is_cut_after_24_bytes(void **state)
+TEST(a_long_value_is_cut_after_24_bytes)
 {
 	refused("-p 1234567890123456789012345", "--pid", "123456789012345678901234…:", "4242");
 	refused("-p 123456789012345678901234", "--pid", "123456789012345678901234:", "4242");
 }
 
-static void an_empty_value_is_shown(void **state)
+TEST(an_empty_value_is_shown)
 {
 	refused("--name=", "--name", "\"\"", "give a command name");
 	refused("--pid=", "--pid", "\"\"", "4242");
@@ -464,7 +464,7 @@ static void an_empty_value_is_shown(void **state)
 }
 
 /* argv does not outlive parse(), but its words do. */
-static void two_dashes_stand_before_a_command_to_trace(void **state)
+TEST(two_dashes_stand_before_a_command_to_trace)
 {
 	struct nt_settings o = good("-a 5 --user root -- make -j 2 -- check");
 
@@ -488,7 +488,7 @@ static void two_dashes_stand_before_a_command_to_trace(void **state)
 	refused("--user no-such-user -- true", "--user", "no-such-user", "getent passwd");
 }
 
-static void the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals_sign(void **state)
+TEST(the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals_sign)
 {
 	assert_int_equal(good("").fail_on_stalls, 0);
 	assert_int_equal(good("--fail-on-stall").fail_on_stalls, 1);
@@ -498,7 +498,7 @@ static void the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals
 	refused("daemon --fail-on-stall", "--fail-on-stall", "`daemon`", "leave it out");
 }
 
-static void daemon_and_report_take_their_own_options(void **state)
+TEST(daemon_and_report_take_their_own_options)
 {
 	struct nt_settings o = good("daemon");
 
@@ -614,7 +614,7 @@ static void refuses_what_is_not_its_own(const char *command, bool traces, const 
 	unlink(key);
 }
 
-static void the_examples_of_each_command_parse_as_that_command(void **state)
+TEST(the_examples_of_each_command_parse_as_that_command)
 {
 	for (const struct nt_command_row *row = nt_commands; row->name; row++) {
 		for (size_t i = 0; i < 2; i++) {
@@ -626,7 +626,7 @@ static void the_examples_of_each_command_parse_as_that_command(void **state)
 	}
 }
 
-static void commands_refuse_each_option_that_is_not_their_own(void **state)
+TEST(commands_refuse_each_option_that_is_not_their_own)
 {
 	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
 					       "help",   "version", "json-schema", NULL};
@@ -653,7 +653,7 @@ static void commands_refuse_each_option_that_is_not_their_own(void **state)
 	good("check -o json --hooks kprobe --btf /dev/null -v -v");
 }
 
-static void top_traces_by_itself_when_told_what_to_trace(void **state)
+TEST(top_traces_by_itself_when_told_what_to_trace)
 {
 	assert_int_equal(command_of("top"), NT_CMD_TOP);
 	assert_false(good("top -i 200ms -d 5s").traces_itself);
@@ -668,7 +668,7 @@ static void top_traces_by_itself_when_told_what_to_trace(void **state)
 	refused("top 5", "", "5", "`top` takes options only");
 }
 
-static void sample_takes_interval_and_count_and_what_a_look_can_choose_by(void **state)
+TEST(sample_takes_interval_and_count_and_what_a_look_can_choose_by)
 {
 	struct nt_settings o = good("sample 5 12 -j");
 
@@ -696,7 +696,7 @@ static void sample_takes_interval_and_count_and_what_a_look_can_choose_by(void *
 	refused("check 1 2", "", "1", "options only");
 }
 
-static void fix_is_told_what_to_set_and_whose(void **state)
+TEST(fix_is_told_what_to_set_and_whose)
 {
 	struct nt_settings o = good("fix -p 1 --nodelay");
 
@@ -732,14 +732,14 @@ static void fix_is_told_what_to_set_and_whose(void **state)
 	refused("fix -c /x -j", "--json", "list", "leave it out");
 }
 
-static void calls_do_not_know_of_each_other(void **state)
+TEST(calls_do_not_know_of_each_other)
 {
 	good("-p 5 -a 3");
 	assert_int_equal(good("-p 6").n_pids, 1);
 	assert_false(good("").all_holds);
 }
 
-static void help_fits_80_columns_and_names_every_option(void **state)
+TEST(help_fits_80_columns_and_names_every_option)
 {
 	char option[48];
 	char *text = NULL, *line, *rest;
@@ -767,36 +767,4 @@ static void help_fits_80_columns_and_names_every_option(void **state)
 	free(text);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(without_options_it_traces_everything),
-	cmocka_unit_test(every_option_sets_what_it_says),
-	cmocka_unit_test(a_fleet_key_is_read_from_a_file_that_others_may_not_use),
-	cmocka_unit_test(a_host_has_the_name_of_a_host),
-	cmocka_unit_test(late_acks_are_for_programs),
-	cmocka_unit_test(short_options_can_be_joined),
-	cmocka_unit_test(the_bcc_habit_works),
-	cmocka_unit_test(commands_are_told_from_words_that_are_none),
-	cmocka_unit_test(pids_and_ports_are_taken_to_the_letter),
-	cmocka_unit_test(lists_are_full_at_64_processes_and_32_ports),
-	cmocka_unit_test(durations_take_a_unit),
-	cmocka_unit_test(malformed_durations_name_option_value_and_remedy),
-	cmocka_unit_test(options_that_contradict_each_other_are_refused),
-	cmocka_unit_test(other_values_are_refused),
-	cmocka_unit_test(unknown_options_and_abbreviations_are_refused),
-	cmocka_unit_test(a_value_with_control_characters_is_shown_escaped),
-	cmocka_unit_test(no_message_is_longer_than_200_bytes),
-	cmocka_unit_test(a_long_value_is_cut_after_24_bytes),
-	cmocka_unit_test(an_empty_value_is_shown),
-	cmocka_unit_test(two_dashes_stand_before_a_command_to_trace),
-	cmocka_unit_test(the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals_sign),
-	cmocka_unit_test(daemon_and_report_take_their_own_options),
-	cmocka_unit_test(commands_refuse_each_option_that_is_not_their_own),
-	cmocka_unit_test(the_examples_of_each_command_parse_as_that_command),
-	cmocka_unit_test(top_traces_by_itself_when_told_what_to_trace),
-	cmocka_unit_test(sample_takes_interval_and_count_and_what_a_look_can_choose_by),
-	cmocka_unit_test(fix_is_told_what_to_set_and_whose),
-	cmocka_unit_test(calls_do_not_know_of_each_other),
-	cmocka_unit_test(help_fits_80_columns_and_names_every_option),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

@@ -43,7 +43,7 @@ static size_t find(const struct nt_owner_list *list, uint64_t sk,
 	return nt_owner_list_find(list, &end, found);
 }
 
-static void a_process_is_there_once_for_all_its_descriptors(void **state)
+TEST(a_process_is_there_once_for_all_its_descriptors)
 {
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	struct nt_owner_list list = {};
@@ -61,7 +61,7 @@ static void a_process_is_there_once_for_all_its_descriptors(void **state)
 	nt_owner_list_clear(&list);
 }
 
-static void a_child_on_its_way_to_an_exec_is_an_owner_only_alone(void **state)
+TEST(a_child_on_its_way_to_an_exec_is_an_owner_only_alone)
 {
 	struct nt_owner found[NT_OWNERS_OF_SOCKET], child = owner_of(64, 9, ALICE);
 	struct nt_owner_list list = {};
@@ -78,7 +78,7 @@ static void a_child_on_its_way_to_an_exec_is_an_owner_only_alone(void **state)
 	nt_owner_list_clear(&list);
 }
 
-static void of_many_processes_those_asked_for_and_the_last_stay(void **state)
+TEST(of_many_processes_those_asked_for_and_the_last_stay)
 {
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	struct nt_owner_list list = {};
@@ -100,7 +100,7 @@ static void of_many_processes_those_asked_for_and_the_last_stay(void **state)
 	nt_owner_list_clear(&list);
 }
 
-static void the_sockets_of_one_user_do_not_push_out_those_of_another(void **state)
+TEST(the_sockets_of_one_user_do_not_push_out_those_of_another)
 {
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	struct nt_owner_list list = {};
@@ -121,7 +121,7 @@ static void the_sockets_of_one_user_do_not_push_out_those_of_another(void **stat
 }
 
 /* SECURITY.md says how many, and how much memory they take. */
-static void as_many_fit_as_the_documents_say(void **state)
+TEST(as_many_fit_as_the_documents_say)
 {
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	struct nt_owner_list list = {};
@@ -138,7 +138,7 @@ static void as_many_fit_as_the_documents_say(void **state)
 	nt_owner_list_clear(&list);
 }
 
-static void the_other_end_is_found_by_its_addresses(void **state)
+TEST(the_other_end_is_found_by_its_addresses)
 {
 	struct nt_owner owner = {.sk = 64, .tgid = 1}, other = {.sk = 128, .tgid = 2};
 	struct nt_owner_list list = {};
@@ -166,13 +166,4 @@ static void the_other_end_is_found_by_its_addresses(void **state)
 	nt_owner_list_clear(&list);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_process_is_there_once_for_all_its_descriptors),
-	cmocka_unit_test(a_child_on_its_way_to_an_exec_is_an_owner_only_alone),
-	cmocka_unit_test(of_many_processes_those_asked_for_and_the_last_stay),
-	cmocka_unit_test(the_sockets_of_one_user_do_not_push_out_those_of_another),
-	cmocka_unit_test(as_many_fit_as_the_documents_say),
-	cmocka_unit_test(the_other_end_is_found_by_its_addresses),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

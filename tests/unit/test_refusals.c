@@ -97,7 +97,7 @@ static void in_a_child(const struct call *calls, size_t n)
 static const char file[] = "/dev/null";
 static char *const nothing[] = {NULL};
 
-static void what_takes_a_machine_over_is_refused(void **state)
+TEST(what_takes_a_machine_over_is_refused)
 {
 	const long path = (long)file;
 	const struct call calls[] = {
@@ -156,7 +156,7 @@ static void what_takes_a_machine_over_is_refused(void **state)
 	in_a_child(calls, sizeof(calls) / sizeof(calls[0]));
 }
 
-static void no_file_is_written_made_or_given_away(void **state)
+TEST(no_file_is_written_made_or_given_away)
 {
 	const long path = (long)file;
 	const struct call calls[] = {
@@ -197,7 +197,7 @@ static void no_file_is_written_made_or_given_away(void **state)
 }
 
 /* Without privileges the kernel says EPERM by itself: what tells the two apart is asked as root. */
-static void bpf_goes_on_with_what_is_there_and_makes_nothing_new(void **state)
+TEST(bpf_goes_on_with_what_is_there_and_makes_nothing_new)
 {
 	const struct call calls[] = {
 		BPF_COMMAND(BPF_MAP_CREATE, EPERM),
@@ -232,7 +232,7 @@ static void bpf_goes_on_with_what_is_there_and_makes_nothing_new(void **state)
 	in_a_child(goes_on, sizeof(goes_on) / sizeof(goes_on[0]));
 }
 
-static void a_daemon_in_standby_attaches_and_still_loads_nothing(void **state)
+TEST(a_daemon_in_standby_attaches_and_still_loads_nothing)
 {
 	const struct call refused[] = {
 		BPF_COMMAND(BPF_MAP_CREATE, EPERM),      BPF_COMMAND(BPF_PROG_LOAD, EPERM),
@@ -250,7 +250,7 @@ static void a_daemon_in_standby_attaches_and_still_loads_nothing(void **state)
 	in_a_child_that(true, goes_on, sizeof(goes_on) / sizeof(goes_on[0]));
 }
 
-static void what_a_tracer_does_later_is_allowed(void **state)
+TEST(what_a_tracer_does_later_is_allowed)
 {
 	const struct call calls[] = {
 		REFUSED(socket, AF_UNIX, SOCK_DGRAM, 0, 0),
@@ -270,7 +270,7 @@ static void what_a_tracer_does_later_is_allowed(void **state)
 	in_a_child(calls, sizeof(calls) / sizeof(calls[0]));
 }
 
-static void one_call_may_stay_allowed(void **state)
+TEST(one_call_may_stay_allowed)
 {
 	pid_t child = fork();
 	int status;
@@ -287,7 +287,7 @@ static void one_call_may_stay_allowed(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void a_signal_to_itself_is_delivered(void **state)
+TEST(a_signal_to_itself_is_delivered)
 {
 	pid_t child = fork();
 	int status;
@@ -302,14 +302,4 @@ static void a_signal_to_itself_is_delivered(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(what_takes_a_machine_over_is_refused),
-	cmocka_unit_test(no_file_is_written_made_or_given_away),
-	cmocka_unit_test(bpf_goes_on_with_what_is_there_and_makes_nothing_new),
-	cmocka_unit_test(a_daemon_in_standby_attaches_and_still_loads_nothing),
-	cmocka_unit_test(what_a_tracer_does_later_is_allowed),
-	cmocka_unit_test(one_call_may_stay_allowed),
-	cmocka_unit_test(a_signal_to_itself_is_delivered),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

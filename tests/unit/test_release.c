@@ -32,7 +32,7 @@ static struct nt_tcp_state gone(void)
 	};
 }
 
-static void an_ack_of_the_small_segment_releases_a_nagle_hold(void **state)
+TEST(an_ack_of_the_small_segment_releases_a_nagle_hold)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -42,7 +42,7 @@ static void an_ack_of_the_small_segment_releases_a_nagle_hold(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
 }
 
-static void an_ack_of_less_does_not_release_a_nagle_hold(void **state)
+TEST(an_ack_of_less_does_not_release_a_nagle_hold)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -52,7 +52,7 @@ static void an_ack_of_less_does_not_release_a_nagle_hold(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_NODELAY);
 }
 
-static void an_attempt_after_the_ack_is_not_what_released_a_nagle_hold(void **state)
+TEST(an_attempt_after_the_ack_is_not_what_released_a_nagle_hold)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -67,7 +67,7 @@ static void an_attempt_after_the_ack_is_not_what_released_a_nagle_hold(void **st
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
 }
 
-static void the_release_by_ack_is_found_across_the_wrap_around(void **state)
+TEST(the_release_by_ack_is_found_across_the_wrap_around)
 {
 	struct nt_held held = {
 		.seq = 5, .sml = 5, .una = 0xfffffff0, .mss = MSS, .reason = NT_HOLD_NAGLE};
@@ -78,7 +78,7 @@ static void the_release_by_ack_is_found_across_the_wrap_around(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_PUSH);
 }
 
-static void a_filled_segment_releases_a_nagle_hold(void **state)
+TEST(a_filled_segment_releases_a_nagle_hold)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -91,7 +91,7 @@ static void a_filled_segment_releases_a_nagle_hold(void **state)
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
 }
 
-static void a_loss_probe_takes_the_tail_along(void **state)
+TEST(a_loss_probe_takes_the_tail_along)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -103,7 +103,7 @@ static void a_loss_probe_takes_the_tail_along(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_LOSS_PROBE);
 }
 
-static void setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork(void **state)
+TEST(setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -115,7 +115,7 @@ static void setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork(void **st
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
 }
 
-static void nodelay_on_a_corked_socket_pushes_what_is_queued(void **state)
+TEST(nodelay_on_a_corked_socket_pushes_what_is_queued)
 {
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
@@ -125,7 +125,7 @@ static void nodelay_on_a_corked_socket_pushes_what_is_queued(void **state)
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
 }
 
-static void uncorking_without_nodelay_is_told_by_the_flag_that_is_gone(void **state)
+TEST(uncorking_without_nodelay_is_told_by_the_flag_that_is_gone)
 {
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
@@ -138,7 +138,7 @@ static void uncorking_without_nodelay_is_told_by_the_flag_that_is_gone(void **st
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
 }
 
-static void the_last_part_releases_msg_more(void **state)
+TEST(the_last_part_releases_msg_more)
 {
 	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
 	struct nt_tcp_state s = gone();
@@ -158,7 +158,7 @@ static void the_last_part_releases_msg_more(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
 }
 
-static void the_peers_segment_or_the_timer_lets_msg_more_go_where_nothing_was_written(void **state)
+TEST(the_peers_segment_or_the_timer_lets_msg_more_go_where_nothing_was_written)
 {
 	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
 	struct nt_tcp_state s = gone();
@@ -171,7 +171,7 @@ static void the_peers_segment_or_the_timer_lets_msg_more_go_where_nothing_was_wr
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
 }
 
-static void a_loss_probe_is_told_by_what_it_left_behind(void **state)
+TEST(a_loss_probe_is_told_by_what_it_left_behind)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -184,7 +184,7 @@ static void a_loss_probe_is_told_by_what_it_left_behind(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
 }
 
-static void a_forced_push_is_told(void **state)
+TEST(a_forced_push_is_told)
 {
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
 	struct nt_tcp_state s = gone();
@@ -198,7 +198,7 @@ static void a_forced_push_is_told(void **state)
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
 }
 
-static void closing_sends_the_tail_with_the_fin(void **state)
+TEST(closing_sends_the_tail_with_the_fin)
 {
 	static const uint8_t closing[] = {NT_TCP_FIN_WAIT1, NT_TCP_LAST_ACK, NT_TCP_CLOSING};
 	struct nt_held held = held_for(NT_HOLD_NAGLE);
@@ -211,7 +211,7 @@ static void closing_sends_the_tail_with_the_fin(void **state)
 	}
 }
 
-static void the_probe_timer_is_told_by_who_saw_it(void **state)
+TEST(the_probe_timer_is_told_by_who_saw_it)
 {
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
@@ -221,7 +221,7 @@ static void the_probe_timer_is_told_by_who_saw_it(void **state)
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
 }
 
-static void a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers(void **state)
+TEST(a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers)
 {
 	struct nt_held held = held_for(NT_HOLD_CORK);
 	struct nt_tcp_state s = gone();
@@ -243,7 +243,7 @@ static void a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers(vo
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_NODELAY);
 }
 
-static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
+TEST(windows_are_opened_by_acks_and_queues_by_the_device)
 {
 	struct nt_held held = held_for(NT_HOLD_RWND);
 	struct nt_tcp_state s = gone();
@@ -268,24 +268,4 @@ static void windows_are_opened_by_acks_and_queues_by_the_device(void **state)
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(an_ack_of_the_small_segment_releases_a_nagle_hold),
-	cmocka_unit_test(an_ack_of_less_does_not_release_a_nagle_hold),
-	cmocka_unit_test(an_attempt_after_the_ack_is_not_what_released_a_nagle_hold),
-	cmocka_unit_test(the_release_by_ack_is_found_across_the_wrap_around),
-	cmocka_unit_test(a_filled_segment_releases_a_nagle_hold),
-	cmocka_unit_test(a_loss_probe_takes_the_tail_along),
-	cmocka_unit_test(setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork),
-	cmocka_unit_test(nodelay_on_a_corked_socket_pushes_what_is_queued),
-	cmocka_unit_test(uncorking_without_nodelay_is_told_by_the_flag_that_is_gone),
-	cmocka_unit_test(the_last_part_releases_msg_more),
-	cmocka_unit_test(the_peers_segment_or_the_timer_lets_msg_more_go_where_nothing_was_written),
-	cmocka_unit_test(a_loss_probe_is_told_by_what_it_left_behind),
-	cmocka_unit_test(a_forced_push_is_told),
-	cmocka_unit_test(closing_sends_the_tail_with_the_fin),
-	cmocka_unit_test(the_probe_timer_is_told_by_who_saw_it),
-	cmocka_unit_test(a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers),
-	cmocka_unit_test(windows_are_opened_by_acks_and_queues_by_the_device),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

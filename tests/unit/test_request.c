@@ -32,7 +32,7 @@ static void refused(const char *line, const char *word)
 	refused_bytes(line, strlen(line), word);
 }
 
-static void each_request_is_known(void **state)
+TEST(each_request_is_known)
 {
 	assert_int_equal(good("{\"request\":\"snapshot\"}").kind, NT_REQUEST_SNAPSHOT);
 	assert_int_equal(good("{\"request\":\"snapshot\"}").top, 0);
@@ -47,7 +47,7 @@ static void each_request_is_known(void **state)
 	assert_int_equal(good("{\"request\":\"health\"}\r").kind, NT_REQUEST_HEALTH);
 }
 
-static void what_is_none_is_refused_with_the_remedy(void **state)
+TEST(what_is_none_is_refused_with_the_remedy)
 {
 	refused("", "not JSON");
 	refused("snapshot", "not JSON");
@@ -78,9 +78,4 @@ static void what_is_none_is_refused_with_the_remedy(void **state)
 	refused_bytes("\xff\xfe{}", 4, "not JSON");
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(each_request_is_known),
-	cmocka_unit_test(what_is_none_is_refused_with_the_remedy),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

@@ -25,7 +25,7 @@ static struct nt_stall stall_of(const char *comm, uint64_t duration_ns)
 	return stall;
 }
 
-static void a_bound_belongs_to_its_bucket(void **state)
+TEST(a_bound_belongs_to_its_bucket)
 {
 	static const uint64_t bounds_ms[] = {1,  5,   10,  20,  30,  35,  40,   45,  50,
 					     75, 100, 150, 200, 250, 500, 1000, 2000};
@@ -50,7 +50,7 @@ static void a_bound_belongs_to_its_bucket(void **state)
 	}
 }
 
-static void label_sets_are_told_apart(void **state)
+TEST(label_sets_are_told_apart)
 {
 	struct nt_stall s = stall_of("x", 40 * MS);
 	struct nt_series_set set;
@@ -95,7 +95,7 @@ static void label_sets_are_told_apart(void **state)
 	nt_series_clear(&set);
 }
 
-static void a_name_is_what_stands_before_its_nul(void **state)
+TEST(a_name_is_what_stands_before_its_nul)
 {
 	struct nt_stall a = stall_of("x", MS), b = stall_of("x", MS);
 	struct nt_series_set set;
@@ -108,7 +108,7 @@ static void a_name_is_what_stands_before_its_nul(void **state)
 	nt_series_clear(&set);
 }
 
-static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
+TEST(beyond_the_limit_new_ones_are_others_and_counted)
 {
 	struct nt_stall of_that_name = stall_of("other", 40 * MS);
 	struct nt_series_set set;
@@ -133,7 +133,7 @@ static void beyond_the_limit_new_ones_are_others_and_counted(void **state)
 	nt_series_clear(&set);
 }
 
-static void one_that_was_idle_makes_room_the_least_recent_first(void **state)
+TEST(one_that_was_idle_makes_room_the_least_recent_first)
 {
 	struct nt_stall a = stall_of("a", MS), b = stall_of("b", MS), c = stall_of("c", MS);
 	struct nt_series_set set;
@@ -173,7 +173,7 @@ static bool has(const struct nt_series_set *set, const char *comm)
 	return false;
 }
 
-static void names_of_one_user_do_not_push_out_those_of_another(void **state)
+TEST(names_of_one_user_do_not_push_out_those_of_another)
 {
 	struct nt_series_set set;
 	struct nt_stall s;
@@ -208,13 +208,4 @@ static void names_of_one_user_do_not_push_out_those_of_another(void **state)
 	nt_series_clear(&set);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_bound_belongs_to_its_bucket),
-	cmocka_unit_test(label_sets_are_told_apart),
-	cmocka_unit_test(a_name_is_what_stands_before_its_nul),
-	cmocka_unit_test(beyond_the_limit_new_ones_are_others_and_counted),
-	cmocka_unit_test(one_that_was_idle_makes_room_the_least_recent_first),
-	cmocka_unit_test(names_of_one_user_do_not_push_out_those_of_another),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

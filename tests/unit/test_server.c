@@ -207,7 +207,7 @@ static size_t waiting(const int *fds, size_t n)
 
 /* ---- the tests ---- */
 
-static void as_much_waits_for_a_reader_that_reads_nothing(void **state)
+TEST(as_much_waits_for_a_reader_that_reads_nothing)
 {
 	int fd = reader_of(ALICE);
 	size_t waits = 0;
@@ -244,7 +244,7 @@ static size_t ask_for_much(int user, int *fds)
 	}
 }
 
-static void as_much_waits_for_one_user_and_for_all(void **state)
+TEST(as_much_waits_for_one_user_and_for_all)
 {
 	int fds[64], other;
 	size_t n = 0, waits;
@@ -267,7 +267,7 @@ static void as_much_waits_for_one_user_and_for_all(void **state)
 		close(fds[--n]);
 }
 
-static void who_is_silent_is_sent_away(void **state)
+TEST(who_is_silent_is_sent_away)
 {
 	int silent = reader_of(ALICE), asked = reader_of(ALICE), streams = reader_of(ALICE);
 
@@ -291,7 +291,7 @@ static void who_is_silent_is_sent_away(void **state)
 	close(streams);
 }
 
-static void who_gets_no_more_in_a_second_is_told_though_nothing_follows(void **state)
+TEST(who_gets_no_more_in_a_second_is_told_though_nothing_follows)
 {
 	unsigned int got = 0, skipped = 0;
 	int fd = reader_of(ALICE);
@@ -311,7 +311,7 @@ static void who_gets_no_more_in_a_second_is_told_though_nothing_follows(void **s
 	fclose(from);
 }
 
-static void a_longer_request_is_none(void **state)
+TEST(a_longer_request_is_none)
 {
 	static char line[REQUEST_BYTES + 1];
 
@@ -329,13 +329,4 @@ static void a_longer_request_is_none(void **state)
 	assert_int_equal(d.answered, SMALL);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test_setup_teardown(as_much_waits_for_a_reader_that_reads_nothing, begin, end),
-	cmocka_unit_test_setup_teardown(as_much_waits_for_one_user_and_for_all, begin, end),
-	cmocka_unit_test_setup_teardown(who_is_silent_is_sent_away, begin, end),
-	cmocka_unit_test_setup_teardown(who_gets_no_more_in_a_second_is_told_though_nothing_follows,
-					begin, end),
-	cmocka_unit_test_setup_teardown(a_longer_request_is_none, begin, end),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(begin, end)

@@ -19,7 +19,7 @@ static const struct {
 	{15, 0xa129ca6149be45e5ULL},
 };
 
-static void the_reference_vectors_hold(void **state)
+TEST(the_reference_vectors_hold)
 {
 	uint8_t key[NT_SIPHASH_KEY_LEN], message[16];
 
@@ -29,7 +29,7 @@ static void the_reference_vectors_hold(void **state)
 		assert_int_equal(nt_siphash(key, message, vectors[i].length), vectors[i].hash);
 }
 
-static void a_key_is_16_bytes_or_32_digits(void **state)
+TEST(a_key_is_16_bytes_or_32_digits)
 {
 	static const char digits[] = "000102030405060708090a0b0C0D0E0F\r\n";
 	const char zeros[NT_SIPHASH_KEY_LEN] = {};
@@ -45,7 +45,7 @@ static void a_key_is_16_bytes_or_32_digits(void **state)
 	assert_memory_equal(key, zeros, sizeof(key));
 }
 
-static void anything_else_is_no_key(void **state)
+TEST(anything_else_is_no_key)
 {
 	static const char *const texts[] = {
 		"",
@@ -62,10 +62,4 @@ static void anything_else_is_no_key(void **state)
 		assert_false(nt_siphash_key(texts[i], strlen(texts[i]), key));
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(the_reference_vectors_hold),
-	cmocka_unit_test(a_key_is_16_bytes_or_32_digits),
-	cmocka_unit_test(anything_else_is_no_key),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

@@ -20,7 +20,7 @@ static void add(struct nt_counts *counts, const char *comm, unsigned int reason,
 		(struct nt_slow){.holds = holds, .duration_ns = ms * MS, .since_ns = 1, .tgid = 7};
 }
 
-static void the_most_time_comes_first_and_less_than_the_least_is_left_out(void **state)
+TEST(the_most_time_comes_first_and_less_than_the_least_is_left_out)
 {
 	static const uint64_t ms[] = {9, 40, 10, 70, 30, 60, 50};
 	const struct nt_slow_row *chosen[NT_SLOW_ROWS];
@@ -36,7 +36,7 @@ static void the_most_time_comes_first_and_less_than_the_least_is_left_out(void *
 	assert_int_equal(chosen[1]->slow.duration_ns, 10 * MS);
 }
 
-static void a_report_of_an_interval_has_what_came_in_it(void **state)
+TEST(a_report_of_an_interval_has_what_came_in_it)
 {
 	struct nt_counts before = {0}, counts = {0};
 
@@ -57,7 +57,7 @@ static void a_report_of_an_interval_has_what_came_in_it(void **state)
 	assert_int_equal(counts.slow[1].slow.duration_ns, 40 * MS);
 }
 
-static void each_reason_that_is_counted_has_its_advice(void **state)
+TEST(each_reason_that_is_counted_has_its_advice)
 {
 	char text[NT_SLOW_TEXT], name[64];
 	struct nt_counts counts = {0};
@@ -77,7 +77,7 @@ static void each_reason_that_is_counted_has_its_advice(void **state)
 	assert_string_equal(name, "a\\x0ab");
 }
 
-static void a_window_is_small_or_closed(void **state)
+TEST(a_window_is_small_or_closed)
 {
 	struct nt_slow_row row = {.key.reason = NT_HOLD_RWND, .slow.mss = 1448};
 	char text[NT_SLOW_TEXT];
@@ -89,11 +89,4 @@ static void a_window_is_small_or_closed(void **state)
 	assert_non_null(strstr(text, "smaller than a segment"));
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(the_most_time_comes_first_and_less_than_the_least_is_left_out),
-	cmocka_unit_test(a_report_of_an_interval_has_what_came_in_it),
-	cmocka_unit_test(each_reason_that_is_counted_has_its_advice),
-	cmocka_unit_test(a_window_is_small_or_closed),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

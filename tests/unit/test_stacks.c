@@ -223,7 +223,7 @@ static size_t stall(struct nt_stacks *stacks)
 
 /* ---- the tests ---- */
 
-static void a_stack_is_named_once(void **state)
+TEST(a_stack_is_named_once)
 {
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(stall(*state), 2);
@@ -231,7 +231,7 @@ static void a_stack_is_named_once(void **state)
 	assert_int_equal(names.last.dump.sp, SP);
 }
 
-static void a_stack_that_nobody_had_time_for_is_asked_for_again(void **state)
+TEST(a_stack_that_nobody_had_time_for_is_asked_for_again)
 {
 	names.why = NT_UNNAMED_BUSY;
 	assert_int_equal(stall(*state), 1);
@@ -254,8 +254,7 @@ static size_t record_has(struct nt_stacks *stacks)
 	return nt_stacks_get(stacks, handle, &frames);
 }
 
-static void
-a_stack_that_was_taken_before_the_recycling_or_amid_it_is_named_by_its_dump(void **state)
+TEST(a_stack_that_was_taken_before_the_recycling_or_amid_it_is_named_by_its_dump)
 {
 	/* -1: before; then before its place is emptied, and after */
 	for (int at = -1; at < ROOM; at += ID + 1) {
@@ -274,7 +273,7 @@ a_stack_that_was_taken_before_the_recycling_or_amid_it_is_named_by_its_dump(void
 	assert_int_equal(nt_stacks_dropped(*state), 0);
 }
 
-static void without_a_dump_such_a_stack_is_counted(void **state)
+TEST(without_a_dump_such_a_stack_is_counted)
 {
 	kernel.sp = 0;
 	write_held();
@@ -288,7 +287,7 @@ static void without_a_dump_such_a_stack_is_counted(void **state)
 }
 
 /* Also when the numbers of the generations begin anew. */
-static void the_dumps_of_earlier_generations_go(void **state)
+TEST(the_dumps_of_earlier_generations_go)
 {
 	bss.stack_generation = NT_STACK_GENERATION - 5;
 	for (int i = 0; i < 8; i++) {
@@ -305,7 +304,7 @@ static void the_dumps_of_earlier_generations_go(void **state)
 	}
 }
 
-static void a_dump_that_made_room_for_others_comes_again(void **state)
+TEST(a_dump_that_made_room_for_others_comes_again)
 {
 	write_held();
 	remove_dump(0);
@@ -317,7 +316,7 @@ static void a_dump_that_made_room_for_others_comes_again(void **state)
 	assert_int_equal(names.count, 2);
 }
 
-static void where_the_kernel_shows_no_registers_a_stack_is_named_once_too(void **state)
+TEST(where_the_kernel_shows_no_registers_a_stack_is_named_once_too)
 {
 	kernel.sp = 0;
 	for (int i = 0; i < 3; i++)
@@ -325,18 +324,4 @@ static void where_the_kernel_shows_no_registers_a_stack_is_named_once_too(void *
 	assert_int_equal(names.count, 1);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test_setup_teardown(a_stack_is_named_once, begin, end),
-	cmocka_unit_test_setup_teardown(a_stack_that_nobody_had_time_for_is_asked_for_again, begin,
-					end),
-	cmocka_unit_test_setup_teardown(
-		a_stack_that_was_taken_before_the_recycling_or_amid_it_is_named_by_its_dump, begin,
-		end),
-	cmocka_unit_test_setup_teardown(without_a_dump_such_a_stack_is_counted, begin, end),
-	cmocka_unit_test_setup_teardown(the_dumps_of_earlier_generations_go, begin, end),
-	cmocka_unit_test_setup_teardown(a_dump_that_made_room_for_others_comes_again, begin, end),
-	cmocka_unit_test_setup_teardown(
-		where_the_kernel_shows_no_registers_a_stack_is_named_once_too, begin, end),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(begin, end)

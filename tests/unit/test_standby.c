@@ -63,7 +63,7 @@ static struct host host_of(uint64_t stall_ns, uint64_t period_ns)
 
 /* ---- the states ---- */
 
-static void it_begins_with_nothing_attached(void **state)
+TEST(it_begins_with_nothing_attached)
 {
 	struct nt_standby s = begun(1);
 
@@ -78,7 +78,7 @@ static void it_begins_with_nothing_attached(void **state)
 	assert_int_equal(nt_standby_spent_ns(&s, NT_STANDBY_ATTACHED, 12 * S), 0);
 }
 
-static void it_detaches_when_it_was_quiet_since_the_last_stall(void **state)
+TEST(it_detaches_when_it_was_quiet_since_the_last_stall)
 {
 	struct nt_standby s = begun(1);
 
@@ -100,7 +100,7 @@ static void it_detaches_when_it_was_quiet_since_the_last_stall(void **state)
 			 30 * S + QUIET);
 }
 
-static void an_alarm_without_a_stall_is_counted(void **state)
+TEST(an_alarm_without_a_stall_is_counted)
 {
 	struct nt_standby s = begun(1);
 
@@ -115,7 +115,7 @@ static void an_alarm_without_a_stall_is_counted(void **state)
 	assert_int_equal(s.changes, 4);
 }
 
-static void a_look_that_fails_counts_for_nothing(void **state)
+TEST(a_look_that_fails_counts_for_nothing)
 {
 	struct nt_standby s = begun(1);
 
@@ -131,7 +131,7 @@ static void a_look_that_fails_counts_for_nothing(void **state)
 	assert_false(s.cannot_look);
 }
 
-static void what_cannot_be_attached_is_tried_again_only_later(void **state)
+TEST(what_cannot_be_attached_is_tried_again_only_later)
 {
 	struct host host = host_of(S, S); /* late at nearly all times */
 	struct nt_standby s = begun(1);
@@ -153,7 +153,7 @@ static void what_cannot_be_attached_is_tried_again_only_later(void **state)
 	assert_int_equal(s.changes, 1);
 }
 
-static void times_in_both_states_add_up_and_never_go_back(void **state)
+TEST(times_in_both_states_add_up_and_never_go_back)
 {
 	struct nt_standby s = begun(1);
 	uint64_t now = 10 * S, before[2] = {};
@@ -198,14 +198,14 @@ static double found_within(uint64_t stall_ns, uint64_t period_ns, uint64_t look_
 	return 1.0 * found / hosts;
 }
 
-static void a_connection_that_stalls_on_each_request_is_found_within_two_seconds(void **state)
+TEST(a_connection_that_stalls_on_each_request_is_found_within_two_seconds)
 {
 	assert_true(found_within(40 * MS, 41 * MS, 200 * US, 2 * S) > 0.999);
 	/* it thinks for 10 ms between two requests */
 	assert_true(found_within(40 * MS, 50 * MS, 200 * US, 2 * S) > 0.99);
 }
 
-static void one_stall_a_second_is_found_within_a_minute(void **state)
+TEST(one_stall_a_second_is_found_within_a_minute)
 {
 	double fast = found_within(40 * MS, 1009 * MS, 200 * US, 60 * S);
 	double slow = found_within(40 * MS, 1009 * MS, MS, 60 * S);
@@ -222,7 +222,7 @@ static void one_stall_a_second_is_found_within_a_minute(void **state)
 	assert_true(slower > 0.15 && slower < 0.35);
 }
 
-static void stalls_in_step_with_the_looks_are_found_too(void **state)
+TEST(stalls_in_step_with_the_looks_are_found_too)
 {
 	assert_true(found_within(40 * MS, NT_STANDBY_SLOT_NS, 200 * US, 60 * S) > 0.99);
 	assert_true(found_within(40 * MS, 2 * NT_STANDBY_SLOT_NS, 200 * US, 60 * S) > 0.985);
@@ -230,7 +230,7 @@ static void stalls_in_step_with_the_looks_are_found_too(void **state)
 
 /* ---- what it costs, and what it estimates ---- */
 
-static void looks_take_less_than_a_thousandth_of_a_cpu(void **state)
+TEST(looks_take_less_than_a_thousandth_of_a_cpu)
 {
 	static const uint64_t costs[] = {50 * US, 450 * US, MS, 20 * MS, 300 * MS};
 
@@ -250,7 +250,7 @@ static void looks_take_less_than_a_thousandth_of_a_cpu(void **state)
 	}
 }
 
-static void a_young_hold_is_looked_at_again_soon_and_not_for_ever(void **state)
+TEST(a_young_hold_is_looked_at_again_soon_and_not_for_ever)
 {
 	struct nt_standby_look young = {.young = true, .cpu_ns = 100 * US};
 	struct nt_standby s = begun(3);
@@ -273,7 +273,7 @@ static double host_share(uint64_t period_ns)
 	return 40.0 * MS / period_ns;
 }
 
-static void the_estimate_until_it_attaches_is_right_in_the_mean(void **state)
+TEST(the_estimate_until_it_attaches_is_right_in_the_mean)
 {
 	static const uint64_t periods[] = {41 * MS, 200 * MS, 1009 * MS};
 
@@ -297,19 +297,4 @@ static void the_estimate_until_it_attaches_is_right_in_the_mean(void **state)
 	}
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(it_begins_with_nothing_attached),
-	cmocka_unit_test(it_detaches_when_it_was_quiet_since_the_last_stall),
-	cmocka_unit_test(an_alarm_without_a_stall_is_counted),
-	cmocka_unit_test(a_look_that_fails_counts_for_nothing),
-	cmocka_unit_test(what_cannot_be_attached_is_tried_again_only_later),
-	cmocka_unit_test(times_in_both_states_add_up_and_never_go_back),
-	cmocka_unit_test(a_connection_that_stalls_on_each_request_is_found_within_two_seconds),
-	cmocka_unit_test(one_stall_a_second_is_found_within_a_minute),
-	cmocka_unit_test(stalls_in_step_with_the_looks_are_found_too),
-	cmocka_unit_test(looks_take_less_than_a_thousandth_of_a_cpu),
-	cmocka_unit_test(a_young_hold_is_looked_at_again_soon_and_not_for_ever),
-	cmocka_unit_test(the_estimate_until_it_attaches_is_right_in_the_mean),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

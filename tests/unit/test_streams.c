@@ -331,7 +331,7 @@ static void end_all(const struct children *all, int signal, int status)
 
 /* ---- the tests ---- */
 
-static void a_reader_that_comes_late_gets_everything(void **state)
+TEST(a_reader_that_comes_late_gets_everything)
 {
 	for (size_t i = 0; i < 3; i++) { /* a terminal has no end that one can read to */
 		struct ends ends = outputs[i]();
@@ -345,7 +345,7 @@ static void a_reader_that_comes_late_gets_everything(void **state)
 	}
 }
 
-static void a_signal_ends_a_write_that_nobody_reads(void **state)
+TEST(a_signal_ends_a_write_that_nobody_reads)
 {
 	struct children all = begin_all(write_until_a_signal);
 
@@ -354,21 +354,21 @@ static void a_signal_ends_a_write_that_nobody_reads(void **state)
 	end_all(&all, SIGINT, 0);
 }
 
-static void a_signal_that_somebody_took_ends_it_too(void **state)
+TEST(a_signal_that_somebody_took_ends_it_too)
 {
 	struct children all = begin_all(take_a_signal_and_write);
 
 	end_all(&all, 0, 0);
 }
 
-static void the_time_of_a_reader_begins_with_the_end_of_the_command(void **state)
+TEST(the_time_of_a_reader_begins_with_the_end_of_the_command)
 {
 	struct children all = begin_all(write_late_after_a_signal);
 
 	end_all(&all, 0, 0);
 }
 
-static void a_reader_that_goes_on_reading_gets_everything_after_a_signal_too(void **state)
+TEST(a_reader_that_goes_on_reading_gets_everything_after_a_signal_too)
 {
 	for (size_t i = 0; i < 3; i++) {
 		struct ends ends = outputs[i]();
@@ -381,7 +381,7 @@ static void a_reader_that_goes_on_reading_gets_everything_after_a_signal_too(voi
 	}
 }
 
-static void what_a_library_writes_is_discarded_after_a_signal(void **state)
+TEST(what_a_library_writes_is_discarded_after_a_signal)
 {
 	struct children all = begin_all(write_as_a_library);
 
@@ -390,7 +390,7 @@ static void what_a_library_writes_is_discarded_after_a_signal(void **state)
 	end_all(&all, SIGTERM, 0);
 }
 
-static void a_reader_that_has_gone_is_no_failure(void **state)
+TEST(a_reader_that_has_gone_is_no_failure)
 {
 	struct ends ends = a_pipe();
 
@@ -399,7 +399,7 @@ static void a_reader_that_has_gone_is_no_failure(void **state)
 	close(ends.writer);
 }
 
-static void a_full_disk_fails(void **state)
+TEST(a_full_disk_fails)
 {
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
 
@@ -408,7 +408,7 @@ static void a_full_disk_fails(void **state)
 	close(full);
 }
 
-static void a_file_has_everything(void **state)
+TEST(a_file_has_everything)
 {
 	FILE *file = tmpfile();
 
@@ -421,7 +421,7 @@ static void a_file_has_everything(void **state)
 
 /* Others have the same pipe or terminal open: a shell that meets O_NONBLOCK at its terminal ends.
  */
-static void the_descriptor_that_others_share_stays_as_it_was(void **state)
+TEST(the_descriptor_that_others_share_stays_as_it_was)
 {
 	struct children all = begin_all(write_all);
 
@@ -434,17 +434,4 @@ static void the_descriptor_that_others_share_stays_as_it_was(void **state)
 	end_all(&all, SIGKILL, SIGKILL);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_reader_that_comes_late_gets_everything),
-	cmocka_unit_test(a_signal_ends_a_write_that_nobody_reads),
-	cmocka_unit_test(a_signal_that_somebody_took_ends_it_too),
-	cmocka_unit_test(the_time_of_a_reader_begins_with_the_end_of_the_command),
-	cmocka_unit_test(a_reader_that_goes_on_reading_gets_everything_after_a_signal_too),
-	cmocka_unit_test(what_a_library_writes_is_discarded_after_a_signal),
-	cmocka_unit_test(a_reader_that_has_gone_is_no_failure),
-	cmocka_unit_test(a_full_disk_fails),
-	cmocka_unit_test(a_file_has_everything),
-	cmocka_unit_test(the_descriptor_that_others_share_stays_as_it_was),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

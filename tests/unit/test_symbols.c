@@ -41,7 +41,7 @@ static struct nt_frame resolve(pid_t pid, void *function)
 	return frame;
 }
 
-static void a_static_function_of_the_program_is_named(void **state)
+TEST(a_static_function_of_the_program_is_named)
 {
 	struct nt_frame f = resolve(getpid(), a_static_function);
 
@@ -51,7 +51,7 @@ static void a_static_function_of_the_program_is_named(void **state)
 	nt_frames_free(&f, 1);
 }
 
-static void a_function_of_a_stripped_library_is_named_by_its_dynamic_table(void **state)
+TEST(a_function_of_a_stripped_library_is_named_by_its_dynamic_table)
 {
 	struct nt_frame f = resolve(getpid(), dlsym(RTLD_NEXT, "getppid"));
 
@@ -81,7 +81,7 @@ static int remove_library(void **state)
 	return rmdir(directory);
 }
 
-static void what_has_no_name_has_module_and_offset(void **state)
+TEST(what_has_no_name_has_module_and_offset)
 {
 	void *handle = dlopen(library, RTLD_NOW);
 	uint64_t exported, ips[2];
@@ -100,7 +100,7 @@ static void what_has_no_name_has_module_and_offset(void **state)
 	dlclose(handle);
 }
 
-static void a_file_that_is_mapped_in_parts_is_named_in_each(void **state)
+TEST(a_file_that_is_mapped_in_parts_is_named_in_each)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
 	uint64_t apart = (uint64_t)dlsym(RTLD_NEXT, "strfry") & -page;
@@ -117,7 +117,7 @@ static void a_file_that_is_mapped_in_parts_is_named_in_each(void **state)
 	nt_frames_free(f, 2);
 }
 
-static void a_deleted_file_is_still_read(void **state)
+TEST(a_deleted_file_is_still_read)
 {
 	char copy[80], command[200];
 	struct nt_frame f;
@@ -141,7 +141,7 @@ static void a_deleted_file_is_still_read(void **state)
 }
 
 /* The child sees the library under a name that means nothing outside its mount namespace. */
-static void a_process_in_another_mount_namespace_is_looked_into(void **state)
+TEST(a_process_in_another_mount_namespace_is_looked_into)
 {
 	int ready[2], rc = -1;
 	uint64_t address = 0;
@@ -180,7 +180,7 @@ static void a_process_in_another_mount_namespace_is_looked_into(void **state)
 	nt_frames_free(&f, 1);
 }
 
-static void a_stack_ends_where_a_word_leads_to_no_code(void **state)
+TEST(a_stack_ends_where_a_word_leads_to_no_code)
 {
 	uint64_t code = (uint64_t)a_static_function + 4;
 	uint64_t ips[] = {code, code, (uint64_t)directory + 1, code};
@@ -191,7 +191,7 @@ static void a_stack_ends_where_a_word_leads_to_no_code(void **state)
 	nt_frames_free(f, 2);
 }
 
-static void code_made_at_run_time_has_its_address_only(void **state)
+TEST(code_made_at_run_time_has_its_address_only)
 {
 	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -203,7 +203,7 @@ static void code_made_at_run_time_has_its_address_only(void **state)
 	munmap(code, 4096);
 }
 
-static void of_a_process_that_is_gone_the_addresses_stay(void **state)
+TEST(of_a_process_that_is_gone_the_addresses_stay)
 {
 	uint64_t ip = 4096;
 	struct nt_frame f;
@@ -218,21 +218,7 @@ static void of_a_process_that_is_gone_the_addresses_stay(void **state)
 	nt_frames_free(&f, 1);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_static_function_of_the_program_is_named),
-	cmocka_unit_test(a_function_of_a_stripped_library_is_named_by_its_dynamic_table),
-	cmocka_unit_test(a_file_that_is_mapped_in_parts_is_named_in_each),
-	cmocka_unit_test(what_has_no_name_has_module_and_offset),
-	cmocka_unit_test(a_deleted_file_is_still_read),
-	cmocka_unit_test(a_process_in_another_mount_namespace_is_looked_into),
-	cmocka_unit_test(a_stack_ends_where_a_word_leads_to_no_code),
-	cmocka_unit_test(code_made_at_run_time_has_its_address_only),
-	cmocka_unit_test(of_a_process_that_is_gone_the_addresses_stay),
-};
-
 int main(int argc, char **argv)
 {
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, build_library, remove_library);
+	return unit_main(argc, argv, NULL, NULL, build_library, remove_library);
 }

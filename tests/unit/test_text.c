@@ -17,7 +17,7 @@ static void expect_duration(uint64_t ns, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-static void durations_have_three_figures_and_the_unit_that_fits(void **state)
+TEST(durations_have_three_figures_and_the_unit_that_fits)
 {
 	expect_duration(0, "0 us");
 	expect_duration(312000, "312 us");
@@ -40,7 +40,7 @@ static void expect_escaped(const char *text, size_t length, const char *expected
 	assert_string_equal(out, expected);
 }
 
-static void names_cannot_break_a_line_or_a_terminal(void **state)
+TEST(names_cannot_break_a_line_or_a_terminal)
 {
 	expect_escaped("java", 16, "java");
 	expect_escaped("a b", 16, "a b");
@@ -50,7 +50,7 @@ static void names_cannot_break_a_line_or_a_terminal(void **state)
 	expect_escaped("\x7f", 16, "\\x7f");
 }
 
-static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
+TEST(utf8_stays_and_what_is_not_utf8_is_escaped)
 {
 	expect_escaped("größe", 16, "größe");
 	expect_escaped("\xff\xfe", 16, "\\xff\\xfe");
@@ -63,7 +63,7 @@ static void utf8_stays_and_what_is_not_utf8_is_escaped(void **state)
 		       16, "\\xc2\\x9b2J"); /* a C1 control: begins a terminal sequence */
 }
 
-static void what_turns_the_direction_of_a_line_is_escaped(void **state)
+TEST(what_turns_the_direction_of_a_line_is_escaped)
 {
 	expect_escaped("\u061c", 16, "\\xd8\\x9c");
 	expect_escaped("\u200e", 16, "\\xe2\\x80\\x8e");
@@ -76,7 +76,7 @@ static void what_turns_the_direction_of_a_line_is_escaped(void **state)
 		       "\u061b \u061d \u200d \u2010 \u2030 \u2065 \u206a");
 }
 
-static void what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless(void **state)
+TEST(what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless)
 {
 	char out[64];
 
@@ -86,7 +86,7 @@ static void what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless(void **
 	assert_string_equal(out, "a\\x1b[2J\\xff");
 }
 
-static void without_utf8_each_character_is_one(void **state)
+TEST(without_utf8_each_character_is_one)
 {
 	char text[] = ":1 → 127.0.0.1:2 … größe ▁█┃", plain[] = "plain";
 
@@ -96,12 +96,12 @@ static void without_utf8_each_character_is_one(void **state)
 	assert_string_equal(plain, "plain");
 }
 
-static void a_name_without_nul_ends_at_its_length(void **state)
+TEST(a_name_without_nul_ends_at_its_length)
 {
 	expect_escaped("0123456789abcdefGARBAGE", 16, "0123456789abcdef");
 }
 
-static void an_escaped_name_never_overruns_its_room(void **state)
+TEST(an_escaped_name_never_overruns_its_room)
 {
 	char out[8];
 
@@ -125,7 +125,7 @@ static void expect_written(write_text *write, const char *text, const char *expe
 	free(written);
 }
 
-static void rendered_text_keeps_its_newlines_and_its_escapes(void **state)
+TEST(rendered_text_keeps_its_newlines_and_its_escapes)
 {
 	expect_written(nt_write_escaped, "a \\x1b\n  b → ä\n", "a \\x1b\n  b → ä\n");
 	expect_written(nt_write_escaped, "\x1b[2J\a\r\t\x7f\n", "\\x1b[2J\\x07\\x0d\\x09\\x7f\n");
@@ -133,7 +133,7 @@ static void rendered_text_keeps_its_newlines_and_its_escapes(void **state)
 		       "\\xc2\\x9b\\xe2\\x80\\xae\\xff");
 }
 
-static void a_line_of_json_means_the_same_when_it_is_harmless(void **state)
+TEST(a_line_of_json_means_the_same_when_it_is_harmless)
 {
 	expect_written(nt_write_json_escaped, "{\"a\":\"\\u001b → ä\"}", "{\"a\":\"\\u001b → ä\"}");
 	expect_written(nt_write_json_escaped,
@@ -144,7 +144,7 @@ static void a_line_of_json_means_the_same_when_it_is_harmless(void **state)
 	expect_written(nt_write_json_escaped, "{\r\t\"a\":1}\r", "{  \"a\":1} ");
 }
 
-static void addresses_of_both_families(void **state)
+TEST(addresses_of_both_families)
 {
 	struct nt_tuple t = {.family = AF_INET, .local_port = 8000, .remote_port = 65535};
 	char text[NT_ADDRESS_LEN];
@@ -158,7 +158,7 @@ static void addresses_of_both_families(void **state)
 	assert_string_equal(text, "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535");
 }
 
-static void long_text_is_shortened_in_its_middle(void **state)
+TEST(long_text_is_shortened_in_its_middle)
 {
 	char fits[] = ":51234 → 127.0.0.1:8000", text[] = "0123456789abcdef";
 	char umlauts[] = "ääääääääää";
@@ -171,7 +171,7 @@ static void long_text_is_shortened_in_its_middle(void **state)
 	assert_string_equal(umlauts, "ää…ää");
 }
 
-static void what_is_cut_off_ends_with_a_whole_character(void **state)
+TEST(what_is_cut_off_ends_with_a_whole_character)
 {
 	static const char text[] =
 		"a\xc3\xbc\xe2\x86\x92\xf0\x9f\x98\x80z"; /* 1, 2, 3, 4 bytes, 1 */
@@ -185,7 +185,7 @@ static void what_is_cut_off_ends_with_a_whole_character(void **state)
 	assert_int_equal(nt_whole_characters("\x80", 1), 1);
 }
 
-static void every_value_has_its_word_and_no_other_has(void **state)
+TEST(every_value_has_its_word_and_no_other_has)
 {
 	for (unsigned int i = 1; i < NT_HOLD_REASONS; i++)
 		assert_non_null(nt_hold_reason_word(i));
@@ -210,21 +210,4 @@ static void every_value_has_its_word_and_no_other_has(void **state)
 	assert_null(nt_release_word(255));
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(durations_have_three_figures_and_the_unit_that_fits),
-	cmocka_unit_test(names_cannot_break_a_line_or_a_terminal),
-	cmocka_unit_test(utf8_stays_and_what_is_not_utf8_is_escaped),
-	cmocka_unit_test(what_turns_the_direction_of_a_line_is_escaped),
-	cmocka_unit_test(what_was_escaped_once_stays_as_it_is_and_is_no_less_harmless),
-	cmocka_unit_test(without_utf8_each_character_is_one),
-	cmocka_unit_test(a_name_without_nul_ends_at_its_length),
-	cmocka_unit_test(an_escaped_name_never_overruns_its_room),
-	cmocka_unit_test(rendered_text_keeps_its_newlines_and_its_escapes),
-	cmocka_unit_test(a_line_of_json_means_the_same_when_it_is_harmless),
-	cmocka_unit_test(addresses_of_both_families),
-	cmocka_unit_test(long_text_is_shortened_in_its_middle),
-	cmocka_unit_test(what_is_cut_off_ends_with_a_whole_character),
-	cmocka_unit_test(every_value_has_its_word_and_no_other_has),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

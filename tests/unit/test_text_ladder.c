@@ -62,7 +62,7 @@ static size_t times(const char *line, const char *what)
 	return n;
 }
 
-static void both_spans_are_drawn_from_their_begin_to_their_end(void **state)
+TEST(both_spans_are_drawn_from_their_begin_to_their_end)
 {
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n = draw(&stall, 80, 12), arrives, held, ack, released;
@@ -85,7 +85,7 @@ static void both_spans_are_drawn_from_their_begin_to_their_end(void **state)
 	line_with(n, "pending 43.9 ms");
 }
 
-static void the_lines_between_are_to_scale(void **state)
+TEST(the_lines_between_are_to_scale)
 {
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
@@ -102,7 +102,7 @@ static void the_lines_between_are_to_scale(void **state)
 	assert_non_null(strstr(lines[21], " 44.0 ms"));
 }
 
-static void what_only_the_sender_shows_is_not_made_up_for_the_receiver(void **state)
+TEST(what_only_the_sender_shows_is_not_made_up_for_the_receiver)
 {
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
@@ -117,7 +117,7 @@ static void what_only_the_sender_shows_is_not_made_up_for_the_receiver(void **st
 		assert_null(strstr(lines[i], "pending"));
 }
 
-static void a_cork_has_no_ack(void **state)
+TEST(a_cork_has_no_ack)
 {
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
@@ -132,7 +132,7 @@ static void a_cork_has_no_ack(void **state)
 		assert_null(strstr(lines[i], "ACK"));
 }
 
-static void what_only_the_receiver_shows_is_drawn_from_its_end(void **state)
+TEST(what_only_the_receiver_shows_is_drawn_from_its_end)
 {
 	struct nt_top_stall stall = seen_at_both_ends();
 	size_t n;
@@ -146,7 +146,7 @@ static void what_only_the_receiver_shows_is_drawn_from_its_end(void **state)
 	line_with(n, "pending 43.9 ms");
 }
 
-static void it_never_leaves_its_room(void **state)
+TEST(it_never_leaves_its_room)
 {
 	struct nt_top_stall stalls[] = {seen_at_both_ends(), seen_at_both_ends(),
 					seen_at_both_ends(), seen_at_both_ends()};
@@ -177,7 +177,7 @@ static void it_never_leaves_its_room(void **state)
 			 NT_LADDER_LEAST_LINES);
 }
 
-static void a_stall_that_is_not_known_is_not_drawn(void **state)
+TEST(a_stall_that_is_not_known_is_not_drawn)
 {
 	struct nt_top_stall stall = seen_at_both_ends();
 
@@ -188,14 +188,4 @@ static void a_stall_that_is_not_known_is_not_drawn(void **state)
 	assert_int_equal(draw(&stall, 80, 12), 0);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(both_spans_are_drawn_from_their_begin_to_their_end),
-	cmocka_unit_test(the_lines_between_are_to_scale),
-	cmocka_unit_test(what_only_the_sender_shows_is_not_made_up_for_the_receiver),
-	cmocka_unit_test(a_cork_has_no_ack),
-	cmocka_unit_test(what_only_the_receiver_shows_is_drawn_from_its_end),
-	cmocka_unit_test(it_never_leaves_its_room),
-	cmocka_unit_test(a_stall_that_is_not_known_is_not_drawn),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

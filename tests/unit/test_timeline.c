@@ -107,7 +107,7 @@ static void assert_order(const char *text, const char *const lines[])
 	}
 }
 
-static void a_write_stands_before_its_segment_and_both_ends_in_one_order(void **state)
+TEST(a_write_stands_before_its_segment_and_both_ends_in_one_order)
 {
 	struct fixture *f = *state;
 
@@ -124,7 +124,7 @@ static void a_write_stands_before_its_segment_and_both_ends_in_one_order(void **
 }
 
 /* Two connections begin at once, with the same addresses in other namespaces: each has its ends. */
-static void connections_with_the_same_addresses_are_told_apart_by_their_numbers(void **state)
+TEST(connections_with_the_same_addresses_are_told_apart_by_their_numbers)
 {
 	struct fixture *f = *state;
 	struct nt_event e;
@@ -148,7 +148,7 @@ static void connections_with_the_same_addresses_are_told_apart_by_their_numbers(
 					   NULL});
 }
 
-static void what_happened_later_waits(void **state)
+TEST(what_happened_later_waits)
 {
 	struct fixture *f = *state;
 
@@ -160,7 +160,7 @@ static void what_happened_later_waits(void **state)
 		     (const char *const[]){"(1 B)", "(3 B)", "(2 B)", NULL});
 }
 
-static void what_there_is_no_time_for_waits_and_something_is_always_written(void **state)
+TEST(what_there_is_no_time_for_waits_and_something_is_always_written)
 {
 	struct fixture *f = *state;
 
@@ -175,7 +175,7 @@ static void what_there_is_no_time_for_waits_and_something_is_always_written(void
 	assert_false(nt_timeline_waits(f->timeline, UINT64_MAX));
 }
 
-static void what_is_left_out_at_the_end_counts_as_dropped(void **state)
+TEST(what_is_left_out_at_the_end_counts_as_dropped)
 {
 	struct fixture *f = *state;
 
@@ -189,7 +189,7 @@ static void what_is_left_out_at_the_end_counts_as_dropped(void **state)
 	assert_int_equal(nt_timeline_queued(f->timeline), 0);
 }
 
-static void numbers_wrap_and_what_is_sent_again_is_told(void **state)
+TEST(numbers_wrap_and_what_is_sent_again_is_told)
 {
 	struct fixture *f = *state;
 
@@ -201,7 +201,7 @@ static void numbers_wrap_and_what_is_sent_again_is_told(void **state)
 					   " sent again 1:5 (4 B)", NULL});
 }
 
-static void a_delayed_ack_goes_with_the_next_segment(void **state)
+TEST(a_delayed_ack_goes_with_the_next_segment)
 {
 	const struct {
 		uint32_t bytes;
@@ -235,7 +235,7 @@ static void a_delayed_ack_goes_with_the_next_segment(void **state)
 	}
 }
 
-static void a_gap_says_what_is_kept_back(void **state)
+TEST(a_gap_says_what_is_kept_back)
 {
 	struct fixture *f = *state;
 	struct nt_event held = segment(false, NT_EVENT_HOLD_BEGIN, 10, 7, 7, 0);
@@ -255,7 +255,7 @@ static void a_gap_says_what_is_kept_back(void **state)
 			     "delayed-ACK timer fires", "releases 7 B: ack, 40.0 ms", NULL});
 }
 
-static void reads_are_told_apart_from_looks_and_dropped_events_where_they_are_missing(void **state)
+TEST(reads_are_told_apart_from_looks_and_dropped_events_where_they_are_missing)
 {
 	struct fixture *f = *state;
 	struct nt_event came = segment(true, NT_EVENT_RECEIVED, 1, 101, 10, 1);
@@ -274,7 +274,7 @@ static void reads_are_told_apart_from_looks_and_dropped_events_where_they_are_mi
 	assert_null(strstr(f->text, "read 0 B"));
 }
 
-static void an_address_of_a_socket_that_is_another_connection_now_begins_anew(void **state)
+TEST(an_address_of_a_socket_that_is_another_connection_now_begins_anew)
 {
 	struct fixture *f = *state;
 	struct nt_event e = segment(false, NT_EVENT_SENT, 1, 1, 1, 1);
@@ -287,7 +287,8 @@ static void an_address_of_a_socket_that_is_another_connection_now_begins_anew(vo
 		     (const char *const[]){"  1        left", "  2        left", NULL});
 }
 
-static struct nt_event state(bool server, uint64_t time_ns, uint8_t now, uint32_t seq, uint32_t ack)
+static struct nt_event new_state(bool server, uint64_t time_ns, uint8_t now, uint32_t seq,
+				 uint32_t ack)
 {
 	struct nt_event e = segment(server, NT_EVENT_STATE, time_ns, seq, 0, ack);
 
@@ -295,18 +296,18 @@ static struct nt_event state(bool server, uint64_t time_ns, uint8_t now, uint32_
 	return e;
 }
 
-static void what_a_closed_socket_still_does_is_its_own_and_a_new_one_begins_anew(void **unused)
+TEST(what_a_closed_socket_still_does_is_its_own_and_a_new_one_begins_anew)
 {
-	struct fixture *f = *unused;
+	struct fixture *f = *state;
 	struct nt_event reset = segment(false, NT_EVENT_SENT, 5, 7, 0, 1);
 
 	reset.flags = 0x14;
-	add(f, state(false, 1, NT_TCP_ESTABLISHED, 1, 1));
+	add(f, new_state(false, 1, NT_TCP_ESTABLISHED, 1, 1));
 	add(f, segment(false, NT_EVENT_SENT, 2, 1, 6, 1));
-	add(f, state(false, 4, NT_TCP_CLOSE, 7, 1));
+	add(f, new_state(false, 4, NT_TCP_CLOSE, 7, 1));
 	add(f, reset);
 	/* the same addresses and the same memory, another connection: nothing is sent again */
-	add(f, state(false, 10, NT_TCP_ESTABLISHED, 1000, 5000));
+	add(f, new_state(false, 10, NT_TCP_ESTABLISHED, 1000, 5000));
 	add(f, segment(false, NT_EVENT_SENT, 11, 1000, 6, 5000));
 	assert_order(written(f, UINT64_MAX, 0),
 		     (const char *const[]){"  1        left", "closed", "  1    0.000000 sent RST",
@@ -315,20 +316,20 @@ static void what_a_closed_socket_still_does_is_its_own_and_a_new_one_begins_anew
 	assert_null(strstr(strstr(f->text, "closed"), "  1        left"));
 }
 
-static void ends_of_what_was_never_seen_make_no_connection(void **unused)
+TEST(ends_of_what_was_never_seen_make_no_connection)
 {
-	struct fixture *f = *unused;
+	struct fixture *f = *state;
 
-	add(f, state(false, 1, NT_TCP_CLOSE, 0, 0));
+	add(f, new_state(false, 1, NT_TCP_CLOSE, 0, 0));
 	add(f, at(false, NT_EVENT_HOLD_END, 2));
 	assert_string_equal(written(f, UINT64_MAX, 0) ? f->text : "", "");
 }
 
-static void a_hold_that_was_noted_as_it_ended_begins_before_its_end(void **unused)
+TEST(a_hold_that_was_noted_as_it_ended_begins_before_its_end)
 {
 	struct nt_event begin = segment(false, NT_EVENT_HOLD_BEGIN, 1005, 7, 7, 0);
 	struct nt_event end = segment(false, NT_EVENT_HOLD_END, 1000, 7, 7, 0);
-	struct fixture *f = *unused;
+	struct fixture *f = *state;
 
 	begin.reason = end.reason = NT_HOLD_NAGLE;
 	end.release = NT_RELEASE_ACK;
@@ -340,9 +341,9 @@ static void a_hold_that_was_noted_as_it_ended_begins_before_its_end(void **unuse
 	assert_null(strstr(f->text, "left holds"));
 }
 
-static void a_write_stands_before_the_segment_that_took_it_along(void **unused)
+TEST(a_write_stands_before_the_segment_that_took_it_along)
 {
-	struct fixture *f = *unused;
+	struct fixture *f = *state;
 
 	add(f, segment(false, NT_EVENT_WRITE, 1, 1, 100, 0)); /* with MSG_MORE */
 	add(f, segment(false, NT_EVENT_SENT, 50, 1, 1100, 1));
@@ -351,11 +352,11 @@ static void a_write_stands_before_the_segment_that_took_it_along(void **unused)
 		     (const char *const[]){"write 100 B", "write 1000 B", "sent 1:1101", NULL});
 }
 
-static void after_a_loss_nothing_is_said_of_what_went_on_before(void **unused)
+TEST(after_a_loss_nothing_is_said_of_what_went_on_before)
 {
 	struct nt_event held = segment(false, NT_EVENT_HOLD_BEGIN, 10, 7, 7, 0);
 	struct nt_event later = segment(false, NT_EVENT_SENT, 50 * MS, 20, 1, 1);
-	struct fixture *f = *unused;
+	struct fixture *f = *state;
 
 	held.reason = NT_HOLD_NAGLE;
 	later.dropped = 3;
@@ -369,10 +370,10 @@ static void after_a_loss_nothing_is_said_of_what_went_on_before(void **unused)
 	assert_null(strstr(f->text, "delayed 5"));
 }
 
-static void long_streams_keep_their_numbers_and_lines_their_width(void **unused)
+TEST(long_streams_keep_their_numbers_and_lines_their_width)
 {
 	struct nt_event held = segment(true, NT_EVENT_HOLD_BEGIN, 4, 3000000000U, 65483, 0);
-	struct fixture *f = *unused;
+	struct fixture *f = *state;
 
 	held.in_flight_bytes = 65483;
 	held.reason = NT_HOLD_NAGLE;
@@ -388,41 +389,4 @@ static void long_streams_keep_their_numbers_and_lines_their_width(void **unused)
 		assert_true(strlen(line) <= 80 + 2); /* an arrow is three bytes */
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test_setup_teardown(
-		what_a_closed_socket_still_does_is_its_own_and_a_new_one_begins_anew, set_up,
-		tear_down),
-	cmocka_unit_test_setup_teardown(ends_of_what_was_never_seen_make_no_connection, set_up,
-					tear_down),
-	cmocka_unit_test_setup_teardown(a_hold_that_was_noted_as_it_ended_begins_before_its_end,
-					set_up, tear_down),
-	cmocka_unit_test_setup_teardown(a_write_stands_before_the_segment_that_took_it_along,
-					set_up, tear_down),
-	cmocka_unit_test_setup_teardown(after_a_loss_nothing_is_said_of_what_went_on_before, set_up,
-					tear_down),
-	cmocka_unit_test_setup_teardown(long_streams_keep_their_numbers_and_lines_their_width,
-					set_up, tear_down),
-	cmocka_unit_test_setup_teardown(
-		a_write_stands_before_its_segment_and_both_ends_in_one_order, set_up, tear_down),
-	cmocka_unit_test_setup_teardown(
-		connections_with_the_same_addresses_are_told_apart_by_their_numbers, set_up,
-		tear_down),
-	cmocka_unit_test_setup_teardown(what_happened_later_waits, set_up, tear_down),
-	cmocka_unit_test_setup_teardown(
-		what_there_is_no_time_for_waits_and_something_is_always_written, set_up, tear_down),
-	cmocka_unit_test_setup_teardown(what_is_left_out_at_the_end_counts_as_dropped, set_up,
-					tear_down),
-	cmocka_unit_test_setup_teardown(numbers_wrap_and_what_is_sent_again_is_told, set_up,
-					tear_down),
-	cmocka_unit_test_setup_teardown(a_delayed_ack_goes_with_the_next_segment, set_up,
-					tear_down),
-	cmocka_unit_test_setup_teardown(a_gap_says_what_is_kept_back, set_up, tear_down),
-	cmocka_unit_test_setup_teardown(
-		reads_are_told_apart_from_looks_and_dropped_events_where_they_are_missing, set_up,
-		tear_down),
-	cmocka_unit_test_setup_teardown(
-		an_address_of_a_socket_that_is_another_connection_now_begins_anew, set_up,
-		tear_down),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(set_up, tear_down)

@@ -53,13 +53,13 @@ static void expect(uint64_t stalls, uint64_t excess_ms, const char *expected)
 		fail_msg("no \"%s\" in \"%s\"", expected, line);
 }
 
-static void small_numbers_are_written_out(void **state)
+TEST(small_numbers_are_written_out)
 {
 	expect(0, 0, "     1      0    0us 1.00ms ");
 	expect(999999, 99999499, "     1 999999 99999s 1.00ms ");
 }
 
-static void large_numbers_keep_their_magnitude(void **state)
+TEST(large_numbers_keep_their_magnitude)
 {
 	expect(1000000, 1000, "     1  1.00M  1.00s ");
 	expect(1500000, 1000, "     1  1.50M  1.00s ");
@@ -70,7 +70,7 @@ static void large_numbers_keep_their_magnitude(void **state)
 	expect(UINT64_MAX, 1000, "     1  18.4E  1.00s ");
 }
 
-static void long_times_keep_their_unit(void **state)
+TEST(long_times_keep_their_unit)
 {
 	expect(1, 99999500, "     1      1  27.8h 1.00ms ");
 	expect(1, 100200000, "     1      1  27.8h 1.00ms ");
@@ -78,10 +78,4 @@ static void long_times_keep_their_unit(void **state)
 	expect(1, 359000000000, "     1      1 99722h 1.00ms ");
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(small_numbers_are_written_out),
-	cmocka_unit_test(large_numbers_keep_their_magnitude),
-	cmocka_unit_test(long_times_keep_their_unit),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

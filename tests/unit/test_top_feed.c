@@ -56,7 +56,7 @@ static void snapshot(uint64_t seconds, int stalls)
 }
 
 /* As many connections as a snapshot has, each with the deepest stack of long names. */
-static void the_largest_snapshot_is_taken(void **state)
+TEST(the_largest_snapshot_is_taken)
 {
 	size_t length;
 	char *line;
@@ -87,7 +87,7 @@ static void the_largest_snapshot_is_taken(void **state)
 	free(line);
 }
 
-static void a_tree_without_end_is_not_made(void **state)
+TEST(a_tree_without_end_is_not_made)
 {
 	size_t length;
 	char *line;
@@ -103,7 +103,7 @@ static void a_tree_without_end_is_not_made(void **state)
 	free(line);
 }
 
-static void a_snapshot_is_taken(void **state)
+TEST(a_snapshot_is_taken)
 {
 	snapshot(1, 10);
 	assert_true(data.any);
@@ -117,7 +117,7 @@ static void a_snapshot_is_taken(void **state)
 	assert_true(nt_top_row_shown(&data.rows[0]));
 }
 
-static void what_was_looked_at_is_summed_up(void **state)
+TEST(what_was_looked_at_is_summed_up)
 {
 	feed(1,
 	     "{\"type\":\"snapshot\",\"protocol\":1,\"totals\":{\"writes\":50,\"holds\":"
@@ -130,7 +130,7 @@ static void what_was_looked_at_is_summed_up(void **state)
 	assert_int_equal(data.missing_hooks, 1);
 }
 
-static void a_daemon_in_standby_is_known_by_its_state(void **state)
+TEST(a_daemon_in_standby_is_known_by_its_state)
 {
 	feed(1, "{\"type\":\"snapshot\",\"protocol\":1,\"standby\":{\"state\":\"standby\"}}");
 	assert_true(data.in_standby);
@@ -142,7 +142,7 @@ static void a_daemon_in_standby_is_known_by_its_state(void **state)
 	assert_false(data.in_standby);
 }
 
-static void rates_are_those_of_what_is_new(void **state)
+TEST(rates_are_those_of_what_is_new)
 {
 	for (int i = 0; i <= 20; i++)
 		snapshot(10 + i, 1000 + 22 * i);
@@ -153,7 +153,7 @@ static void rates_are_those_of_what_is_new(void **state)
 	assert_true(data.rows[0].rate == 0);
 }
 
-static void a_connection_that_counts_anew_keeps_its_rate_until_more_is_known(void **state)
+TEST(a_connection_that_counts_anew_keeps_its_rate_until_more_is_known)
 {
 	for (int i = 0; i <= 10; i++)
 		snapshot(10 + i, 1000 + 22 * i);
@@ -162,7 +162,7 @@ static void a_connection_that_counts_anew_keeps_its_rate_until_more_is_known(voi
 	assert_int_equal(data.rows[0].stalls, 600);
 }
 
-static void what_a_snapshot_lacks_is_shown_no_more_and_then_dropped(void **state)
+TEST(what_a_snapshot_lacks_is_shown_no_more_and_then_dropped)
 {
 	char line[300];
 
@@ -175,7 +175,7 @@ static void what_a_snapshot_lacks_is_shown_no_more_and_then_dropped(void **state
 	assert_int_equal(data.count, 0);
 }
 
-static void a_stall_becomes_the_last_one_of_its_connection(void **state)
+TEST(a_stall_becomes_the_last_one_of_its_connection)
 {
 	const struct nt_top_stall *last;
 
@@ -203,7 +203,7 @@ static void a_stall_becomes_the_last_one_of_its_connection(void **state)
 	assert_true(data.rows[0].last.known);
 }
 
-static void a_receivers_stall_is_told_of_its_own_end(void **state)
+TEST(a_receivers_stall_is_told_of_its_own_end)
 {
 	feed(1, "{\"type\":\"stall\",\"side\":\"receiver\",\"duration_us\":40000,"
 		"\"receiver\":{\"address\":\"a\",\"pid\":7,\"pending_ack\":"
@@ -219,7 +219,7 @@ static void a_receivers_stall_is_told_of_its_own_end(void **state)
 	assert_false(nt_top_row_shown(&data.rows[0]));
 }
 
-static void another_protocol_and_what_is_no_daemon_is_told(void **state)
+TEST(another_protocol_and_what_is_no_daemon_is_told)
 {
 	assert_int_equal(feed(1, "{\"type\":\"snapshot\",\"protocol\":2}"), NT_TOP_FED_WRONG);
 	assert_non_null(strstr(err, "protocol 2"));
@@ -234,7 +234,7 @@ static void another_protocol_and_what_is_no_daemon_is_told(void **state)
 	assert_false(data.any);
 }
 
-static void values_of_other_types_count_as_absent(void **state)
+TEST(values_of_other_types_count_as_absent)
 {
 	static const char *const lines[] = {
 		"",
@@ -262,7 +262,7 @@ static void values_of_other_types_count_as_absent(void **state)
 	assert_true(data.count <= 2);
 }
 
-static void names_cannot_break_the_screen(void **state)
+TEST(names_cannot_break_the_screen)
 {
 	char line[600];
 
@@ -277,7 +277,7 @@ static void names_cannot_break_the_screen(void **state)
 	assert_string_equal(data.rows[0].fix, "a\\x1b[2J");
 }
 
-static void whatever_is_told_memory_is_bounded(void **state)
+TEST(whatever_is_told_memory_is_bounded)
 {
 	char line[400];
 
@@ -314,7 +314,7 @@ static const struct nt_top_row *row_of(int number)
 	return NULL;
 }
 
-static void what_a_snapshot_tells_has_room_whatever_stalled(void **state)
+TEST(what_a_snapshot_tells_has_room_whatever_stalled)
 {
 	char line[400];
 
@@ -329,7 +329,7 @@ static void what_a_snapshot_tells_has_room_whatever_stalled(void **state)
 	assert_true(row_of(1) && row_of(1)->last.known); /* one that was told goes last */
 }
 
-static void what_a_snapshot_tells_has_room_whatever_others_told(void **state)
+TEST(what_a_snapshot_tells_has_room_whatever_others_told)
 {
 	for (int i = 1; i <= 3; i++)
 		snapshot_of(i, i * 1000, NT_TOP_ROWS);
@@ -339,7 +339,7 @@ static void what_a_snapshot_tells_has_room_whatever_others_told(void **state)
 
 /* ---- rates ---- */
 
-static void cells_are_as_many_as_intervals_passed(void **state)
+TEST(cells_are_as_many_as_intervals_passed)
 {
 	struct nt_top_rates rates;
 	char text[NT_SPARKLINE_LEN];
@@ -359,7 +359,7 @@ static void cells_are_as_many_as_intervals_passed(void **state)
 	assert_string_equal(text, "▅█");
 }
 
-static void a_time_without_a_daemon_is_a_gap_and_no_peak(void **state)
+TEST(a_time_without_a_daemon_is_a_gap_and_no_peak)
 {
 	struct nt_top_rates rates;
 	char text[NT_SPARKLINE_LEN];
@@ -377,7 +377,7 @@ static void a_time_without_a_daemon_is_a_gap_and_no_peak(void **state)
 	assert_true(nt_top_rates_most(&rates, 80) == 10);
 }
 
-static void the_oldest_cells_go_first(void **state)
+TEST(the_oldest_cells_go_first)
 {
 	struct nt_top_rates rates;
 	char text[NT_SPARKLINE_LEN];
@@ -392,28 +392,4 @@ static void the_oldest_cells_go_first(void **state)
 	assert_true(nt_top_rates_most(&rates, NT_TOP_CELLS) == 0);
 }
 
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-	TEST(a_daemon_in_standby_is_known_by_its_state),
-	TEST(the_largest_snapshot_is_taken),
-	TEST(a_tree_without_end_is_not_made),
-	TEST(a_snapshot_is_taken),
-	TEST(what_was_looked_at_is_summed_up),
-	TEST(rates_are_those_of_what_is_new),
-	TEST(a_connection_that_counts_anew_keeps_its_rate_until_more_is_known),
-	TEST(what_a_snapshot_lacks_is_shown_no_more_and_then_dropped),
-	TEST(a_stall_becomes_the_last_one_of_its_connection),
-	TEST(a_receivers_stall_is_told_of_its_own_end),
-	TEST(another_protocol_and_what_is_no_daemon_is_told),
-	TEST(values_of_other_types_count_as_absent),
-	TEST(names_cannot_break_the_screen),
-	TEST(whatever_is_told_memory_is_bounded),
-	TEST(what_a_snapshot_tells_has_room_whatever_stalled),
-	TEST(what_a_snapshot_tells_has_room_whatever_others_told),
-	TEST(cells_are_as_many_as_intervals_passed),
-	TEST(a_time_without_a_daemon_is_a_gap_and_no_peak),
-	TEST(the_oldest_cells_go_first),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(set_up, tear_down)

@@ -78,12 +78,12 @@ static void press(const char *keys)
 		nt_top_key(&model, (unsigned char)*keys);
 }
 
-static void what_lost_most_time_stands_first(void **state)
+TEST(what_lost_most_time_stands_first)
 {
 	assert_string_equal(shown(), "03 01 02 04 ");
 }
 
-static void each_column_sorts_and_r_reverses(void **state)
+TEST(each_column_sorts_and_r_reverses)
 {
 	press("s");
 	assert_string_equal(shown(), "02 03 01 04 ");
@@ -103,7 +103,7 @@ static void each_column_sorts_and_r_reverses(void **state)
 	assert_string_equal(shown(), "02 03 01 04 ");
 }
 
-static void less_and_greater_go_to_the_columns_beside(void **state)
+TEST(less_and_greater_go_to_the_columns_beside)
 {
 	press("<");
 	assert_int_equal(model.sort, NT_TOP_BY_STALLS);
@@ -121,7 +121,7 @@ static void less_and_greater_go_to_the_columns_beside(void **state)
 	assert_int_equal(model.sort, NT_TOP_BY_MAX);
 }
 
-static void processes_sum_up_their_connections(void **state)
+TEST(processes_sum_up_their_connections)
 {
 	press("p");
 	assert_string_equal(shown(), "1 2 3 ");
@@ -134,7 +134,7 @@ static void processes_sum_up_their_connections(void **state)
 	assert_int_equal(model.view, NT_TOP_CONNECTIONS);
 }
 
-static void problems_sum_up_processes_of_one_name_with_one_pattern(void **state)
+TEST(problems_sum_up_processes_of_one_name_with_one_pattern)
 {
 	add(27, 5005, 7, 450, 95); /* has the name of process 1 */
 	snprintf(add(1, 5006, 1, 50, 60)->pattern, NT_TOP_WORD, "one_way");
@@ -155,7 +155,7 @@ static void problems_sum_up_processes_of_one_name_with_one_pattern(void **state)
 	assert_int_equal(model.cursor, 1);
 }
 
-static void enter_goes_into_a_process_then_into_a_connection_and_escape_back(void **state)
+TEST(enter_goes_into_a_process_then_into_a_connection_and_escape_back)
 {
 	press("p\n");
 	assert_string_equal(shown(), "01 02 ");
@@ -172,7 +172,7 @@ static void enter_goes_into_a_process_then_into_a_connection_and_escape_back(voi
 	assert_int_equal(model.cursor, 1);
 }
 
-static void a_filter_matches_name_pid_address_and_pattern(void **state)
+TEST(a_filter_matches_name_pid_address_and_pattern)
 {
 	press("/PROGRAM-X\n");
 	assert_string_equal(shown(), "03 ");
@@ -194,7 +194,7 @@ static void a_filter_matches_name_pid_address_and_pattern(void **state)
 	assert_string_equal(shown(), "03 01 02 04 ");
 }
 
-static void a_filter_is_edited_by_characters_and_never_overruns(void **state)
+TEST(a_filter_is_edited_by_characters_and_never_overruns)
 {
 	press("/aö\x7f\x7f");
 	assert_string_equal(model.filter, "");
@@ -207,7 +207,7 @@ static void a_filter_is_edited_by_characters_and_never_overruns(void **state)
 	assert_int_equal(strlen(model.filter), NT_TOP_FILTER - 1);
 }
 
-static void the_chosen_line_is_followed_but_the_first_is_a_place(void **state)
+TEST(the_chosen_line_is_followed_but_the_first_is_a_place)
 {
 	press("s");
 	assert_int_equal(model.cursor, 0);
@@ -221,7 +221,7 @@ static void the_chosen_line_is_followed_but_the_first_is_a_place(void **state)
 	assert_int_equal(model.cursor, 0);
 }
 
-static void the_chosen_line_is_always_on_the_screen(void **state)
+TEST(the_chosen_line_is_always_on_the_screen)
 {
 	for (int i = 0; i < 100; i++)
 		add(50, 6000 + i, 1, 50 - i % 50, 1);
@@ -242,7 +242,7 @@ static void the_chosen_line_is_always_on_the_screen(void **state)
 	assert_int_equal(model.cursor, 0);
 }
 
-static void paused_it_shows_what_was_and_then_what_is(void **state)
+TEST(paused_it_shows_what_was_and_then_what_is)
 {
 	press(" ");
 	assert_true(model.paused);
@@ -256,7 +256,7 @@ static void paused_it_shows_what_was_and_then_what_is(void **state)
 }
 
 /* A key may come between what is told and what is made of it. */
-static void lines_outlive_what_is_added(void **state)
+TEST(lines_outlive_what_is_added)
 {
 	for (int i = 0; i < 600; i++)
 		add(60, 6000 + i, 1, 1, 1);
@@ -266,7 +266,7 @@ static void lines_outlive_what_is_added(void **state)
 	assert_string_equal(model.detail.key.local, "127.0.0.1:5002");
 }
 
-static void a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at(void **state)
+TEST(a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at)
 {
 	press("\n");
 	assert_string_equal(model.detail.key.local, "127.0.0.1:5003");
@@ -279,14 +279,14 @@ static void a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at(voi
 	assert_int_equal(model.detail.stalls, 21);
 }
 
-static void arrows_go_from_one_connection_to_the_next(void **state)
+TEST(arrows_go_from_one_connection_to_the_next)
 {
 	press("\nj");
 	assert_int_equal(model.page, NT_TOP_DETAIL);
 	assert_string_equal(model.detail.key.local, "127.0.0.1:5001");
 }
 
-static void with_nothing_told_no_key_does_harm(void **state)
+TEST(with_nothing_told_no_key_does_harm)
 {
 	model.live.count = 0;
 	nt_top_update(&model);
@@ -302,7 +302,7 @@ static void with_nothing_told_no_key_does_harm(void **state)
 	assert_true(model.quit);
 }
 
-static void q_leaves_a_page_before_it_leaves(void **state)
+TEST(q_leaves_a_page_before_it_leaves)
 {
 	press("?");
 	assert_int_equal(model.page, NT_TOP_HELP);
@@ -316,25 +316,4 @@ static void q_leaves_a_page_before_it_leaves(void **state)
 	assert_true(model.quit);
 }
 
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-	TEST(what_lost_most_time_stands_first),
-	TEST(each_column_sorts_and_r_reverses),
-	TEST(less_and_greater_go_to_the_columns_beside),
-	TEST(processes_sum_up_their_connections),
-	TEST(problems_sum_up_processes_of_one_name_with_one_pattern),
-	TEST(enter_goes_into_a_process_then_into_a_connection_and_escape_back),
-	TEST(a_filter_matches_name_pid_address_and_pattern),
-	TEST(a_filter_is_edited_by_characters_and_never_overruns),
-	TEST(the_chosen_line_is_followed_but_the_first_is_a_place),
-	TEST(the_chosen_line_is_always_on_the_screen),
-	TEST(paused_it_shows_what_was_and_then_what_is),
-	TEST(lines_outlive_what_is_added),
-	TEST(a_connection_that_is_told_of_no_more_stays_where_it_is_looked_at),
-	TEST(arrows_go_from_one_connection_to_the_next),
-	TEST(with_nothing_told_no_key_does_harm),
-	TEST(q_leaves_a_page_before_it_leaves),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN_WITH(set_up, tear_down)

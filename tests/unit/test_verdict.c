@@ -45,7 +45,7 @@ static void set_head(struct nt_tcp_state *s, uint32_t len)
 	s->write_seq = s->head_end_seq;
 }
 
-static void an_empty_queue_holds_nothing(void **state)
+TEST(an_empty_queue_holds_nothing)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -53,14 +53,14 @@ static void an_empty_queue_holds_nothing(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
 }
 
-static void a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle(void **state)
+TEST(a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 }
 
-static void nagle_holds_across_the_wrap_around_of_sequence_numbers(void **state)
+TEST(nagle_holds_across_the_wrap_around_of_sequence_numbers)
 {
 	/* the wrap lies before, inside and behind what is in flight and what is held */
 	static const uint32_t places[] = {0xffffffff, 0xffffff9c, 0xffffff9d, 0xffffff6a,
@@ -75,7 +75,7 @@ static void nagle_holds_across_the_wrap_around_of_sequence_numbers(void **state)
 	}
 }
 
-static void minshall_sends_behind_full_segments_in_flight(void **state)
+TEST(minshall_sends_behind_full_segments_in_flight)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -84,7 +84,7 @@ static void minshall_sends_behind_full_segments_in_flight(void **state)
 	assert_int_not_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 }
 
-static void minshall_boundaries(void **state)
+TEST(minshall_boundaries)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -98,7 +98,7 @@ static void minshall_boundaries(void **state)
 	assert_false(nt_minshall(&s));
 }
 
-static void nothing_in_flight_is_not_held_by_nagle(void **state)
+TEST(nothing_in_flight_is_not_held_by_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -106,7 +106,7 @@ static void nothing_in_flight_is_not_held_by_nagle(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
-static void nodelay_is_not_held_by_nagle(void **state)
+TEST(nodelay_is_not_held_by_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -114,7 +114,7 @@ static void nodelay_is_not_held_by_nagle(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
-static void one_byte_less_than_a_segment_is_held_and_a_full_one_is_not(void **state)
+TEST(one_byte_less_than_a_segment_is_held_and_a_full_one_is_not)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -124,7 +124,7 @@ static void one_byte_less_than_a_segment_is_held_and_a_full_one_is_not(void **st
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
-static void more_than_a_segment_waits_for_tso_or_the_small_queue(void **state)
+TEST(more_than_a_segment_waits_for_tso_or_the_small_queue)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -137,7 +137,7 @@ static void more_than_a_segment_waits_for_tso_or_the_small_queue(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 }
 
-static void a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue(void **state)
+TEST(a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -151,7 +151,7 @@ static void a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue(
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
 }
 
-static void what_an_attempt_for_one_segment_leaves_is_not_held(void **state)
+TEST(what_an_attempt_for_one_segment_leaves_is_not_held)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -169,7 +169,7 @@ static void what_an_attempt_for_one_segment_leaves_is_not_held(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
 }
 
-static void a_corked_socket_is_held_by_cork_even_with_nothing_in_flight(void **state)
+TEST(a_corked_socket_is_held_by_cork_even_with_nothing_in_flight)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -180,7 +180,7 @@ static void a_corked_socket_is_held_by_cork_even_with_nothing_in_flight(void **s
 	assert_int_equal(nt_verdict(&s), NT_HOLD_CORK);
 }
 
-static void msg_more_is_told_from_cork_and_asked_before_nagle(void **state)
+TEST(msg_more_is_told_from_cork_and_asked_before_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -190,7 +190,7 @@ static void msg_more_is_told_from_cork_and_asked_before_nagle(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_MSG_MORE);
 }
 
-static void a_forced_push_is_held_by_none_of_them(void **state)
+TEST(a_forced_push_is_held_by_none_of_them)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -198,7 +198,7 @@ static void a_forced_push_is_held_by_none_of_them(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
-static void only_the_last_segment_of_the_queue_can_be_held_by_nagle(void **state)
+TEST(only_the_last_segment_of_the_queue_can_be_held_by_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -208,7 +208,7 @@ static void only_the_last_segment_of_the_queue_can_be_held_by_nagle(void **state
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
-static void a_fin_or_urgent_data_passes_nagle(void **state)
+TEST(a_fin_or_urgent_data_passes_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -219,7 +219,7 @@ static void a_fin_or_urgent_data_passes_nagle(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
-static void the_congestion_window_is_asked_before_nagle(void **state)
+TEST(the_congestion_window_is_asked_before_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -231,7 +231,7 @@ static void the_congestion_window_is_asked_before_nagle(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 }
 
-static void sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_are(void **state)
+TEST(sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_are)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -242,7 +242,7 @@ static void sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_ar
 	assert_int_equal(nt_verdict(&s), NT_HOLD_CWND);
 }
 
-static void the_receive_window_is_asked_before_nagle(void **state)
+TEST(the_receive_window_is_asked_before_nagle)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -254,7 +254,7 @@ static void the_receive_window_is_asked_before_nagle(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_RWND);
 }
 
-static void of_a_long_head_only_its_first_segment_must_fit_the_receive_window(void **state)
+TEST(of_a_long_head_only_its_first_segment_must_fit_the_receive_window)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -265,7 +265,7 @@ static void of_a_long_head_only_its_first_segment_must_fit_the_receive_window(vo
 	assert_int_equal(nt_verdict(&s), NT_HOLD_RWND);
 }
 
-static void the_receive_window_wraps_too(void **state)
+TEST(the_receive_window_wraps_too)
 {
 	struct nt_tcp_state s = held_by_nagle_at(0xffffffff - 120);
 
@@ -275,7 +275,7 @@ static void the_receive_window_wraps_too(void **state)
 	assert_int_equal(nt_verdict(&s), NT_HOLD_RWND);
 }
 
-static void pacing_is_asked_first_of_all(void **state)
+TEST(pacing_is_asked_first_of_all)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -291,7 +291,7 @@ static void pacing_is_asked_first_of_all(void **state)
 }
 
 /* Its timer made the attempt, which asked the socket alone and not the write before. */
-static void pacing_that_is_over_made_an_attempt_of_its_own(void **state)
+TEST(pacing_that_is_over_made_an_attempt_of_its_own)
 {
 	struct nt_tcp_state s = held_by_nagle();
 
@@ -319,30 +319,4 @@ static void pacing_that_is_over_made_an_attempt_of_its_own(void **state)
 			 NT_HOLD_PACING); /* it is about to make it */
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(an_empty_queue_holds_nothing),
-	cmocka_unit_test(a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle),
-	cmocka_unit_test(nagle_holds_across_the_wrap_around_of_sequence_numbers),
-	cmocka_unit_test(minshall_sends_behind_full_segments_in_flight),
-	cmocka_unit_test(minshall_boundaries),
-	cmocka_unit_test(nothing_in_flight_is_not_held_by_nagle),
-	cmocka_unit_test(nodelay_is_not_held_by_nagle),
-	cmocka_unit_test(one_byte_less_than_a_segment_is_held_and_a_full_one_is_not),
-	cmocka_unit_test(more_than_a_segment_waits_for_tso_or_the_small_queue),
-	cmocka_unit_test(a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue),
-	cmocka_unit_test(what_an_attempt_for_one_segment_leaves_is_not_held),
-	cmocka_unit_test(a_corked_socket_is_held_by_cork_even_with_nothing_in_flight),
-	cmocka_unit_test(msg_more_is_told_from_cork_and_asked_before_nagle),
-	cmocka_unit_test(a_forced_push_is_held_by_none_of_them),
-	cmocka_unit_test(only_the_last_segment_of_the_queue_can_be_held_by_nagle),
-	cmocka_unit_test(a_fin_or_urgent_data_passes_nagle),
-	cmocka_unit_test(the_congestion_window_is_asked_before_nagle),
-	cmocka_unit_test(sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_are),
-	cmocka_unit_test(the_receive_window_is_asked_before_nagle),
-	cmocka_unit_test(of_a_long_head_only_its_first_segment_must_fit_the_receive_window),
-	cmocka_unit_test(the_receive_window_wraps_too),
-	cmocka_unit_test(pacing_is_asked_first_of_all),
-	cmocka_unit_test(pacing_that_is_over_made_an_attempt_of_its_own),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

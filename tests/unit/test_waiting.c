@@ -18,7 +18,7 @@ static struct nt_record record_of(uint64_t share, uint64_t number)
 	return record;
 }
 
-static void they_go_in_the_order_in_which_they_came(void **state)
+TEST(they_go_in_the_order_in_which_they_came)
 {
 	size_t memory = __sanitizer_get_current_allocated_bytes();
 	struct nt_waiting waiting = {};
@@ -40,7 +40,7 @@ static void they_go_in_the_order_in_which_they_came(void **state)
 	nt_waiting_clear(&waiting);
 }
 
-static void one_user_leaves_room_for_another(void **state)
+TEST(one_user_leaves_room_for_another)
 {
 	struct nt_record r = record_of(1, 0);
 	struct nt_waiting waiting = {};
@@ -66,9 +66,4 @@ static void one_user_leaves_room_for_another(void **state)
 	nt_waiting_clear(&waiting);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(they_go_in_the_order_in_which_they_came),
-	cmocka_unit_test(one_user_leaves_room_for_another),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

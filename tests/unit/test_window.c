@@ -15,7 +15,7 @@ static void check(const struct nt_window *w, uint64_t began_ns, uint64_t stalls,
 	nt_aggregate_clear(&recent.stalls);
 }
 
-static void what_is_reported_is_half_a_window_old_at_least_and_a_whole_one_at_most(void **state)
+TEST(what_is_reported_is_half_a_window_old_at_least_and_a_whole_one_at_most)
 {
 	struct nt_stall stall = {.side = NT_SIDE_SENDER, .is_stall = true, .duration_ns = 1};
 	struct nt_counts counts = {};
@@ -41,8 +41,4 @@ static void what_is_reported_is_half_a_window_old_at_least_and_a_whole_one_at_mo
 	nt_window_clear(&w);
 }
 
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(what_is_reported_is_half_a_window_old_at_least_and_a_whole_one_at_most),
-};
-
-UNIT_MAIN(tests)
+UNIT_MAIN()

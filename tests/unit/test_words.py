@@ -148,7 +148,7 @@ def test_each_banned_word_is_found(path: str, text: str) -> None:
     ("userspace/output/text.c", '/* the process that lost most */ printf("%s lost %s", name, excess);'),
     ("userspace/capture/start.c", 'nt_log("lost with it: %s", hook->part);'),
     ("userspace/privileges/confine.c", "static const char *const allowed[] = {0};"),
-    ("tests/unit/test_top_model.c", "static void what_lost_most_time_stands_first(void **state)"),
+    ("tests/unit/test_top_model.c", "TEST(what_lost_most_time_stands_first)"),
     ("docs/usage.md", "put it on or off, and let the trace run"),
 ])
 def test_other_words_are_left_alone(path: str, text: str) -> None:
