@@ -10,6 +10,22 @@
 /* of ASan; gcc comes without the header */
 extern size_t __sanitizer_get_current_allocated_bytes(void);
 
+static struct nt_aggregate a, earlier, later;
+
+static int set_up(void **state)
+{
+	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	nt_aggregate_clear(&a);
+	nt_aggregate_clear(&earlier);
+	nt_aggregate_clear(&later);
+	return 0;
+}
+
 static struct nt_stall stall_of(pid_t tgid, uint16_t port, uint64_t duration_ns)
 {
 	struct nt_stall stall = {
@@ -29,10 +45,8 @@ static struct nt_stall stall_of(pid_t tgid, uint16_t port, uint64_t duration_ns)
 
 TEST(stalls_of_one_connection_are_summed)
 {
-	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, 40 * MS);
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(nt_aggregate_add(&a, &s), 0);
 	assert_int_equal(nt_aggregate_count(&a), 1);
@@ -41,15 +55,12 @@ TEST(stalls_of_one_connection_are_summed)
 	assert_int_equal(a.connections->count, 3);
 	assert_int_equal(a.connections->seen, 3);
 	assert_int_equal(nt_connection_pattern(a.connections), NT_PATTERN_WRITE_WRITE_READ);
-	nt_aggregate_clear(&a);
 }
 
 TEST(connections_sides_causes_reasons_and_processes_are_told_apart)
 {
-	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, MS);
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	nt_aggregate_add(&a, &s);
 	s.record.sender.tuple.local_port = 11;
 	nt_aggregate_add(&a, &s);
@@ -66,14 +77,10 @@ TEST(connections_sides_causes_reasons_and_processes_are_told_apart)
 	s.record.hold.reason = NT_HOLD_LINGER;
 	nt_aggregate_add(&a, &s);
 	assert_int_equal(nt_aggregate_count(&a), 7);
-	nt_aggregate_clear(&a);
 }
 
 TEST(percentiles_are_exact_for_as_many_as_are_kept)
 {
-	struct nt_aggregate a;
-
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 1; i <= 100; i++) {
 		struct nt_stall s = stall_of(1, 10, (i * 37 % 101) * MS); /* 1 … 100 in disorder */
 
@@ -83,15 +90,12 @@ TEST(percentiles_are_exact_for_as_many_as_are_kept)
 	assert_int_equal(nt_percentile(&a.connections, 1, 99), 99 * MS);
 	assert_int_equal(nt_percentile(&a.connections, 1, 100), 100 * MS);
 	assert_int_equal(a.connections->max_ns, 100 * MS);
-	nt_aggregate_clear(&a);
 }
 
 TEST(percentiles_of_many_are_near)
 {
-	struct nt_aggregate a;
 	uint64_t p50;
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < 100000; i++) {
 		struct nt_stall s = stall_of(1, 10, (i % 1000) * MS);
 
@@ -99,7 +103,6 @@ TEST(percentiles_of_many_are_near)
 	}
 	p50 = nt_percentile(&a.connections, 1, 50);
 	assert_in_range(p50, 400 * MS, 600 * MS);
-	nt_aggregate_clear(&a);
 }
 
 /* Adds the stalls of durations (ms) from to until to one connection. */
@@ -115,22 +118,21 @@ static void add_durations(struct nt_aggregate *a, uint16_t port, int from, int u
 
 TEST(what_is_merged_is_as_if_it_were_added)
 {
-	struct nt_aggregate earlier, later, merged;
 	struct nt_connection *c;
 
 	nt_aggregate_init(&earlier, 2);
 	nt_aggregate_init(&later, 2);
-	nt_aggregate_init(&merged, 2);
+	nt_aggregate_init(&a, 2);
 	add_durations(&earlier, 10, 1, 51);
 	add_durations(&earlier, 11, 51, 52);
 	add_durations(&later, 10, 61, 111);
-	nt_aggregate_merge(&merged, &earlier);
-	nt_aggregate_merge(&merged, &later);
-	assert_int_equal(merged.stalls, 101);
-	assert_int_equal(merged.excess_ns, earlier.excess_ns + later.excess_ns);
-	assert_int_equal(nt_aggregate_count(&merged), 2);
-	assert_int_equal(merged.connections->key.tuple.local_port, 11);
-	c = merged.connections->hh.next;
+	nt_aggregate_merge(&a, &earlier);
+	nt_aggregate_merge(&a, &later);
+	assert_int_equal(a.stalls, 101);
+	assert_int_equal(a.excess_ns, earlier.excess_ns + later.excess_ns);
+	assert_int_equal(nt_aggregate_count(&a), 2);
+	assert_int_equal(a.connections->key.tuple.local_port, 11);
+	c = a.connections->hh.next;
 	assert_int_equal(c->key.tuple.local_port, 10);
 	assert_int_equal(c->count, 100);
 	assert_int_equal(c->seen, 100);
@@ -145,20 +147,15 @@ TEST(what_is_merged_is_as_if_it_were_added)
 	/* no more than two connections find room: the least recently stalled one is folded */
 	nt_aggregate_clear(&later);
 	add_durations(&later, 12, 200, 203);
-	nt_aggregate_merge(&merged, &later);
-	assert_int_equal(nt_aggregate_count(&merged), 2);
-	assert_int_equal(merged.connections->key.tuple.local_port, 10);
-	assert_int_equal(merged.folded, 1);
-	assert_int_equal(merged.stalls, 104);
-	nt_aggregate_clear(&merged);
-	nt_aggregate_clear(&earlier);
-	nt_aggregate_clear(&later);
+	nt_aggregate_merge(&a, &later);
+	assert_int_equal(nt_aggregate_count(&a), 2);
+	assert_int_equal(a.connections->key.tuple.local_port, 10);
+	assert_int_equal(a.folded, 1);
+	assert_int_equal(a.stalls, 104);
 }
 
 TEST(what_stalled_later_too_does_not_make_room_when_merged)
 {
-	struct nt_aggregate earlier, later;
-
 	nt_aggregate_init(&earlier, 2);
 	nt_aggregate_init(&later, 2);
 	add_durations(&earlier, 10, 1, 2);
@@ -171,8 +168,6 @@ TEST(what_stalled_later_too_does_not_make_room_when_merged)
 	assert_int_equal(earlier.folded, 1);
 	assert_int_equal(earlier.connections->key.tuple.local_port, 12);
 	assert_int_equal(((struct nt_connection *)earlier.connections->hh.next)->count, 3);
-	nt_aggregate_clear(&earlier);
-	nt_aggregate_clear(&later);
 }
 
 /* Adds a stall of each of count connections of one user. */
@@ -189,7 +184,6 @@ static void add_connections(struct nt_aggregate *a, uint64_t share, int count)
 
 TEST(users_share_the_room_of_what_is_merged)
 {
-	struct nt_aggregate earlier, later;
 	int of_first = 0;
 
 	nt_aggregate_init(&earlier, 10);
@@ -202,13 +196,10 @@ TEST(users_share_the_room_of_what_is_merged)
 	for (struct nt_connection *c = later.connections; c; c = c->hh.next)
 		of_first += c->key.tgid == 1;
 	assert_int_equal(of_first, 5);
-	nt_aggregate_clear(&earlier);
-	nt_aggregate_clear(&later);
 }
 
 TEST(of_more_durations_than_are_kept_each_part_gives_its_share)
 {
-	struct nt_aggregate earlier, later;
 	uint64_t p75;
 
 	nt_aggregate_init(&earlier, 1);
@@ -220,14 +211,11 @@ TEST(of_more_durations_than_are_kept_each_part_gives_its_share)
 	assert_int_equal(nt_percentile(&earlier.connections, 1, 26) >= 1000 * MS, true);
 	p75 = nt_percentile(&earlier.connections, 1, 75);
 	assert_in_range(p75, 2700 * MS, 3300 * MS);
-	nt_aggregate_clear(&earlier);
-	nt_aggregate_clear(&later);
 }
 
 TEST(the_least_recently_stalled_goes_first_and_is_counted)
 {
 	struct nt_stall list[] = {stall_of(1, 10, MS), stall_of(1, 11, MS), stall_of(1, 12, MS)};
-	struct nt_aggregate a;
 
 	nt_aggregate_init(&a, 2);
 	for (int i = 0; i < 3; i++)
@@ -244,16 +232,13 @@ TEST(the_least_recently_stalled_goes_first_and_is_counted)
 	assert_int_equal(a.folded, 5);
 	assert_int_equal(a.stalls, 7);
 	assert_int_equal(a.excess_ns, 7 * MS);
-	nt_aggregate_clear(&a);
 }
 
 TEST(a_million_stalls_take_no_more_memory_than_the_first_thousands)
 {
 	const int many = 1000000, connections = 5000;
-	struct nt_aggregate a;
 	size_t before = 0;
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	for (int i = 0; i < many; i++) {
 		struct nt_stall s = stall_of(1 + i % 50, 1 + i % connections, MS);
 
@@ -265,13 +250,11 @@ TEST(a_million_stalls_take_no_more_memory_than_the_first_thousands)
 	assert_in_range(__sanitizer_get_current_allocated_bytes(), 1, before);
 	assert_int_equal(nt_aggregate_count(&a), NT_MAX_CONNECTIONS);
 	assert_int_equal(a.folded, many - NT_MAX_CONNECTIONS);
-	nt_aggregate_clear(&a);
 }
 
 TEST(connections_of_one_user_do_not_push_out_those_of_another)
 {
 	struct nt_stall mine = stall_of(1, 1, MS), theirs = stall_of(2, 0, MS);
-	struct nt_aggregate a;
 	bool kept = false;
 
 	mine.record.sender.present = theirs.record.sender.present = 1;
@@ -295,7 +278,6 @@ TEST(connections_of_one_user_do_not_push_out_those_of_another)
 	}
 	assert_int_equal(a.shares.count[nt_share_place(1)], 5);
 	assert_int_equal(a.shares.count[nt_share_place(2)], 5);
-	nt_aggregate_clear(&a);
 }
 
 TEST(the_process_that_lost_most_comes_first)
@@ -304,9 +286,7 @@ TEST(the_process_that_lost_most_comes_first)
 				    stall_of(3, 30, 1 * MS), stall_of(2, 21, 25 * MS)};
 	const uint16_t order[] = {21, 20, 10, 30};
 	struct nt_connection **list;
-	struct nt_aggregate a;
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	assert_null(nt_aggregate_sorted(&a));
 	for (size_t i = 0; i < 4; i++)
 		nt_aggregate_add(&a, &stalls[i]);
@@ -315,15 +295,12 @@ TEST(the_process_that_lost_most_comes_first)
 	for (size_t i = 0; i < 4; i++)
 		assert_int_equal(list[i]->key.tuple.local_port, order[i]);
 	free(list);
-	nt_aggregate_clear(&a);
 }
 
 TEST(percentiles_of_all_weigh_each_connection_by_its_stalls)
 {
-	struct nt_aggregate a;
 	struct nt_stall few = stall_of(1, 10, 200 * MS), many = stall_of(1, 11, 40 * MS);
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	assert_int_equal(nt_aggregate_percentile(&a, 50), 0);
 	nt_aggregate_add(&a, &few);
 	assert_int_equal(nt_aggregate_percentile(&a, 50), 200 * MS);
@@ -338,15 +315,12 @@ TEST(percentiles_of_all_weigh_each_connection_by_its_stalls)
 		nt_aggregate_add(&a, &few);
 	assert_int_equal(nt_aggregate_percentile(&a, 83), 40 * MS);
 	assert_int_equal(nt_aggregate_percentile(&a, 84), 200 * MS);
-	nt_aggregate_clear(&a);
 }
 
 TEST(a_peer_that_is_gone_by_the_last_stall_keeps_its_name)
 {
-	struct nt_aggregate a;
 	struct nt_stall s = stall_of(1, 10, MS);
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	s.receiver.tgid = 77;
 	nt_aggregate_add(&a, &s);
 	s.receiver.tgid = 0;
@@ -362,7 +336,6 @@ TEST(a_peer_that_is_gone_by_the_last_stall_keeps_its_name)
 	nt_aggregate_add(&a, &s);
 	assert_int_equal(a.connections->key.tgid, 77);
 	assert_int_equal(a.connections->last.sender.tgid, 1);
-	nt_aggregate_clear(&a);
 }
 
 static void add_named(struct nt_aggregate *a, const char *comm, pid_t tgid, uint16_t port,
@@ -377,10 +350,8 @@ static void add_named(struct nt_aggregate *a, const char *comm, pid_t tgid, uint
 
 TEST(connections_with_one_problem_are_one_group)
 {
-	struct nt_aggregate a;
 	struct nt_groups groups;
 
-	nt_aggregate_init(&a, NT_MAX_CONNECTIONS);
 	assert_int_equal(nt_groups_make(&groups, &a), 0);
 	assert_int_equal(groups.count, 0);
 	nt_groups_free(&groups);
@@ -406,7 +377,6 @@ TEST(connections_with_one_problem_are_one_group)
 	assert_int_equal(nt_group_percentile(&groups.list[1], 99), 43 * MS);
 	assert_int_equal(groups.list[2].pattern, NT_PATTERN_REPLY_TAIL);
 	nt_groups_free(&groups);
-	nt_aggregate_clear(&a);
 }
 
-UNIT_MAIN()
+UNIT_MAIN_WITH(set_up, tear_down)

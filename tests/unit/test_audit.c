@@ -105,18 +105,29 @@ static void expire(struct fake *fake, uint64_t timers, uint64_t seen)
 	fake->timers.seen_before += seen;
 }
 
-static struct nt_audit *begin(const struct nt_settings *settings)
+static struct nt_audit *audit;
+
+/* Returns when it had begun. */
+static uint64_t begin(const struct nt_settings *settings)
 {
 	static const struct nt_tracer tracer;
 	static const struct nt_settings none;
 
-	return nt_audit_new(&tracer, settings ? settings : &none);
+	audit = nt_audit_new(&tracer, settings ? settings : &none);
+	return nt_now_ns();
 }
 
 static int set_up(void **state)
 {
 	memset(&kernel, 0, sizeof(kernel));
 	kernel.complete = true;
+	audit = NULL;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	nt_audit_free(audit);
 	return 0;
 }
 
@@ -139,35 +150,32 @@ static bool excuses(struct nt_audit *audit, uint32_t inum, uint64_t begin_ns)
 TEST(what_was_before_does_not_count)
 {
 	struct fake *host = space(1, 100, 5000, 0);
-	struct nt_audit *audit = begin(NULL);
 
+	begin(NULL);
 	assert_int_equal(unseen(audit), 0);
 	expire(host, 10, 10);
 	assert_int_equal(unseen(audit), 0);
 	expire(host, 10, 7);
 	assert_int_equal(unseen(audit), 3);
-	nt_audit_free(audit);
 }
 
 TEST(a_timer_that_expires_while_the_first_reading_is_made_is_not_unseen)
 {
 	struct fake *host = space(1, 100, 50, 20);
-	struct nt_audit *audit;
 
 	host->timers.seen = 22; /* two programs ran between the looks at them */
 	host->timers.counted++; /* and of one of them the handler */
-	audit = begin(NULL);
+	begin(NULL);
 	host->timers.seen_before = 22;
 	host->timers.counted++;
 	assert_int_equal(unseen(audit), 0);
-	nt_audit_free(audit);
 }
 
 TEST(it_never_goes_down)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
 
+	begin(NULL);
 	expire(host, 5, 3);
 	assert_int_equal(unseen(audit), 2);
 	expire(host, 0, 1); /* its handler is about to run */
@@ -176,59 +184,50 @@ TEST(it_never_goes_down)
 	assert_int_equal(unseen(audit), 2);
 	expire(host, 1, 0);
 	assert_int_equal(unseen(audit), 3);
-	nt_audit_free(audit);
 }
 
 TEST(a_namespace_that_appears_later_began_at_zero)
 {
-	struct nt_audit *audit;
-
 	space(1, 100, 7, 7);
-	audit = begin(NULL);
+	begin(NULL);
 	space(2, 101, 9, 5);
 	assert_int_equal(unseen(audit), 4);
-	nt_audit_free(audit);
 }
 
 TEST(where_some_are_not_listed_one_that_appears_later_may_be_old)
 {
 	struct fake *late;
-	struct nt_audit *audit;
 
 	kernel.complete = false;
 	space(1, 100, 7, 7);
-	audit = begin(NULL);
+	begin(NULL);
 	late = space(2, 101, 9, 5);
 	assert_int_equal(unseen(audit), 0);
 	expire(late, 2, 1);
 	assert_int_equal(unseen(audit), 1);
-	nt_audit_free(audit);
 }
 
 TEST(one_in_which_somebody_lives_later_was_there_before)
 {
 	struct fake *empty;
-	struct nt_audit *audit;
 
 	space(1, 100, 7, 7);
 	empty = space(2, 101, 900, 0);
 	empty->lived_in = false;
-	audit = begin(NULL);
+	begin(NULL);
 	assert_int_equal(unseen(audit), 0);
 	empty->lived_in = true;
 	assert_int_equal(unseen(audit), 0);
 	expire(empty, 1, 0);
 	assert_int_equal(unseen(audit), 1);
-	nt_audit_free(audit);
 }
 
 TEST(what_was_unseen_in_a_namespace_that_is_gone_stays_counted)
 {
 	struct fake *lab;
-	struct nt_audit *audit;
 
 	space(1, 100, 0, 0);
-	audit = begin(NULL);
+	begin(NULL);
 	lab = space(2, 101, 8, 5);
 	assert_int_equal(unseen(audit), 3);
 	kernel.count--;
@@ -239,65 +238,59 @@ TEST(what_was_unseen_in_a_namespace_that_is_gone_stays_counted)
 	assert_int_equal(unseen(audit), 3);
 	expire(lab, 1, 0);
 	assert_int_equal(unseen(audit), 4);
-	nt_audit_free(audit);
 }
 
 TEST(one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete)
 {
-	struct nt_audit *audit;
 	struct fake *lab;
 
 	kernel.complete = false;
 	space(1, 100, 0, 0);
 	lab = space(2, 101, 8, 5);
-	audit = begin(NULL);
+	begin(NULL);
 	kernel.count--;
 	assert_int_equal(unseen(audit), 0);
 	kernel.count++;
 	assert_int_equal(kernel.forgotten, 0);
 	expire(lab, 2, 1);
 	assert_int_equal(unseen(audit), 1);
-	nt_audit_free(audit);
 }
 
 TEST(a_process_that_went_elsewhere_is_not_taken_for_its_old_namespace)
 {
 	struct fake *host = space(1, 100, 3, 3), *other = space(2, 101, 500, 500);
-	struct nt_audit *audit = begin(NULL);
 	struct nt_timers own = host->timers;
 
+	begin(NULL);
 	host->timers = other->timers;
 	host->timers.seen = host->timers.seen_before = own.seen;
 	assert_int_equal(unseen(audit), 0);
 	host->timers = own;
 	expire(host, 1, 0);
 	assert_int_equal(unseen(audit), 1);
-	nt_audit_free(audit);
 }
 
 TEST(only_the_namespace_asked_for_is_compared)
 {
 	const struct nt_settings settings = {.netns = 101};
 	struct fake *host = space(1, 100, 0, 0), *lab = space(2, 101, 0, 0);
-	struct nt_audit *audit = begin(&settings);
 
+	begin(&settings);
 	expire(host, 5, 0);
 	expire(lab, 2, 0);
 	assert_int_equal(unseen(audit), 2);
-	nt_audit_free(audit);
 }
 
 /* ---- what is not known ---- */
 
 TEST(a_reading_of_many_takes_no_longer_than_it_may)
 {
-	struct nt_audit *audit;
 	unsigned int reads;
 	uint64_t n, then;
 
 	for (uint64_t i = 1; i <= 50; i++)
 		space(i, i, 0, 0);
-	audit = begin(NULL);
+	begin(NULL);
 	kernel.slow_ms = 10;
 	reads = kernel.reads;
 	then = nt_now_ns();
@@ -323,19 +316,17 @@ TEST(a_reading_of_many_takes_no_longer_than_it_may)
 	assert_true(nt_audit_whole(audit, then, then));
 	assert_true(nt_audit_unseen(audit, &n));
 	assert_int_equal(n, 2);
-	nt_audit_free(audit);
 }
 
 TEST(of_more_namespaces_than_there_is_room_for_the_last_are_not_known)
 {
-	struct nt_audit *audit;
 	unsigned int scans;
 	struct fake *last;
 	uint64_t n;
 
 	for (uint64_t i = 1; i <= 4096; i++)
 		space(i, i, 0, 0);
-	audit = begin(NULL);
+	begin(NULL);
 	assert_int_equal(unseen(audit), 0);
 	last = space(4097, 4097, 7, 5);
 	nt_audit_read(audit, true);
@@ -356,7 +347,6 @@ TEST(of_more_namespaces_than_there_is_room_for_the_last_are_not_known)
 	assert_int_equal(unseen(audit), 1);
 	expire(&kernel.list[0], 2, 1);
 	assert_int_equal(unseen(audit), 2);
-	nt_audit_free(audit);
 }
 
 TEST(by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare)
@@ -370,22 +360,22 @@ TEST(by_function_hooks_a_filter_that_hides_sockets_leaves_nothing_to_compare)
 
 	space(1, 100, 0, 0);
 	for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
-		struct nt_audit *audit = nt_audit_new(&tracepoints, &filters[i]);
+		struct nt_audit *one = nt_audit_new(&tracepoints, &filters[i]);
 
-		assert_int_equal(unseen(audit), 0);
-		nt_audit_free(audit);
+		assert_int_equal(unseen(one), 0);
+		nt_audit_free(one);
 		assert_null(nt_audit_new(&functions, &filters[i]));
 	}
 }
 
 TEST(what_cannot_be_known_is_not_said)
 {
-	struct nt_audit *audit;
 	struct fake *host;
 	uint64_t n;
 
 	kernel.refused = true;
-	assert_null(begin(NULL));
+	begin(NULL);
+	assert_null(audit);
 	assert_false(nt_audit_unseen(NULL, &n));
 	nt_audit_read(NULL, true);
 	nt_audit_stop(NULL);
@@ -395,7 +385,7 @@ TEST(what_cannot_be_known_is_not_said)
 	kernel.refused = false;
 	host = space(1, 100, 0, 0);
 	host->lived_in = false;
-	audit = begin(NULL);
+	begin(NULL);
 	assert_false(nt_audit_unseen(audit, &n));
 	host->lived_in = true;
 	assert_int_equal(unseen(audit), 0);
@@ -404,14 +394,12 @@ TEST(what_cannot_be_known_is_not_said)
 	nt_audit_read(audit, true);
 	assert_false(nt_audit_unseen(audit, &n));
 	assert_true(excuses(audit, 100, 0));
-	nt_audit_free(audit);
 }
 
 TEST(when_the_hooks_are_gone_nothing_more_is_unseen)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
-	uint64_t released_ns = nt_now_ns();
+	uint64_t released_ns = begin(NULL);
 
 	expire(host, 3, 2);
 	assert_int_equal(unseen(audit), 1);
@@ -421,14 +409,13 @@ TEST(when_the_hooks_are_gone_nothing_more_is_unseen)
 	assert_true(nt_audit_excuses(audit, 100, 0, released_ns));
 	assert_false(nt_audit_excuses(audit, 100, 0, released_ns));
 	assert_true(excuses(audit, 100, 0)); /* nobody has read it since */
-	nt_audit_free(audit);
 }
 
 TEST(what_expires_in_standby_is_not_unseen_and_what_was_stays)
 {
 	struct fake *old = space(1, 11, 100, 90), *young;
-	struct nt_audit *audit = begin(NULL);
 
+	begin(NULL);
 	expire(old, 10, 7);
 	assert_int_equal(unseen(audit), 3);
 	expire(old, 2, 1); /* since the last reading */
@@ -448,23 +435,20 @@ TEST(what_expires_in_standby_is_not_unseen_and_what_was_stays)
 	assert_int_equal(unseen(audit), 6);
 	nt_audit_pause(NULL);
 	nt_audit_resume(NULL);
-	nt_audit_free(audit);
 }
 
 TEST(a_reading_of_a_moment_ago_will_do)
 {
-	struct nt_audit *audit;
 	unsigned int scans;
 
 	space(1, 100, 0, 0);
-	audit = begin(NULL);
+	begin(NULL);
 	nt_audit_read(audit, true);
 	scans = kernel.scans;
 	nt_audit_read(audit, false);
 	assert_int_equal(kernel.scans, scans);
 	nt_audit_read(audit, true);
 	assert_int_equal(kernel.scans, scans + 1);
-	nt_audit_free(audit);
 }
 
 /* ---- what it excuses ---- */
@@ -472,8 +456,7 @@ TEST(a_reading_of_a_moment_ago_will_do)
 TEST(each_unseen_timer_excuses_once)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
-	uint64_t held_ns = nt_now_ns();
+	uint64_t held_ns = begin(NULL);
 
 	assert_false(excuses(audit, 100, held_ns));
 	expire(host, 3, 1);
@@ -481,30 +464,27 @@ TEST(each_unseen_timer_excuses_once)
 	assert_true(excuses(audit, 100, held_ns));
 	assert_false(excuses(audit, 100, held_ns));
 	assert_int_equal(unseen(audit), 2);
-	nt_audit_free(audit);
 }
 
 TEST(it_excuses_in_its_own_namespace_only)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit;
 	uint64_t held_ns = nt_now_ns();
 
 	space(2, 101, 0, 0);
-	audit = begin(NULL);
+	begin(NULL);
 	expire(host, 1, 0);
 	assert_false(excuses(audit, 101, held_ns));
 	assert_true(excuses(audit, 102, held_ns)); /* nobody knows it */
 	assert_true(excuses(audit, 100, held_ns));
-	nt_audit_free(audit);
 }
 
 TEST(a_timer_that_was_known_before_the_hold_began_excuses_nothing)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
 	uint64_t held_ns;
 
+	begin(NULL);
 	expire(host, 5, 0);
 	assert_int_equal(unseen(audit), 5);
 	held_ns = nt_now_ns() + 1;
@@ -514,14 +494,12 @@ TEST(a_timer_that_was_known_before_the_hold_began_excuses_nothing)
 	expire(host, 1, 0);
 	assert_true(excuses(audit, 100, held_ns));
 	assert_false(excuses(audit, 100, held_ns));
-	nt_audit_free(audit);
 }
 
 TEST(a_timer_that_expired_after_the_hold_ended_excuses_nothing)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
-	uint64_t held_ns = nt_now_ns(), released_ns = nt_now_ns() + 1;
+	uint64_t held_ns = begin(NULL), released_ns = held_ns + 1;
 
 	while (nt_now_ns() <= released_ns)
 		;
@@ -529,47 +507,39 @@ TEST(a_timer_that_expired_after_the_hold_ended_excuses_nothing)
 	expire(host, 1, 0);
 	assert_int_equal(unseen(audit), 1);
 	assert_false(nt_audit_excuses(audit, 100, held_ns, released_ns));
-	nt_audit_free(audit);
 }
 
 /* A timer that is seen while the counters are read hides one that was not. */
 TEST(a_reading_that_a_timer_disturbs_is_made_again)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
-	uint64_t held_ns = nt_now_ns();
+	uint64_t held_ns = begin(NULL);
 
 	expire(host, 2, 1);
 	kernel.disturbed = 1;
 	assert_true(excuses(audit, 100, held_ns));
 	assert_false(excuses(audit, 100, held_ns));
-	nt_audit_free(audit);
 }
 
 TEST(a_namespace_of_which_nothing_was_known_is_looked_for)
 {
-	struct nt_audit *audit;
 	uint64_t held_ns;
 
 	space(1, 100, 0, 0);
-	audit = begin(NULL);
-	held_ns = nt_now_ns();
+	held_ns = begin(NULL);
 	space(2, 101, 1, 0);
 	assert_true(excuses(audit, 101, held_ns));
 	assert_false(excuses(audit, 101, held_ns));
-	nt_audit_free(audit);
 }
 
 TEST(what_was_hidden_before_anybody_could_read_excuses_too)
 {
-	struct nt_audit *audit;
 	struct fake *empty;
 	uint64_t held_ns;
 
 	empty = space(2, 101, 900, 0);
 	empty->lived_in = false;
-	audit = begin(NULL);
-	held_ns = nt_now_ns();
+	held_ns = begin(NULL);
 	expire(empty, 2, 0);
 	assert_true(excuses(audit, 101, held_ns)); /* nobody can read it yet */
 	empty->lived_in = true;
@@ -579,14 +549,12 @@ TEST(what_was_hidden_before_anybody_could_read_excuses_too)
 	assert_false(excuses(audit, 101, nt_now_ns()));
 	expire(empty, 1, 0);
 	assert_int_equal(unseen(audit), 3);
-	nt_audit_free(audit);
 }
 
 TEST(judgements_of_the_same_moment_share_a_reading)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
-	uint64_t released_ns = nt_now_ns();
+	uint64_t released_ns = begin(NULL);
 	unsigned int reads;
 
 	expire(host, 8, 4);
@@ -596,16 +564,15 @@ TEST(judgements_of_the_same_moment_share_a_reading)
 		assert_true(nt_audit_excuses(audit, 100, 0, released_ns));
 	assert_false(nt_audit_excuses(audit, 100, 0, released_ns));
 	assert_int_equal(kernel.reads, reads);
-	nt_audit_free(audit);
 }
 
 /* However many there were, no more is kept than has room. */
 TEST(very_old_unseen_timers_excuse_nothing_any_more)
 {
 	struct fake *host = space(1, 100, 0, 0);
-	struct nt_audit *audit = begin(NULL);
 	unsigned int excused = 0;
 
+	begin(NULL);
 	for (int i = 0; i < 100; i++) {
 		expire(host, 1, 0);
 		assert_int_equal(unseen(audit), i + 1);
@@ -613,7 +580,6 @@ TEST(very_old_unseen_timers_excuse_nothing_any_more)
 	while (excused < 200 && excuses(audit, 100, 0))
 		excused++;
 	assert_int_equal(excused, 32);
-	nt_audit_free(audit);
 }
 
-UNIT_MAIN_WITH(set_up, NULL)
+UNIT_MAIN_WITH(set_up, tear_down)

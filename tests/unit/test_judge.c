@@ -5,10 +5,12 @@
 
 #define MS 1000000ULL
 
+static struct nt_stall_facts f;
+
 /* The textbook stall: 43.9 ms held by Nagle, released by the ACK that the receiver's timer sent. */
-static struct nt_stall_facts textbook(void)
+static int set_up(void **state)
 {
-	return (struct nt_stall_facts){
+	f = (struct nt_stall_facts){
 		.duration_ns = 43900000,
 		.silent_ns = 43900000,
 		.pending_in_hold_ns = 43800000,
@@ -22,61 +24,49 @@ static struct nt_stall_facts textbook(void)
 		.late_release = NT_ACK_TIMER,
 		.pure_ack = true,
 	};
+	return 0;
 }
 
-static enum nt_cause cause_of(const struct nt_stall_facts *f, enum nt_evidence *evidence)
-{
-	return nt_stall_cause(f, evidence);
-}
-
-static void expect(const struct nt_stall_facts *f, enum nt_cause cause, enum nt_evidence evidence)
+static void expect(enum nt_cause cause, enum nt_evidence evidence)
 {
 	enum nt_evidence got;
 
-	assert_int_equal(cause_of(f, &got), cause);
+	assert_int_equal(nt_stall_cause(&f, &got), cause);
 	assert_int_equal(got, evidence);
 }
 
 TEST(a_hold_released_by_the_timers_ack_is_a_stall_seen)
 {
-	struct nt_stall_facts f = textbook();
-
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	f.duration_ns = 4 * MS; /* a receiver with a small limit: seen is seen */
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
 TEST(an_ack_that_carried_data_is_no_stall)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.pure_ack = false;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.late_release = NT_ACK_INVALID;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 TEST(only_an_ack_releases_into_a_stall)
 {
-	struct nt_stall_facts f = textbook();
-
 	for (unsigned int release = NT_RELEASE_FULL_SEGMENT; release < NT_RELEASES; release++) {
 		f.release = release;
-		expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+		expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	}
 }
 
 TEST(no_other_reason_is_ever_called_nagle)
 {
-	struct nt_stall_facts f = textbook();
-
 	for (unsigned int reason = NT_HOLD_CORK; reason < NT_HOLD_REASONS; reason++) {
 		f.reason = reason;
 		if (reason == NT_HOLD_MSG_MORE || reason == NT_HOLD_CWND ||
 		    reason == NT_HOLD_SNDBUF || reason == NT_HOLD_LINGER)
-			expect(&f, NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+			expect(NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 		else
-			expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+			expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 		assert_int_equal(nt_may_stall(reason, false), reason <= NT_HOLD_MSG_MORE ||
 								      reason == NT_HOLD_SNDBUF ||
 								      reason == NT_HOLD_LINGER);
@@ -100,148 +90,126 @@ TEST(time_is_lost_where_the_program_did_not_take_it)
 
 TEST(a_congestion_window_stalls_if_little_is_in_flight_and_nothing_lost)
 {
-	struct nt_stall_facts f = textbook();
-
 	assert_true(nt_may_stall(NT_HOLD_CWND, true));
 	assert_false(nt_may_stall(NT_HOLD_RWND, true));
 	f.reason = NT_HOLD_CWND;
 	f.in_flight_bytes = 2 * f.mss - 1;
-	expect(&f, NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	f.in_flight_bytes++;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.in_flight_bytes = 1;
 	f.recovering = true;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 TEST(from_one_end_it_takes_30_ms_beyond_the_round_trip)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_INVALID;
 	f.way_us = 20000;
 	f.duration_ns = 50 * MS;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.duration_ns--;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 TEST(from_one_end_acks_that_keep_coming_explain_the_wait)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_INVALID;
 	f.duration_ns = 300 * MS;
 	f.silent_ns = 30 * MS;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.silent_ns--;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 TEST(an_ack_that_was_on_its_way_already_is_not_what_the_hold_waited_for)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.way_us = 0;
 	f.duration_ns = 4 * MS;
 	f.pending_in_hold_ns = 2 * MS;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	f.pending_in_hold_ns--;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 TEST(from_one_end_nobody_delays_the_ack_of_two_full_segments)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_INVALID;
 	f.silent_bytes = 2 * 1448 - 1;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.silent_bytes++;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.late_release = NT_ACK_TIMER; /* a program saw that the receiver's timer fired */
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
 TEST(from_one_end_a_smaller_limit_in_force_counts)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_INVALID;
 	f.way_us = 100;
 	f.delack_limit_ns = 5 * MS;
 	f.duration_ns = 5 * MS + 100000;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.duration_ns--;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	/* unless jitter may be as long */
 	f.way_us = 1250;
 	f.duration_ns = 10 * MS;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 	f.way_us++;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.duration_ns = NT_INFER_NS + 2 * MS;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_INFERRED);
 }
 
 TEST(from_one_end_nothing_is_late_before_a_round_trip_was_measured)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_INVALID;
 	f.way_us = 0;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.late_release = NT_ACK_TIMER;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
 TEST(loss_recovery_explains_a_delay_from_one_end)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_INVALID;
 	f.duration_ns = 210 * MS;
 	f.recovering = true;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 TEST(a_pending_ack_that_the_reader_sent_must_have_come_too_late)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_READ;
 	f.pending_ns = 30 * MS;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	f.pending_ns--;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	/* long, but not for the receiver's sake */
 	f.duration_ns = 300 * MS;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 TEST(the_ack_of_a_locked_socket_left_later_than_its_timer_says)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_TIMER;
 	f.duration_ns = 160 * MS;
 	f.pending_in_hold_ns = 40 * MS;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.locked = NT_LOCK_SEEN;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.locked = NT_LOCK_UNSEEN;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	/* written when that ACK was due */
 	f.pending_in_hold_ns = 30 * MS - 1;
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.pending_in_hold_ns++;
-	expect(&f, NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 }
 
 TEST(a_hold_shorter_than_the_round_trip_lost_nothing)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.duration_ns = 35 * 1000 - 1;
 	assert_int_equal(nt_excess_ns(&f), 0);
 	f.duration_ns += 2;
@@ -263,25 +231,23 @@ TEST(a_prompt_ack_takes_what_is_left_of_a_round_trip)
 
 TEST(a_cork_that_the_probe_timer_ended_is_a_cork_ceiling)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.release = NT_RELEASE_TIMER;
 	f.late_release = NT_ACK_INVALID;
 	f.reason = NT_HOLD_CORK;
-	expect(&f, NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
 	f.reason = NT_HOLD_MSG_MORE;
-	expect(&f, NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_CORK_CEILING, NT_EVIDENCE_SEEN);
 	f.release = NT_RELEASE_ACK;
 	f.late_release = NT_ACK_TIMER;
-	expect(&f, NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	expect(NT_CAUSE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	f.silent_bytes = 0; /* nothing was in flight: that ACK is of these bytes themselves */
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.release = NT_RELEASE_TIMER;
 	f.reason = NT_HOLD_RWND; /* a probe into a closed window */
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 	f.reason = NT_HOLD_CORK;
 	f.release = NT_RELEASE_UNCORK; /* long, but as the application wanted it */
-	expect(&f, NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
 }
 
 /* sent and received before the hold */
@@ -298,8 +264,6 @@ TEST(handshakes_take_turns_and_messages_in_parts_do_not)
 
 TEST(patterns_are_told_apart)
 {
-	struct nt_stall_facts f = textbook();
-
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_NAGLE_DELAYED_ACK),
 			 NT_PATTERN_WRITE_WRITE_READ);
 	f.writes = 1;
@@ -333,8 +297,6 @@ TEST(patterns_are_told_apart)
 /* What released a small segment that did not stall: a prompt ACK, or the peer's next message. */
 TEST(an_ack_with_a_late_message_is_no_clock)
 {
-	struct nt_stall_facts f = textbook();
-
 	f.late_release = NT_ACK_INVALID;
 	f.duration_ns = 35000 + NT_INFER_NS - 1;
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_ACK_CLOCKED);
@@ -355,4 +317,4 @@ TEST(an_ack_with_a_late_message_is_no_clock)
 	assert_int_equal(nt_hold_pattern(&f, NT_CAUSE_INVALID), NT_PATTERN_INVALID);
 }
 
-UNIT_MAIN()
+UNIT_MAIN_WITH(set_up, NULL)

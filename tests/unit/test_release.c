@@ -5,18 +5,8 @@
 
 #define MSS 1448
 
-static struct nt_held held_for(enum nt_hold_reason reason)
-{
-	return (struct nt_held){
-		.seq = 100,
-		.end_seq = 150,
-		.sml = 100,
-		.una = 0,
-		.wnd = 65535,
-		.mss = MSS,
-		.reason = reason,
-	};
-}
+static struct nt_held held;
+static struct nt_tcp_state s;
 
 /* 50 held bytes have gone out, nothing else has changed. */
 static struct nt_tcp_state gone(void)
@@ -32,11 +22,23 @@ static struct nt_tcp_state gone(void)
 	};
 }
 
+static int set_up(void **state)
+{
+	held = (struct nt_held){
+		.seq = 100,
+		.end_seq = 150,
+		.sml = 100,
+		.una = 0,
+		.wnd = 65535,
+		.mss = MSS,
+		.reason = NT_HOLD_NAGLE,
+	};
+	s = gone();
+	return 0;
+}
+
 TEST(an_ack_of_the_small_segment_releases_a_nagle_hold)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.snd_una = 100;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
@@ -44,9 +46,6 @@ TEST(an_ack_of_the_small_segment_releases_a_nagle_hold)
 
 TEST(an_ack_of_less_does_not_release_a_nagle_hold)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.snd_una = 99;
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_NODELAY);
@@ -54,9 +53,6 @@ TEST(an_ack_of_less_does_not_release_a_nagle_hold)
 
 TEST(an_attempt_after_the_ack_is_not_what_released_a_nagle_hold)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.snd_una = 100;
 	s.push_one = NT_PUSH_ONE;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
@@ -80,9 +76,6 @@ TEST(the_release_by_ack_is_found_across_the_wrap_around)
 
 TEST(a_filled_segment_releases_a_nagle_hold)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.snd_nxt = held.seq + MSS;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_FULL_SEGMENT);
 	s.snd_nxt--;
@@ -93,9 +86,6 @@ TEST(a_filled_segment_releases_a_nagle_hold)
 
 TEST(a_loss_probe_takes_the_tail_along)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.push_one = NT_PUSH_LOSS_PROBE;
 	s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_LOSS_PROBE);
@@ -105,9 +95,6 @@ TEST(a_loss_probe_takes_the_tail_along)
 
 TEST(setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.nonagle = NT_NAGLE_OFF;
 	s.nonagle_arg = NT_NAGLE_OFF | NT_NAGLE_PUSH;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
@@ -117,9 +104,7 @@ TEST(setting_nodelay_releases_a_nagle_hold_and_uncorking_a_cork)
 
 TEST(nodelay_on_a_corked_socket_pushes_what_is_queued)
 {
-	struct nt_held held = held_for(NT_HOLD_CORK);
-	struct nt_tcp_state s = gone();
-
+	held.reason = NT_HOLD_CORK;
 	s.nonagle = NT_NAGLE_OFF | NT_NAGLE_CORK;
 	s.nonagle_arg = s.nonagle | NT_NAGLE_PUSH;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_NODELAY);
@@ -127,9 +112,7 @@ TEST(nodelay_on_a_corked_socket_pushes_what_is_queued)
 
 TEST(uncorking_without_nodelay_is_told_by_the_flag_that_is_gone)
 {
-	struct nt_held held = held_for(NT_HOLD_CORK);
-	struct nt_tcp_state s = gone();
-
+	held.reason = NT_HOLD_CORK;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
 	s.snd_una = 100; /* an ACK that came meanwhile opens no cork */
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_UNCORK);
@@ -140,9 +123,7 @@ TEST(uncorking_without_nodelay_is_told_by_the_flag_that_is_gone)
 
 TEST(the_last_part_releases_msg_more)
 {
-	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
-	struct nt_tcp_state s = gone();
-
+	held.reason = NT_HOLD_MSG_MORE;
 	s.write_seq = s.snd_nxt = 160;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_UNCORK);
 	s.write_seq = s.snd_nxt = held.seq + MSS;
@@ -160,9 +141,7 @@ TEST(the_last_part_releases_msg_more)
 
 TEST(the_peers_segment_or_the_timer_lets_msg_more_go_where_nothing_was_written)
 {
-	struct nt_held held = held_for(NT_HOLD_MSG_MORE);
-	struct nt_tcp_state s = gone();
-
+	held.reason = NT_HOLD_MSG_MORE;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
 	/* with nothing in flight the probe timer may have, which makes no attempt */
@@ -173,9 +152,6 @@ TEST(the_peers_segment_or_the_timer_lets_msg_more_go_where_nothing_was_written)
 
 TEST(a_loss_probe_is_told_by_what_it_left_behind)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.snd_una = 100;
 	s.tlp_high_seq = 150;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_LOSS_PROBE);
@@ -186,9 +162,6 @@ TEST(a_loss_probe_is_told_by_what_it_left_behind)
 
 TEST(a_forced_push_is_told)
 {
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
-
 	s.nonagle_arg = NT_NAGLE_PUSH;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_PUSH);
 	held.reason = NT_HOLD_CORK;
@@ -201,8 +174,6 @@ TEST(a_forced_push_is_told)
 TEST(closing_sends_the_tail_with_the_fin)
 {
 	static const uint8_t closing[] = {NT_TCP_FIN_WAIT1, NT_TCP_LAST_ACK, NT_TCP_CLOSING};
-	struct nt_held held = held_for(NT_HOLD_NAGLE);
-	struct nt_tcp_state s = gone();
 
 	s.nonagle_arg = NT_NAGLE_OFF;
 	for (size_t i = 0; i < sizeof(closing); i++) {
@@ -213,9 +184,7 @@ TEST(closing_sends_the_tail_with_the_fin)
 
 TEST(the_probe_timer_is_told_by_who_saw_it)
 {
-	struct nt_held held = held_for(NT_HOLD_CORK);
-	struct nt_tcp_state s = gone();
-
+	held.reason = NT_HOLD_CORK;
 	held.timer_seen = NT_RELEASE_TIMER;
 	s.nonagle = NT_NAGLE_CORK;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
@@ -223,9 +192,7 @@ TEST(the_probe_timer_is_told_by_who_saw_it)
 
 TEST(a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers)
 {
-	struct nt_held held = held_for(NT_HOLD_CORK);
-	struct nt_tcp_state s = gone();
-
+	held.reason = NT_HOLD_CORK;
 	s.nonagle = NT_NAGLE_CORK;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
 	s.tcp_state = NT_TCP_CLOSE_WAIT;
@@ -245,9 +212,7 @@ TEST(a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers)
 
 TEST(windows_are_opened_by_acks_and_queues_by_the_device)
 {
-	struct nt_held held = held_for(NT_HOLD_RWND);
-	struct nt_tcp_state s = gone();
-
+	held.reason = NT_HOLD_RWND;
 	s.snd_wnd = 70000;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
 	held.reason = NT_HOLD_CWND;
@@ -268,4 +233,4 @@ TEST(windows_are_opened_by_acks_and_queues_by_the_device)
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_DEVICE);
 }
 
-UNIT_MAIN()
+UNIT_MAIN_WITH(set_up, NULL)

@@ -18,41 +18,31 @@ int nt_process_read(pid_t tgid, struct nt_process *process)
 	return -3;
 }
 
-struct fixture {
-	struct nt_settings settings;
-	struct nt_timeline *timeline;
-	FILE *out;
-	char *text;
-	size_t size;
-};
+static const struct nt_settings settings = {.min_ns = MS};
+static struct nt_timeline *timeline;
+static FILE *out;
+static char *text;
+static size_t size;
 
 static int write_line(void *context, const struct nt_line *line)
 {
 	const struct nt_writer narrow = {.wide = false};
-	struct fixture *f = context;
 
-	return nt_text_timeline_line(&narrow, f->out, line);
+	return nt_text_timeline_line(&narrow, out, line);
 }
 
 static int set_up(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	f->settings.min_ns = MS;
-	f->out = open_memstream(&f->text, &f->size);
-	f->timeline = nt_timeline_new(&f->settings, NULL, write_line, f);
-	*state = f;
+	out = open_memstream(&text, &size);
+	timeline = nt_timeline_new(&settings, NULL, write_line, NULL);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	struct fixture *f = *state;
-
-	nt_timeline_free(f->timeline);
-	fclose(f->out);
-	free(f->text);
-	free(f);
+	nt_timeline_free(timeline);
+	fclose(out);
+	free(text);
 	return 0;
 }
 
@@ -82,16 +72,16 @@ static struct nt_event segment(bool server, enum nt_event_kind kind, uint64_t ti
 	return e;
 }
 
-static const char *written(struct fixture *f, uint64_t until_ns, uint64_t dropped)
+static const char *written(uint64_t until_ns, uint64_t dropped)
 {
-	assert_int_equal(nt_timeline_write(f->timeline, until_ns, dropped, UINT64_MAX), 0);
-	fflush(f->out);
-	return f->text;
+	assert_int_equal(nt_timeline_write(timeline, until_ns, dropped, UINT64_MAX), 0);
+	fflush(out);
+	return text;
 }
 
-static void add(struct fixture *f, struct nt_event e)
+static void add(struct nt_event e)
 {
-	nt_timeline_add(f->timeline, &e);
+	nt_timeline_add(timeline, &e);
 }
 
 /* Does each of these lines stand in the text, in this order? */
@@ -109,14 +99,12 @@ static void assert_order(const char *text, const char *const lines[])
 
 TEST(a_write_stands_before_its_segment_and_both_ends_in_one_order)
 {
-	struct fixture *f = *state;
-
-	add(f, segment(false, NT_EVENT_SENT, 1000, 5001, 6, 9001));
-	add(f, segment(true, NT_EVENT_RECEIVED, 1002, 5001, 6, 9001));
+	add(segment(false, NT_EVENT_SENT, 1000, 5001, 6, 9001));
+	add(segment(true, NT_EVENT_RECEIVED, 1002, 5001, 6, 9001));
 	/* from another CPU: it happened before the last one */
-	add(f, segment(true, NT_EVENT_SENT, 1001, 9001, 4, 5001));
-	add(f, segment(false, NT_EVENT_WRITE, 1500, 5001, 6, 0));
-	assert_order(written(f, UINT64_MAX, 0),
+	add(segment(true, NT_EVENT_SENT, 1001, 9001, 4, 5001));
+	add(segment(false, NT_EVENT_WRITE, 1500, 5001, 6, 0));
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){
 			     "left (process not known)", "10.0.0.1:40000 → 10.0.0.2:80",
 			     " write 6 B", " sent 1:7 (6 B) ack 1", "right (process not known)",
@@ -126,23 +114,22 @@ TEST(a_write_stands_before_its_segment_and_both_ends_in_one_order)
 /* Two connections begin at once, with the same addresses in other namespaces: each has its ends. */
 TEST(connections_with_the_same_addresses_are_told_apart_by_their_numbers)
 {
-	struct fixture *f = *state;
 	struct nt_event e;
 
 	for (uint32_t i = 0; i < 2; i++) {
 		e = segment(false, NT_EVENT_SENT, 1000 + i, 5001 + 900 * i, 10 + i, 9001 + 900 * i);
 		e.sk = 10 + i;
 		e.tuple.netns = 101 + i;
-		add(f, e);
+		add(e);
 	}
 	for (uint32_t i = 2; i-- > 0;) {
 		e = segment(true, NT_EVENT_RECEIVED, 2000 - i, 5001 + 900 * i, 10 + i,
 			    9001 + 900 * i);
 		e.sk = 20 + i;
 		e.tuple.netns = 201 + i;
-		add(f, e);
+		add(e);
 	}
-	assert_order(written(f, UINT64_MAX, 0),
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){"sent 1:11 (10 B)", "sent 1:12 (11 B)", "\n  2", "right",
 					   "got 1:12 (11 B)", "\n  1", "right", "got 1:11 (10 B)",
 					   NULL});
@@ -150,53 +137,45 @@ TEST(connections_with_the_same_addresses_are_told_apart_by_their_numbers)
 
 TEST(what_happened_later_waits)
 {
-	struct fixture *f = *state;
-
-	add(f, segment(false, NT_EVENT_SENT, 1000, 1, 1, 1));
-	add(f, segment(false, NT_EVENT_SENT, 3000, 2, 2, 1));
-	assert_null(strstr(written(f, 2000, 0), "(2 B)"));
-	add(f, segment(false, NT_EVENT_SENT, 2500, 4, 3, 1));
-	assert_order(written(f, UINT64_MAX, 0),
+	add(segment(false, NT_EVENT_SENT, 1000, 1, 1, 1));
+	add(segment(false, NT_EVENT_SENT, 3000, 2, 2, 1));
+	assert_null(strstr(written(2000, 0), "(2 B)"));
+	add(segment(false, NT_EVENT_SENT, 2500, 4, 3, 1));
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){"(1 B)", "(3 B)", "(2 B)", NULL});
 }
 
 TEST(what_there_is_no_time_for_waits_and_something_is_always_written)
 {
-	struct fixture *f = *state;
-
 	for (uint64_t i = 0; i < 3; i++)
-		add(f, segment(false, NT_EVENT_SENT, 1000 + i, 1 + i, 1, 1));
+		add(segment(false, NT_EVENT_SENT, 1000 + i, 1 + i, 1, 1));
 	for (size_t left = 3; left; left--) {
-		assert_int_equal(nt_timeline_queued(f->timeline), left);
-		assert_true(nt_timeline_waits(f->timeline, 2000));
-		assert_int_equal(nt_timeline_write(f->timeline, 2000, 0, 0), 0);
+		assert_int_equal(nt_timeline_queued(timeline), left);
+		assert_true(nt_timeline_waits(timeline, 2000));
+		assert_int_equal(nt_timeline_write(timeline, 2000, 0, 0), 0);
 	}
-	assert_int_equal(nt_timeline_queued(f->timeline), 0);
-	assert_false(nt_timeline_waits(f->timeline, UINT64_MAX));
+	assert_int_equal(nt_timeline_queued(timeline), 0);
+	assert_false(nt_timeline_waits(timeline, UINT64_MAX));
 }
 
 TEST(what_is_left_out_at_the_end_counts_as_dropped)
 {
-	struct fixture *f = *state;
-
 	for (uint64_t i = 0; i < 5; i++)
-		add(f, segment(false, NT_EVENT_SENT, 1000 + i, 1 + i, 1, 1));
-	assert_int_equal(nt_timeline_write(f->timeline, UINT64_MAX, 3, 0), 0);
-	assert_int_equal(nt_timeline_leave_out(f->timeline, 10), 0);
+		add(segment(false, NT_EVENT_SENT, 1000 + i, 1 + i, 1, 1));
+	assert_int_equal(nt_timeline_write(timeline, UINT64_MAX, 3, 0), 0);
+	assert_int_equal(nt_timeline_leave_out(timeline, 10), 0);
 	assert_order(
-		written(f, UINT64_MAX, 10),
+		written(UINT64_MAX, 10),
 		(const char *const[]){"3 events dropped here", "11 events dropped here", NULL});
-	assert_int_equal(nt_timeline_queued(f->timeline), 0);
+	assert_int_equal(nt_timeline_queued(timeline), 0);
 }
 
 TEST(numbers_wrap_and_what_is_sent_again_is_told)
 {
-	struct fixture *f = *state;
-
-	add(f, segment(false, NT_EVENT_SENT, 1000, 0xfffffffe, 4, 1));
-	add(f, segment(false, NT_EVENT_SENT, 2000, 2, 4, 1));
-	add(f, segment(false, NT_EVENT_SENT, 3000, 0xfffffffe, 4, 1));
-	assert_order(written(f, UINT64_MAX, 0),
+	add(segment(false, NT_EVENT_SENT, 1000, 0xfffffffe, 4, 1));
+	add(segment(false, NT_EVENT_SENT, 2000, 2, 4, 1));
+	add(segment(false, NT_EVENT_SENT, 3000, 0xfffffffe, 4, 1));
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){" sent 1:5 (4 B)", " sent 5:9 (4 B)",
 					   " sent again 1:5 (4 B)", NULL});
 }
@@ -216,39 +195,36 @@ TEST(a_delayed_ack_goes_with_the_next_segment)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct nt_event sent;
-		struct fixture *f;
 
 		tear_down(state);
 		set_up(state);
-		f = *state;
-		add(f, segment(true, NT_EVENT_RECEIVED, 1, 1, 6, 1));
-		add(f, at(true, NT_EVENT_ACK_DELAYED, 2));
-		add(f, at(true, NT_EVENT_ACK_DELAYED, 3)); /* the same one still */
+		add(segment(true, NT_EVENT_RECEIVED, 1, 1, 6, 1));
+		add(at(true, NT_EVENT_ACK_DELAYED, 2));
+		add(at(true, NT_EVENT_ACK_DELAYED, 3)); /* the same one still */
 		if (cases[i].timer)
-			add(f, at(true, NT_EVENT_ACK_TIMER, 40 * MS));
+			add(at(true, NT_EVENT_ACK_TIMER, 40 * MS));
 		sent = segment(true, NT_EVENT_SENT, 40 * MS + 2, 1, cases[i].bytes, 7);
 		sent.drained = cases[i].drained;
-		add(f, sent);
-		assert_order(written(f, UINT64_MAX, 0),
+		add(sent);
+		assert_order(written(UINT64_MAX, 0),
 			     (const char *const[]){"delays the ACK", cases[i].how, NULL});
-		assert_null(strstr(strstr(f->text, "delays the ACK") + 1, "delays the ACK"));
+		assert_null(strstr(strstr(text, "delays the ACK") + 1, "delays the ACK"));
 	}
 }
 
 TEST(a_gap_says_what_is_kept_back)
 {
-	struct fixture *f = *state;
 	struct nt_event held = segment(false, NT_EVENT_HOLD_BEGIN, 10, 7, 7, 0);
 
 	held.reason = NT_HOLD_NAGLE;
-	add(f, held);
-	add(f, at(true, NT_EVENT_ACK_DELAYED, 11));
-	add(f, at(true, NT_EVENT_ACK_TIMER, 40 * MS + 11));
+	add(held);
+	add(at(true, NT_EVENT_ACK_DELAYED, 11));
+	add(at(true, NT_EVENT_ACK_TIMER, 40 * MS + 11));
 	held = segment(false, NT_EVENT_HOLD_END, 40 * MS + 20, 7, 7, 0);
 	held.release = NT_RELEASE_ACK;
 	held.duration_ns = 40 * MS + 10;
-	add(f, held);
-	assert_order(written(f, UINT64_MAX, 0),
+	add(held);
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){
 			     "holds 7 B: nagle",
 			     "· 40.0 ms; left holds 7 B (nagle); right delays its ACK",
@@ -257,33 +233,31 @@ TEST(a_gap_says_what_is_kept_back)
 
 TEST(reads_are_told_apart_from_looks_and_dropped_events_where_they_are_missing)
 {
-	struct fixture *f = *state;
 	struct nt_event came = segment(true, NT_EVENT_RECEIVED, 1, 101, 10, 1);
 	struct nt_event last = segment(false, NT_EVENT_SENT, 9, 111, 1, 1);
 
 	came.drained = 1;
 	last.dropped = 12;
-	add(f, came);
-	add(f, segment(true, NT_EVENT_READ, 2, 101, 0, 0)); /* MSG_PEEK */
-	add(f, segment(true, NT_EVENT_READ, 3, 104, 0, 0));
-	add(f, segment(true, NT_EVENT_READ, 4, 111, 0, 0));
-	add(f, last);
-	assert_order(written(f, UINT64_MAX, 15),
+	add(came);
+	add(segment(true, NT_EVENT_READ, 2, 101, 0, 0)); /* MSG_PEEK */
+	add(segment(true, NT_EVENT_READ, 3, 104, 0, 0));
+	add(segment(true, NT_EVENT_READ, 4, 111, 0, 0));
+	add(last);
+	assert_order(written(UINT64_MAX, 15),
 		     (const char *const[]){"read 3 B", "read 7 B", "12 events dropped here",
 					   "sent 11:12 (1 B)", "3 events dropped here", NULL});
-	assert_null(strstr(f->text, "read 0 B"));
+	assert_null(strstr(text, "read 0 B"));
 }
 
 TEST(an_address_of_a_socket_that_is_another_connection_now_begins_anew)
 {
-	struct fixture *f = *state;
 	struct nt_event e = segment(false, NT_EVENT_SENT, 1, 1, 1, 1);
 
-	add(f, e);
+	add(e);
 	e.tuple.local_port = 40001;
 	e.time_ns = 2;
-	add(f, e);
-	assert_order(written(f, UINT64_MAX, 0),
+	add(e);
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){"  1        left", "  2        left", NULL});
 }
 
@@ -298,57 +272,51 @@ static struct nt_event new_state(bool server, uint64_t time_ns, uint8_t now, uin
 
 TEST(what_a_closed_socket_still_does_is_its_own_and_a_new_one_begins_anew)
 {
-	struct fixture *f = *state;
 	struct nt_event reset = segment(false, NT_EVENT_SENT, 5, 7, 0, 1);
 
 	reset.flags = 0x14;
-	add(f, new_state(false, 1, NT_TCP_ESTABLISHED, 1, 1));
-	add(f, segment(false, NT_EVENT_SENT, 2, 1, 6, 1));
-	add(f, new_state(false, 4, NT_TCP_CLOSE, 7, 1));
-	add(f, reset);
+	add(new_state(false, 1, NT_TCP_ESTABLISHED, 1, 1));
+	add(segment(false, NT_EVENT_SENT, 2, 1, 6, 1));
+	add(new_state(false, 4, NT_TCP_CLOSE, 7, 1));
+	add(reset);
 	/* the same addresses and the same memory, another connection: nothing is sent again */
-	add(f, new_state(false, 10, NT_TCP_ESTABLISHED, 1000, 5000));
-	add(f, segment(false, NT_EVENT_SENT, 11, 1000, 6, 5000));
-	assert_order(written(f, UINT64_MAX, 0),
+	add(new_state(false, 10, NT_TCP_ESTABLISHED, 1000, 5000));
+	add(segment(false, NT_EVENT_SENT, 11, 1000, 6, 5000));
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){"  1        left", "closed", "  1    0.000000 sent RST",
 					   "  2        left", "sent 1:7 (6 B) ack 1", NULL});
-	assert_null(strstr(f->text, "sent again"));
-	assert_null(strstr(strstr(f->text, "closed"), "  1        left"));
+	assert_null(strstr(text, "sent again"));
+	assert_null(strstr(strstr(text, "closed"), "  1        left"));
 }
 
 TEST(ends_of_what_was_never_seen_make_no_connection)
 {
-	struct fixture *f = *state;
-
-	add(f, new_state(false, 1, NT_TCP_CLOSE, 0, 0));
-	add(f, at(false, NT_EVENT_HOLD_END, 2));
-	assert_string_equal(written(f, UINT64_MAX, 0) ? f->text : "", "");
+	add(new_state(false, 1, NT_TCP_CLOSE, 0, 0));
+	add(at(false, NT_EVENT_HOLD_END, 2));
+	assert_string_equal(written(UINT64_MAX, 0) ? text : "", "");
 }
 
 TEST(a_hold_that_was_noted_as_it_ended_begins_before_its_end)
 {
 	struct nt_event begin = segment(false, NT_EVENT_HOLD_BEGIN, 1005, 7, 7, 0);
 	struct nt_event end = segment(false, NT_EVENT_HOLD_END, 1000, 7, 7, 0);
-	struct fixture *f = *state;
 
 	begin.reason = end.reason = NT_HOLD_NAGLE;
 	end.release = NT_RELEASE_ACK;
-	add(f, begin);
-	add(f, end);
-	add(f, segment(false, NT_EVENT_SENT, 20 * MS, 7, 7, 0));
-	assert_order(written(f, UINT64_MAX, 0),
+	add(begin);
+	add(end);
+	add(segment(false, NT_EVENT_SENT, 20 * MS, 7, 7, 0));
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){"holds 7 B", "releases 7 B", "· · ·", "sent", NULL});
-	assert_null(strstr(f->text, "left holds"));
+	assert_null(strstr(text, "left holds"));
 }
 
 TEST(a_write_stands_before_the_segment_that_took_it_along)
 {
-	struct fixture *f = *state;
-
-	add(f, segment(false, NT_EVENT_WRITE, 1, 1, 100, 0)); /* with MSG_MORE */
-	add(f, segment(false, NT_EVENT_SENT, 50, 1, 1100, 1));
-	add(f, segment(false, NT_EVENT_WRITE, 60, 101, 1000, 0));
-	assert_order(written(f, UINT64_MAX, 0),
+	add(segment(false, NT_EVENT_WRITE, 1, 1, 100, 0)); /* with MSG_MORE */
+	add(segment(false, NT_EVENT_SENT, 50, 1, 1100, 1));
+	add(segment(false, NT_EVENT_WRITE, 60, 101, 1000, 0));
+	assert_order(written(UINT64_MAX, 0),
 		     (const char *const[]){"write 100 B", "write 1000 B", "sent 1:1101", NULL});
 }
 
@@ -356,36 +324,33 @@ TEST(after_a_loss_nothing_is_said_of_what_went_on_before)
 {
 	struct nt_event held = segment(false, NT_EVENT_HOLD_BEGIN, 10, 7, 7, 0);
 	struct nt_event later = segment(false, NT_EVENT_SENT, 50 * MS, 20, 1, 1);
-	struct fixture *f = *state;
 
 	held.reason = NT_HOLD_NAGLE;
 	later.dropped = 3;
-	add(f, held);
-	add(f, at(false, NT_EVENT_ACK_DELAYED, 11));
-	add(f, later);
+	add(held);
+	add(at(false, NT_EVENT_ACK_DELAYED, 11));
+	add(later);
 	assert_order(
-		written(f, UINT64_MAX, 3),
+		written(UINT64_MAX, 3),
 		(const char *const[]){"delays the ACK", "3 events dropped", "· · ·", "sent", NULL});
-	assert_null(strstr(f->text, "left holds"));
-	assert_null(strstr(f->text, "delayed 5"));
+	assert_null(strstr(text, "left holds"));
+	assert_null(strstr(text, "delayed 5"));
 }
 
 TEST(long_streams_keep_their_numbers_and_lines_their_width)
 {
 	struct nt_event held = segment(true, NT_EVENT_HOLD_BEGIN, 4, 3000000000U, 65483, 0);
-	struct fixture *f = *state;
 
 	held.in_flight_bytes = 65483;
 	held.reason = NT_HOLD_NAGLE;
-	add(f, segment(false, NT_EVENT_SENT, 1, 0, 1, 1));
-	add(f, segment(true, NT_EVENT_SENT, 2, 1, 1, 1));
-	add(f, segment(true, NT_EVENT_SENT, 3, 1500000000, 1, 1500000000));
-	add(f, segment(true, NT_EVENT_SENT, 3, 3000000000U, 65483, 3000000000U));
-	add(f, held);
-	assert_order(
-		written(f, UINT64_MAX, 0),
-		(const char *const[]){" sent 3000000000 (65483 B)", "holds 65483 B: nagle", NULL});
-	for (char *line = strtok(f->text, "\n"); line; line = strtok(NULL, "\n"))
+	add(segment(false, NT_EVENT_SENT, 1, 0, 1, 1));
+	add(segment(true, NT_EVENT_SENT, 2, 1, 1, 1));
+	add(segment(true, NT_EVENT_SENT, 3, 1500000000, 1, 1500000000));
+	add(segment(true, NT_EVENT_SENT, 3, 3000000000U, 65483, 3000000000U));
+	add(held);
+	assert_order(written(UINT64_MAX, 0), (const char *const[]){" sent 3000000000 (65483 B)",
+								   "holds 65483 B: nagle", NULL});
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
 		assert_true(strlen(line) <= 80 + 2); /* an arrow is three bytes */
 }
 

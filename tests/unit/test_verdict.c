@@ -33,30 +33,29 @@ static struct nt_tcp_state held_by_nagle_at(uint32_t at)
 	};
 }
 
-static struct nt_tcp_state held_by_nagle(void)
+static struct nt_tcp_state s;
+
+static int set_up(void **state)
 {
-	return held_by_nagle_at(1000);
+	s = held_by_nagle_at(1000);
+	return 0;
 }
 
-static void set_head(struct nt_tcp_state *s, uint32_t len)
+static void set_head(uint32_t len)
 {
-	s->head_len = len;
-	s->head_end_seq = s->head_seq + len;
-	s->write_seq = s->head_end_seq;
+	s.head_len = len;
+	s.head_end_seq = s.head_seq + len;
+	s.write_seq = s.head_end_seq;
 }
 
 TEST(an_empty_queue_holds_nothing)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.has_head = false;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
 }
 
 TEST(a_small_segment_behind_a_small_one_in_flight_is_held_by_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 }
 
@@ -67,8 +66,7 @@ TEST(nagle_holds_across_the_wrap_around_of_sequence_numbers)
 					  0xffffff80, 0x7fffffff, 0x80000000, 0};
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		struct nt_tcp_state s = held_by_nagle_at(places[i]);
-
+		s = held_by_nagle_at(places[i]);
 		assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 		s.snd_una = s.snd_up = s.snd_sml; /* acknowledged */
 		assert_int_not_equal(nt_verdict(&s), NT_HOLD_NAGLE);
@@ -77,8 +75,6 @@ TEST(nagle_holds_across_the_wrap_around_of_sequence_numbers)
 
 TEST(minshall_sends_behind_full_segments_in_flight)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	/* what is in flight is full segments: the last small one was acknowledged long ago */
 	s.snd_sml = s.snd_una - 500;
 	assert_int_not_equal(nt_verdict(&s), NT_HOLD_NAGLE);
@@ -86,8 +82,6 @@ TEST(minshall_sends_behind_full_segments_in_flight)
 
 TEST(minshall_boundaries)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.snd_sml = s.snd_una; /* acknowledged to its last byte */
 	assert_false(nt_minshall(&s));
 	s.snd_sml = s.snd_una + 1;
@@ -100,35 +94,27 @@ TEST(minshall_boundaries)
 
 TEST(nothing_in_flight_is_not_held_by_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.packets_out = 0;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
 TEST(nodelay_is_not_held_by_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
 TEST(one_byte_less_than_a_segment_is_held_and_a_full_one_is_not)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
-	set_head(&s, MSS - 1);
+	set_head(MSS - 1);
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
-	set_head(&s, MSS);
+	set_head(MSS);
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
 TEST(more_than_a_segment_waits_for_tso_or_the_small_queue)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
-	set_head(&s, MSS + 1);
+	set_head(MSS + 1);
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSO_DEFER);
 	s.throttled = true;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSQ);
@@ -139,8 +125,6 @@ TEST(more_than_a_segment_waits_for_tso_or_the_small_queue)
 
 TEST(a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.throttled = true;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE); /* nagle is asked first */
 	s.nonagle = s.nonagle_arg = NT_NAGLE_OFF;
@@ -153,13 +137,11 @@ TEST(a_throttled_segment_that_nagle_lets_pass_is_held_by_the_small_queue)
 
 TEST(what_an_attempt_for_one_segment_leaves_is_not_held)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.push_one = NT_PUSH_ONE;
 	s.nonagle_arg = NT_NAGLE_PUSH; /* tcp_push_one() */
-	set_head(&s, MSS);
+	set_head(MSS);
 	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
-	set_head(&s, 3 * MSS);
+	set_head(3 * MSS);
 	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
 	s.queued_below = true; /* the one that it sent */
 	assert_int_equal(nt_verdict(&s), NT_HOLD_INVALID);
@@ -171,8 +153,6 @@ TEST(what_an_attempt_for_one_segment_leaves_is_not_held)
 
 TEST(a_corked_socket_is_held_by_cork_even_with_nothing_in_flight)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK;
 	s.packets_out = 0;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_CORK);
@@ -182,8 +162,6 @@ TEST(a_corked_socket_is_held_by_cork_even_with_nothing_in_flight)
 
 TEST(msg_more_is_told_from_cork_and_asked_before_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.nonagle_arg = NT_NAGLE_CORK;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_MSG_MORE);
 	s.nonagle = NT_NAGLE_OFF;
@@ -192,16 +170,12 @@ TEST(msg_more_is_told_from_cork_and_asked_before_nagle)
 
 TEST(a_forced_push_is_held_by_none_of_them)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.nonagle_arg = NT_NAGLE_PUSH;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
 TEST(only_the_last_segment_of_the_queue_can_be_held_by_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.head_last = false;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 	s.nonagle = s.nonagle_arg = NT_NAGLE_CORK;
@@ -210,19 +184,15 @@ TEST(only_the_last_segment_of_the_queue_can_be_held_by_nagle)
 
 TEST(a_fin_or_urgent_data_passes_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.head_fin = true;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
-	s = held_by_nagle();
+	s = held_by_nagle_at(1000);
 	s.snd_up = s.snd_una + 1;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_UNKNOWN);
 }
 
 TEST(the_congestion_window_is_asked_before_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.packets_out = 9;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	s.packets_out = 10;
@@ -233,8 +203,6 @@ TEST(the_congestion_window_is_asked_before_nagle)
 
 TEST(sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_are)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.packets_out = 12;
 	s.left_out = 3;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
@@ -244,8 +212,6 @@ TEST(sacked_and_lost_segments_are_not_in_flight_and_retransmitted_ones_are)
 
 TEST(the_receive_window_is_asked_before_nagle)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.snd_wnd = 150; /* ends where the head ends */
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	s.snd_wnd = 149;
@@ -256,9 +222,7 @@ TEST(the_receive_window_is_asked_before_nagle)
 
 TEST(of_a_long_head_only_its_first_segment_must_fit_the_receive_window)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
-	set_head(&s, 10 * MSS);
+	set_head(10 * MSS);
 	s.snd_wnd = 100 + MSS;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_TSO_DEFER);
 	s.snd_wnd--;
@@ -267,8 +231,7 @@ TEST(of_a_long_head_only_its_first_segment_must_fit_the_receive_window)
 
 TEST(the_receive_window_wraps_too)
 {
-	struct nt_tcp_state s = held_by_nagle_at(0xffffffff - 120);
-
+	s = held_by_nagle_at(0xffffffff - 120);
 	s.snd_wnd = 150;
 	assert_int_equal(nt_verdict(&s), NT_HOLD_NAGLE);
 	s.snd_wnd = 149;
@@ -277,8 +240,6 @@ TEST(the_receive_window_wraps_too)
 
 TEST(pacing_is_asked_first_of_all)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.pacing = true;
 	s.packets_out = 100;
 	s.wstamp_ns = s.clock_ns + 1;
@@ -293,8 +254,6 @@ TEST(pacing_is_asked_first_of_all)
 /* Its timer made the attempt, which asked the socket alone and not the write before. */
 TEST(pacing_that_is_over_made_an_attempt_of_its_own)
 {
-	struct nt_tcp_state s = held_by_nagle();
-
 	s.unpushed = true; /* the last write was with MSG_MORE */
 	s.pacing = true;
 	s.wstamp_ns = s.clock_ns + 5;
@@ -319,4 +278,4 @@ TEST(pacing_that_is_over_made_an_attempt_of_its_own)
 			 NT_HOLD_PACING); /* it is about to make it */
 }
 
-UNIT_MAIN()
+UNIT_MAIN_WITH(set_up, NULL)
