@@ -5,8 +5,6 @@
 #include "unit.h"
 #include "output/advice.h"
 
-#define MS 1000000ULL
-
 /* A client whose ACK was delayed by its server, seen at both ends. */
 static struct nt_stall stall_of(enum nt_ack_release end, enum nt_ack_reason why)
 {

@@ -5,11 +5,6 @@
 #include "unit.h"
 #include "summary/groups.h"
 
-#define MS 1000000ULL
-
-/* of ASan; gcc comes without the header */
-extern size_t __sanitizer_get_current_allocated_bytes(void);
-
 static struct nt_aggregate a, earlier, later;
 
 static int set_up(void **state)

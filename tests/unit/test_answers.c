@@ -48,7 +48,7 @@ static void hang_up(void)
 
 static uint64_t in_ms(unsigned int ms)
 {
-	return nt_now_ns() + ms * 1000000ULL;
+	return nt_now_ns() + ms * MS;
 }
 
 static void expect_line(const char *wanted)

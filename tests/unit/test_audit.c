@@ -56,7 +56,7 @@ int nt_namespaces_scan(struct nt_namespaces *ns)
 bool nt_namespaces_read(struct nt_namespaces *ns, uint64_t id, struct nt_timers *timers)
 {
 	kernel.reads++;
-	for (uint64_t until = nt_now_ns() + kernel.slow_ms * 1000000ULL; nt_now_ns() < until;)
+	for (uint64_t until = nt_now_ns() + kernel.slow_ms * MS; nt_now_ns() < until;)
 		;
 	/* most have the place of their number */
 	for (size_t i = id <= kernel.count && kernel.list[id - 1].id == id ? id - 1 : 0;

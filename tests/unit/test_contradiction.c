@@ -10,7 +10,6 @@
 #include "capture/stall.h"
 #include "capture/owners.h"
 
-#define MS        1000000ULL
 #define HOST_NS   100
 #define SERVER_NS 101
 #define SERVER    42

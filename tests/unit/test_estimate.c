@@ -5,8 +5,6 @@
 #include "unit.h"
 #include "sample/estimate.h"
 
-#define MS 1000000ULL
-
 static struct nt_sampled held(__u64 sk, uint64_t age_ms)
 {
 	return (struct nt_sampled){

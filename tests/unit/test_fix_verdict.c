@@ -4,8 +4,7 @@
 #include "unit.h"
 #include "fix/verdict.h"
 
-#define MS 1000000ULL
-#define S  (1000 * MS)
+#define S (1000 * MS)
 
 /* Ten seconds with so many stalls of 40 ms, and so many writes. */
 static struct nt_fix_sum ten_seconds(uint64_t stalls, uint64_t writes)

@@ -19,7 +19,6 @@
 #include "unit.h"
 #include "output/writer.h"
 
-#define MS        1000000ULL
 #define CONTAINER "6d1f0a2c9b8e7f5d4c3b2a19080716253443526170899aabbccddeeff0011223"
 #define POD       "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467"
 #define TIME      "\"time\":\"2026-11-20T20:15:03.123456Z\""

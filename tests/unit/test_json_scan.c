@@ -7,9 +7,6 @@
 #include "unit.h"
 #include "protocol/json_scan.h"
 
-/* <sanitizer/allocator_interface.h>, which comes with clang only */
-size_t __sanitizer_get_current_allocated_bytes(void);
-
 static struct nt_json_member member;
 static char *line;
 

@@ -3,8 +3,6 @@
 #include "unit.h"
 #include "../../bpf/judge.h"
 
-#define MS 1000000ULL
-
 static struct nt_stall_facts f;
 
 /* The textbook stall: 43.9 ms held by Nagle, released by the ACK that the receiver's timer sent. */

@@ -13,7 +13,6 @@
 #include "unit.h"
 #include "base/loop.h"
 
-#define MS      1000000ULL
 #define A_WHILE (30 * NT_SECOND_NS) /* no test waits for so long */
 
 /* ---- who is called, in which order ---- */

@@ -3,9 +3,6 @@
 #include "unit.h"
 #include "capture/owner_list.h"
 
-/* of ASan; gcc comes without the header */
-extern size_t __sanitizer_get_current_allocated_bytes(void);
-
 #define ALICE   1000
 #define MALLORY 65534
 

@@ -5,7 +5,6 @@
 #include "unit.h"
 #include "summary/series.h"
 
-#define MS     1000000ULL
 #define MINUTE (60 * 1000 * MS)
 
 static struct nt_stall stall_of(const char *comm, uint64_t duration_ns)

@@ -34,7 +34,6 @@
 #define LARGE         (1 << 20)
 #define SMALL         1000
 #define PATIENCE_S    20
-#define MS            1000000ULL
 
 /* ---- the world that the server sees ---- */
 

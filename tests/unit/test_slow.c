@@ -7,8 +7,6 @@
 #include "../../bpf/judge.h"
 #include "output/slow.h"
 
-#define MS 1000000ULL
-
 static void add(struct nt_counts *counts, const char *comm, unsigned int reason, uint64_t holds,
 		uint64_t ms)
 {

@@ -4,7 +4,6 @@
 #include "unit.h"
 #include "capture/standby.h"
 
-#define MS    1000000ULL
 #define S     (1000 * MS)
 #define QUIET (300 * S)
 #define US    1000ULL

@@ -22,7 +22,6 @@
 #include "base/streams.h"
 #include "base/text.h"
 
-#define MS      1000000ULL
 #define SIZE    (300 * 1024) /* more than a pipe, a socket or a terminal takes */
 #define A_WHILE 30           /* s; no child lives so long */
 

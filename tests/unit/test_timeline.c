@@ -10,8 +10,6 @@
 #include "timeline/timeline.h"
 #include "unit.h"
 
-#define MS 1000000ULL
-
 int nt_process_read(pid_t tgid, struct nt_process *process)
 {
 	memset(process, 0, sizeof(*process));

@@ -4,9 +4,6 @@
 #include "unit.h"
 #include "capture/waiting.h"
 
-/* of ASan; gcc comes without the header */
-extern size_t __sanitizer_get_current_allocated_bytes(void);
-
 static struct nt_record record_of(uint64_t share, uint64_t number)
 {
 	struct nt_record record;

@@ -12,6 +12,11 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#define MS 1000000ULL
+
+/* of ASan; gcc comes without the header */
+extern size_t __sanitizer_get_current_allocated_bytes(void);
+
 #define UNIT_MOST_TESTS 100
 
 static struct CMUnitTest unit_tests[UNIT_MOST_TESTS];
