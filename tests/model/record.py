@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Makes the recordings that tests/model/test_recorded.c plays: record.py DIRECTORY [function|tracepoint].
 
-Each is a run of the lab over veth, as build/model/recorder wrote it down, and beside it what the wire and the
+Each is a run of the lab over veth, as build/model/recorder wrote it down, and behind it, as JSON, what the wire and the
 application's own log say of it. nagletrace takes no part.
 """
 
@@ -117,7 +117,6 @@ def record(name: str, family: str, directory: Path) -> bool:
         if not whole or len(sure) < least or (not least and stalls) or (sure and not felt):
             return False
         release = os.uname().release.split("-")[0]
-        stem = f"{name}-{release}-{family}"
         told = {
             "scenario": list(scenario), "release": release, "guest": IN_GUEST, "felt": felt,
             "rounds": len(played.result["rounds"]),
@@ -125,9 +124,8 @@ def record(name: str, family: str, directory: Path) -> bool:
                         "ended_ns": s.ended - played.clock, "duration_ns": s.duration, "doubt": s.doubt}
                        for s in stalls],
         }
-        (directory / f"{stem}.gz").write_bytes(gzip.compress(raw.read_bytes(), 9, mtime=0))
-        lines = json.dumps(told).replace('{"cause"', '\n{"cause"') + "\n"
-        (directory / f"{stem}.json").write_text(lines)
+        file = gzip.compress(raw.read_bytes() + json.dumps(told).encode(), 9, mtime=0)
+        (directory / f"{name}-{release}-{family}.gz").write_bytes(file)
     return True
 
 

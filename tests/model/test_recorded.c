@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The programs of bpf/, compiled for the host over shim/, against what real kernels showed them:
- * tests/model/record.py made the recordings, and the truth beside each is the wire's and the
+ * tests/model/record.py made the recordings, and the truth behind each is the wire's and the
  * application's. NAGLETRACE_RECORDINGS names another directory of them, NAGLETRACE_MODEL_SEED
  * chooses which programs are skipped.
  */
@@ -88,12 +88,17 @@ static void read_stall(struct json_object *told)
 	s->doubtful = *json_object_get_string(member(told, "doubt"));
 }
 
-static void read_truth(const char *path)
+static void read_truth(gzFile file)
 {
-	struct json_object *told = json_object_from_file(path), *stalls;
+	static char text[1 << 20];
+	int bytes = gzread(file, text, sizeof(text) - 1);
+	struct json_object *told, *stalls;
 
+	assert_in_range(bytes, 0, sizeof(text) - 2);
+	text[bytes] = '\0';
+	told = json_tokener_parse(text);
 	if (!told)
-		fail_msg("%s: %s", path, json_util_get_last_err());
+		fail_msg("%s has no truth behind %u snapshots", recording.name, recording.header.count);
 	recording.n_stalls = 0;
 	recording.ends_ns = json_object_get_boolean(member(told, "guest")) ? ENDS_GUEST_NS : ENDS_NS;
 	stalls = member(told, "stalls");
@@ -104,13 +109,14 @@ static void read_truth(const char *path)
 
 /* ---- the recording ---- */
 
-static void read_snapshots(const char *path)
+static void read_recording(const char *path)
 {
 	struct recorded_header *h = &recording.header;
 	gzFile file = gzopen(path, "rb");
 	size_t bytes;
 
 	assert_non_null(file);
+	snprintf(recording.name, sizeof(recording.name), "%s", path);
 	if (gzread(file, h, sizeof(*h)) != sizeof(*h) || strcmp(h->magic, RECORDED_MAGIC) ||
 	    h->header_bytes != sizeof(*h) || h->snapshot_bytes != sizeof(struct recorded))
 		fail_msg("%s is of another recorder: make it anew with tests/model/record.py", path);
@@ -118,8 +124,9 @@ static void read_snapshots(const char *path)
 	bytes = h->count * sizeof(struct recorded);
 	free(recording.snapshots);
 	recording.snapshots = malloc(bytes);
-	if (gzread(file, recording.snapshots, bytes) != (int)bytes || gzgetc(file) != -1)
+	if (gzread(file, recording.snapshots, bytes) != (int)bytes)
 		fail_msg("%s does not hold %u snapshots", path, h->count);
+	read_truth(file);
 	gzclose(file);
 	memset(recording.spaces, 0, sizeof(recording.spaces));
 	recording.spaces[0] = recording.snapshots[0].netns;
@@ -127,16 +134,6 @@ static void read_snapshots(const char *path)
 		if (recording.snapshots[i].netns != recording.spaces[0])
 			recording.spaces[1] = recording.snapshots[i].netns;
 	assert_true(recording.spaces[1]);
-}
-
-static void read_recording(const char *path)
-{
-	char truth[sizeof(recording.name) + 8];
-
-	snprintf(recording.name, sizeof(recording.name), "%s", path);
-	snprintf(truth, sizeof(truth), "%.*s.json", (int)(strlen(path) - strlen(".gz")), path);
-	read_snapshots(path);
-	read_truth(truth);
 }
 
 /* ---- a snapshot as a socket ---- */
