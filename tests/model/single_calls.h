@@ -19,6 +19,15 @@ static struct endpoint *lone_endpoint(void)
 	return e;
 }
 
+static void endpoint_leaves(struct endpoint *e)
+{
+	packets_free(e);
+	hook_destroy(e);
+	host_socket_gone(e);
+	n_told = 0;
+	scratch_is_free();
+}
+
 static void segment_comes(struct endpoint *e, u32 len, u32 ack, u32 echo)
 {
 	struct packet p = {.skb = {.data = p.header}};
@@ -67,9 +76,7 @@ static bool answer_is_told(u64 rtt_ns, u64 srtt_ns, u64 after_ns, int older)
 	assert_int_equal(n_told, was_told);
 	if (was_told)
 		assert_int_equal(told[0].pattern, NT_PATTERN_PEER_HOLDS);
-	n_told = 0;
-	hook_destroy(e);
-	host_socket_gone(e);
+	endpoint_leaves(e);
 	return was_told;
 }
 
@@ -99,9 +106,7 @@ static u64 lookups_of_segments(u32 n)
 	before = host.lookups - before;
 	packets_free(e);
 	assert_ptr_equal(sock_of(e)->sk_write_queue.next, queue);
-	hook_destroy(e);
-	host_socket_gone(e);
-	n_told = 0;
+	endpoint_leaves(e);
 	return before;
 }
 
@@ -152,9 +157,7 @@ static bool wait_is_told(enum recovery recovery)
 	if (was_told)
 		assert_int_equal(told[0].pattern, recovery == NODELAY_SINCE ? NT_PATTERN_HANDSHAKE_FLIGHT
 									    : NT_PATTERN_WRITE_WRITE_READ);
-	n_told = 0;
-	hook_destroy(e);
-	host_socket_gone(e);
+	endpoint_leaves(e);
 	return was_told;
 }
 
@@ -200,9 +203,7 @@ static u64 unseen_end_is_told(u64 after_ns, enum since since)
 		assert_int_equal(told[0].evidence, NT_EVIDENCE_INFERRED);
 		duration_ns = told[0].hold.end_ns - told[0].hold.begin_ns;
 	}
-	n_told = 0;
-	hook_destroy(e);
-	host_socket_gone(e);
+	endpoint_leaves(e);
 	return duration_ns;
 }
 
@@ -224,11 +225,8 @@ static void cork_ends_by_timer(void)
 	assert_int_equal(n_told, 1);
 	assert_int_equal(told[0].cause, NT_CAUSE_CORK_CEILING);
 	assert_int_equal(told[0].hold.begin_ns, began_ns);
-	n_told = 0;
-	packets_free(e);
 	e->tp.snd_nxt = e->tp.write_seq;
-	hook_destroy(e);
-	host_socket_gone(e);
+	endpoint_leaves(e);
 }
 
 /* Tests that a probe timer does not end a cork while the application has the socket locked. */
@@ -249,10 +247,7 @@ static void cork_outlasts_a_postponed_timer(void)
 	hook_timer_expire(e->write_timer.list);
 	sock_of(e)->sk_lock.owned = 0;
 	assert_int_equal(n_told, 0);
-	packets_free(e);
-	hook_destroy(e);
-	host_socket_gone(e);
-	n_told = 0;
+	endpoint_leaves(e);
 }
 
 /* Returns the begin found for an ACK that the timer sends and whose begin was not seen; meanwhile
@@ -269,8 +264,7 @@ static u64 unseen_ack_began(u64 clock_ns)
 	world_delay(40 * MS);
 	hook_timer_expire(e->ack_timer.list);
 	told_ns = late_ack_find(e->tp.rcv_nxt, e->tp.snd_nxt)->part.begin_ns;
-	hook_destroy(e);
-	host_socket_gone(e);
+	endpoint_leaves(e);
 	return told_ns - came_ns;
 }
 

@@ -21,15 +21,6 @@ static struct endpoint *endpoint_with_tail(u32 in_flight, u32 tail)
 	return e;
 }
 
-static void endpoint_leaves(struct endpoint *e)
-{
-	packets_free(e);
-	hook_destroy(e);
-	host_socket_gone(e);
-	n_told = 0;
-	scratch_is_free();
-}
-
 static struct tcp tcp_at_hand(struct endpoint *e)
 {
 	return tcp_of(sock_of(e), true);
