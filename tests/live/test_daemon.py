@@ -130,10 +130,12 @@ def test_followers_get_each_stall_as_it_happens() -> None:
         daemon.stop()
         while more := reader.line():
             stalls.append(more)
+        end = stalls.pop()
         lines += follower.stdout.readlines()
         assert follower.wait(PATIENCE) == 1
         assert "the daemon has ended" in follower.stderr.read()
     assert felt >= 8
+    assert (end["type"], end["number"]) == ("totals", stalls[-1]["number"])
     assert [s for s in stalls if not s or s["type"] != "stall" or own_end(s)["comm"] != "lab-client"] == []
     assert_felt(result, len(stalls))
     assert len(lines) == len(stalls) and all("lab-client" in line for line in lines)

@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from daemon import RELEASE
 from ends import far_end, own_end
 from harness import (IN_GUEST, PATIENCE, STALLED_US, Lab, Tracer, assert_durations_match, assert_felt, lacking, of_lab,
                      stalled_rounds, trace, unseen)
@@ -404,6 +405,7 @@ def splice(come: socket.socket, go: socket.socket) -> None:
     set_first(sources, come)
 
 
+@pytest.mark.skipif(RELEASE < (5, 13), reason="BPF_SK_SKB_VERDICT is of Linux 5.13")
 @pytest.mark.quick
 def test_what_a_kworker_sends_for_a_process_is_the_process_s() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

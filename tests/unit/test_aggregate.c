@@ -292,6 +292,23 @@ TEST(the_process_that_lost_most_comes_first)
 	free(list);
 }
 
+TEST(the_costliest_connection_comes_first_whose_ever_it_is)
+{
+	struct nt_connection **list;
+	struct nt_stall s;
+
+	for (uint16_t port = 1; port <= 10; port++) {
+		s = stall_of(1, port, 1000 * MS);
+		nt_aggregate_add(&a, &s);
+	}
+	s = stall_of(2, 1, 9000 * MS);
+	nt_aggregate_add(&a, &s);
+	list = nt_aggregate_costly(&a);
+	assert_int_equal(list[0]->key.tgid, 2);
+	assert_int_equal(list[1]->key.tgid, 1);
+	free(list);
+}
+
 TEST(percentiles_of_all_weigh_each_connection_by_its_stalls)
 {
 	struct nt_stall few = stall_of(1, 10, 200 * MS), many = stall_of(1, 11, 40 * MS);

@@ -171,6 +171,28 @@ TEST(long_text_is_shortened_in_its_middle)
 	assert_string_equal(umlauts, "ää…ää");
 }
 
+TEST(a_name_gives_way_to_its_number)
+{
+	char out[64];
+
+	nt_format_named("java", 42, 0, out, sizeof(out));
+	assert_string_equal(out, "java[42]");
+	nt_format_named("kernel (cifsd)", -7, 0, out, sizeof(out));
+	assert_string_equal(out, "kernel (cifsd)");
+	nt_format_named("bücherwurm", 123456, 12, out, sizeof(out));
+	assert_string_equal(out, "bü…m[123456]");
+}
+
+TEST(a_line_ends_at_a_blank_or_is_one_word)
+{
+	assert_int_equal(nt_line_length("one two", 7, false), 7);
+	assert_int_equal(nt_line_length("one two", 6, false), 3);
+	assert_int_equal(nt_line_length("one two", 3, false), 3);
+	assert_int_equal(nt_line_length("Größe zwei", 5, false), 7);
+	assert_int_equal(nt_line_length("aaaaaaaa two", 4, false), 8);
+	assert_int_equal(nt_line_length("aaaaaaaa two", 4, true), 4);
+}
+
 TEST(what_is_cut_off_ends_with_a_whole_character)
 {
 	static const char text[] =

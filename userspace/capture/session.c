@@ -489,6 +489,11 @@ void nt_session_drain(struct nt_session *session)
 	drain(session, NAMES_MS);
 }
 
+void nt_session_flush(struct nt_session *session)
+{
+	report_queued(session, true);
+}
+
 void nt_session_finish(struct nt_session *session)
 {
 	drain(session, LAST_NAMES_MS);

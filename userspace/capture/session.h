@@ -96,10 +96,12 @@ int nt_session_watch(struct nt_session *session, struct nt_loop *loop,
 
 /*
  * Drain takes all records, also those that wait, in a third of a second at most, and then
- * waits 50 ms for names. Finish drains for the last time, with 0.3 s for names; it reports all
- * stalls, and counts those records as dropped for which there was no time.
+ * waits 50 ms for names. Flush reports the stalls that wait for names yet. Finish drains for the
+ * last time, with 0.3 s for names; it reports all stalls, and counts those records as dropped for
+ * which there was no time.
  */
 void nt_session_drain(struct nt_session *session);
+void nt_session_flush(struct nt_session *session);
 void nt_session_finish(struct nt_session *session);
 
 /*

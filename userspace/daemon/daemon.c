@@ -316,7 +316,8 @@ static void on_totals(void *context, uint32_t what)
 	out = open_memstream(&line, &length);
 	if (!out)
 		return;
-	nt_session_drain(session); /* no record of this time comes behind the line */
+	nt_session_drain(session);
+	nt_session_flush(session); /* no record of this time comes behind the line */
 	began_ns = nt_now_ns();
 	nt_session_audit(session, true);
 	nt_session_counts(session, &now);
@@ -452,6 +453,8 @@ enum nt_exit nt_daemon(const struct nt_settings *settings)
 		nt_notify("READY=1");
 		cause = nt_server_run(d.server, d.loop);
 		nt_notify("STOPPING=1");
+		nt_session_finish(&d.session);
+		on_totals(&d, 0);
 		if (cause) {
 			nt_log("cannot wait for events: %s", strerror(-cause));
 			code = NT_EXIT_FAILED;

@@ -20,7 +20,7 @@ int nt_notify(const char *state)
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	const char *path = getenv("NOTIFY_SOCKET");
 	size_t length = path ? strlen(path) : 0;
-	int fd, err = 0;
+	static int fd = -1; /* later there may be no descriptor left */
 
 	if (!length)
 		return 0;
@@ -29,15 +29,15 @@ int nt_notify(const char *state)
 	memcpy(addr.sun_path, path, length);
 	if (path[0] == '@')
 		addr.sun_path[0] = '\0'; /* the name is abstract */
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&addr,
-		   offsetof(struct sockaddr_un, sun_path) + length) < 0)
-		err = -errno;
-	close(fd);
-	return err;
+	return sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&addr,
+		      offsetof(struct sockaddr_un, sun_path) + length) < 0
+		       ? -errno
+		       : 0;
 }
 
 uint64_t nt_notify_interval_ns(void)

@@ -196,7 +196,8 @@ bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, st
 			error, err == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
 			"--standby: this kernel cannot list the sockets of processes: %s",
 			strerror(-err));
-	if (!nt_started(nt_session_pause(session), error))
+	nt_audit_pause(session->audit); /* no record is read while we have privileges */
+	if (!nt_started(nt_tracer_pause(&session->tracer), error))
 		return false;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = nt_now_ns();

@@ -2,9 +2,11 @@
 #include "daemon/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -542,25 +544,29 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 	       strerror(err));
 }
 
-/* Finds out whether a process listens on the existing socket. A full backlog fails with EAGAIN at
- * once; that, too, means that one does. */
-static bool is_served(const struct sockaddr_un *addr)
+/* Returns 0 if no process listens on the existing socket, -EADDRINUSE if one does, or -errno. A
+ * full backlog fails with EAGAIN at once; that, too, means that one does. */
+static int find_server(const struct sockaddr_un *addr)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool served;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err;
 
 	if (fd < 0)
-		return true;
-	served = !connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) ||
-		 (errno != ECONNREFUSED && errno != ENOENT);
+		return -errno;
+	err = connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) ? -errno : -EADDRINUSE;
 	close(fd);
-	return served;
+	return err == -ECONNREFUSED || err == -ENOENT ? 0 : err == -EAGAIN ? -EADDRINUSE : err;
 }
 
-static void make_directory(const char *path)
+/* Anybody may hold the lock of a directory that anybody may read: then we go on without it. */
+#define LOCK_TRIES 100
+
+/* Makes the directory of the socket, if it is not there, and locks it: of two daemons that start at
+ * once, neither takes the other's socket for one that is left over. Returns a descriptor or -1. */
+static int lock_directory(const char *path)
 {
 	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char *slash;
+	int fd;
 
 	snprintf(directory, sizeof(directory), "%s", path);
 	slash = strrchr(directory, '/');
@@ -569,6 +575,10 @@ static void make_directory(const char *path)
 		if (!mkdir(directory, 0755))
 			chmod(directory, 0755); /* the umask must not change it */
 	}
+	fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB); i++)
+		usleep(10000);
+	return fd;
 }
 
 static int bind_socket(struct nt_server *server, int fd, gid_t gid)
@@ -579,12 +589,12 @@ static int bind_socket(struct nt_server *server, int fd, gid_t gid)
 	mode_t mask;
 	int err = 0;
 
-	make_directory(path);
 	if (!lstat(path, &st)) {
 		if (!S_ISSOCK(st.st_mode))
 			return -ENOTSOCK;
-		if (is_served(&server->addr))
-			return -EADDRINUSE;
+		err = find_server(&server->addr);
+		if (err)
+			return err;
 		unlink(path);
 	}
 	mask = umask(0117);
@@ -600,10 +610,11 @@ static int bind_socket(struct nt_server *server, int fd, gid_t gid)
 static int listen_at(struct nt_server *server, gid_t gid)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int err;
+	int lock, err;
 
 	if (fd < 0)
 		return -errno;
+	lock = lock_directory(server->addr.sun_path);
 	err = bind_socket(server, fd, gid);
 	if (!err) {
 		server->listener = evconnlistener_new(server->base, on_connect, server,
@@ -611,6 +622,8 @@ static int listen_at(struct nt_server *server, gid_t gid)
 						      BACKLOG_READERS, fd);
 		err = server->listener ? 0 : -ENOMEM;
 	}
+	if (lock >= 0)
+		close(lock);
 	if (err)
 		close(fd);
 	else
@@ -691,6 +704,8 @@ void nt_server_close(struct nt_server *server)
 {
 	struct stat st;
 
+	if (server->base) /* what readers were to get goes out, as far as they take it at once */
+		event_base_loop(server->base, EVLOOP_NONBLOCK);
 	while (!LIST_EMPTY(&server->readers))
 		forget(LIST_FIRST(&server->readers));
 	if (server->listener)
