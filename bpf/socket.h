@@ -344,7 +344,7 @@ static __always_inline void read_tuple(struct nt_tuple *tuple, const struct sock
 }
 
 /*
- * Returns tcp_pingpong_thresh of the socket's namespace; 1 where nobody can set it (5.10 to 6.7).
+ * Returns tcp_pingpong_thresh of the socket's namespace; 1 where nobody can set it.
  */
 static __always_inline u8 pingpong_thresh(const struct tcp *t)
 {

@@ -61,7 +61,7 @@ struct ns_common {
 };
 
 struct netns_ipv4 {
-	u8 sysctl_tcp_pingpong_thresh; /* 6.8, 562b1fdf061b */
+	u8 sysctl_tcp_pingpong_thresh; /* 6.7, 562b1fdf061b */
 	int sysctl_tcp_rto_min_us;     /* 6.11, f086edef71be */
 };
 

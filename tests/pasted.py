@@ -204,6 +204,9 @@ MASKS = (
     (r"(nagle|cork|msg_more|autocork|tso_defer|cwnd|rwnd|pacing|tsq|unknown) N, mean TIME(; )?", "HOLDS"),
     (r"(HOLDS)+", "HOLDS"),
     (r"[▁▂▃▄▅▆▇█]+", "RATE"),
+    # the machine may hide a timer from BPF, or the kernel a page of a stack
+    (r"(?<=evidence) +(seen at both ends|N seen, N inferred)", " EVIDENCE"),
+    (r"N dropped: stack N", "N dropped"),
     (r"[┃│]", "│"),
     (r"─+", "─"),
 )

@@ -300,6 +300,11 @@ REFUSED = {
     "an option without its capability": (["--set", "daemon.options={--max-overhead=1}"],
                                          r"daemon\.options: --max-overhead=1 needs SYS_ADMIN; add it to "
                                          r"daemon\.capabilities"),
+    "standby and a limit of the cost": (
+        ["--set", "daemon.options={--max-overhead=1},daemon.attach=standby,daemon.capabilities={SYS_ADMIN}"],
+        r"daemon\.options: --max-overhead=1 does not go with daemon\.attach=standby"),
+    "a time for standby without it": (["--set", "daemon.options={--standby-after=10m}"],
+                                      r"daemon\.options: --standby-after=10m is for daemon\.attach=standby"),
     "a tag that is a number": (["--set", "daemon.image.tag=1"], "'/daemon/image/tag'.*got number, want string"),
     "a digest cut short": (["--set", "exporter.image.digest=sha256:12"], "'/exporter/image/digest'.*pattern"),
     "a policy in lower case": (["--set", "daemon.image.pullPolicy=always"],

@@ -68,6 +68,12 @@ imagePullPolicy: {{ . }}
 {{- fail (printf (print "daemon.options: %s is no option to give here: give its long name, or the chart's value for it; "
   "take one of %s") $name (join " " $known)) -}}
 {{- end -}}
+{{- if and (eq $name "--max-overhead") (eq $.Values.daemon.attach "standby") -}}
+{{- fail (printf "daemon.options: %s does not go with daemon.attach=standby; leave one out" .) -}}
+{{- end -}}
+{{- if and (eq $name "--standby-after") (ne $.Values.daemon.attach "standby") -}}
+{{- fail (printf "daemon.options: %s is for daemon.attach=standby; give both" .) -}}
+{{- end -}}
 {{- end -}}
 {{- $known = list "--daemon.max-series" "--log.level" "--metrics.exemplars" "--otlp.queue-mib" "--otlp.queue-records" -}}
 {{- range .Values.exporter.options -}}
