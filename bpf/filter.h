@@ -47,6 +47,9 @@ struct {
 	__type(value, u32);
 } owned SEC(".maps");
 
+/* Marks which sockets may be in that map, so that the others cost no look into it. */
+__u8 owned_marks[NT_OWNED_MARKS];
+
 /* The running thread. It uses a socket only while it is inside a system call on that socket. */
 struct writer {
 	u64 cgroup_id;
@@ -167,16 +170,27 @@ static __always_inline void read_writer(struct writer *w)
 	read_leader_comm(w->comm);
 }
 
+static __always_inline __u8 *owned_mark(const struct tcp *t, const bool trusted)
+{
+	u16 port = TCP(t, inet_conn.icsk_inet.inet_sport);
+
+	return &owned_marks[nt_owned_mark(bpf_ntohs(port),
+					  bpf_ntohs(SK(t, __sk_common.skc_dport)))];
+}
+
 /*
  * Remembers that a process asked for uses this socket: for the totals, and for an owner that soon
  * exits.
  */
-static __always_inline void mark_owned(const struct sock *sk)
+static __always_inline void mark_owned(struct sock *sk, const bool trusted)
 {
+	struct tcp t = tcp_of(sk, trusted);
 	u64 key = (u64)sk;
 	u32 tgid;
 
-	if (nt_config.target == NT_TARGET_ALL || bpf_map_lookup_elem(&owned, &key))
+	if (t.tp)
+		*owned_mark(&t, trusted) = true;
+	if (bpf_map_lookup_elem(&owned, &key))
 		return;
 	tgid = bpf_get_current_pid_tgid() >> 32;
 	bpf_map_update_elem(&owned, &key, &tgid, BPF_ANY);
@@ -372,11 +386,12 @@ static __always_inline void end_take_waiter(struct nt_end *end, const struct soc
 }
 
 /* Does the socket count in the totals? */
-static __always_inline bool socket_counts(const struct sock *sk)
+static __always_inline bool socket_counts(const struct tcp *t, const bool trusted)
 {
-	u64 key = (u64)sk;
+	u64 key = (u64)t->sk;
 
-	return nt_config.target == NT_TARGET_ALL || bpf_map_lookup_elem(&owned, &key);
+	return nt_config.target == NT_TARGET_ALL ||
+	       (*owned_mark(t, trusted) && bpf_map_lookup_elem(&owned, &key));
 }
 
 #endif /* NT_FILTER_H */

@@ -185,13 +185,14 @@ static __always_inline bool hold_delete(struct sock *sk)
  */
 __noinline int hold_count(u64 sk, u32 reason, u32 release, u64 begin_ns, u64 end_ns)
 {
-	struct nt_totals *t = totals_here();
+	struct nt_totals *totals = totals_here();
+	struct tcp t = tcp_of((void *)sk, false);
 
-	if (!t || (sk && !socket_counts((void *)sk)))
+	if (!totals || (sk && !socket_counts(&t, false)))
 		return 0;
-	count_in(t->holds, reason, NT_HOLD_REASONS, 1);
-	count_in(t->hold_ns, reason, NT_HOLD_REASONS, duration_ns(begin_ns, end_ns));
-	count_in(t->releases, release, NT_RELEASES, 1);
+	count_in(totals->holds, reason, NT_HOLD_REASONS, 1);
+	count_in(totals->hold_ns, reason, NT_HOLD_REASONS, duration_ns(begin_ns, end_ns));
+	count_in(totals->releases, release, NT_RELEASES, 1);
 	return 0;
 }
 
@@ -386,12 +387,14 @@ __noinline int hold_slow(u32 level, u32 release, u64 until_ns)
 {
 	struct ended_hold *ended = scratch_get(level);
 	struct hold *h;
+	struct tcp t;
 
 	if (!ended)
 		return 0;
 	h = &ended->hold;
+	t = tcp_of((void *)h->sk, false);
 	if (nt_costs_time(h->held.reason, release) &&
-	    (h->writer.target || socket_counts((void *)h->sk)))
+	    (h->writer.target || socket_counts(&t, false)))
 		slow_count(&h->writer, h->kernels, (void *)h->sk, &h->held,
 			   duration_ns(h->begin_ns, until_ns));
 	return 0;

@@ -141,14 +141,15 @@ static __always_inline void pending_ack_delete(struct nt_pending_ack *p, struct 
 	}
 }
 
-static __always_inline void count_ack_release(const struct sock *sk, enum nt_ack_release release)
+static __always_inline void count_ack_release(const struct tcp *t, enum nt_ack_release release,
+					      const bool trusted)
 {
-	struct nt_totals *t = totals_here();
+	struct nt_totals *totals = totals_here();
 
 	if (release == NT_ACK_TIMER)
-		count_timer_seen(sk);
-	if (t && socket_counts(sk))
-		count_in(t->delayed_acks, release, NT_ACK_RELEASES, 1);
+		count_timer_seen(t->sk);
+	if (totals && socket_counts(t, trusted))
+		count_in(totals->delayed_acks, release, NT_ACK_RELEASES, 1);
 }
 
 static __always_inline void read_marks(struct nt_ack_marks *m, const struct tcp *t,
@@ -178,10 +179,10 @@ pending_ack_unseen_release(const struct nt_pending_ack *p, const struct nt_ack_m
 
 static __always_inline void count_unseen_release(const struct nt_pending_ack *p,
 						 const struct tcp *t,
-						 const struct nt_ack_marks *now)
+						 const struct nt_ack_marks *now, const bool trusted)
 {
 	if (!p->sent)
-		count_ack_release(t->sk, pending_ack_unseen_release(p, now));
+		count_ack_release(t, pending_ack_unseen_release(p, now), trusted);
 }
 
 /* It went out unseen, and no ACK is pending now. */
@@ -191,7 +192,7 @@ static __always_inline void pending_ack_gone(struct nt_pending_ack *p, const str
 	struct nt_ack_marks now;
 
 	read_marks(&now, t, trusted);
-	count_unseen_release(p, t, &now);
+	count_unseen_release(p, t, &now, trusted);
 	pending_ack_delete(p, t->sk, trusted);
 }
 
@@ -231,7 +232,7 @@ static __always_inline struct nt_pending_ack *pending_ack_current(const struct t
 		/* data takes along what is pending, also the ACK of no bytes of a handshake */
 		if (p->at.rcv_wup == now.rcv_wup && p->at.data_segs_out == now.data_segs_out)
 			return p;
-		count_unseen_release(p, t, &now);
+		count_unseen_release(p, t, &now, trusted);
 	}
 	p->at = now;
 	p->pingpong = ICSK(t, icsk_ack.pingpong);
@@ -414,7 +415,7 @@ static __always_inline void pending_ack_closed(struct nt_pending_ack *p, const s
 		pending_ack_gone(p, t, false);
 		return;
 	}
-	count_ack_release(t->sk, NT_ACK_RESET);
+	count_ack_release(t, NT_ACK_RESET, false);
 	pending_ack_delete(p, t->sk, false);
 }
 
@@ -435,7 +436,7 @@ static __always_inline void pending_ack_timer_sends(const struct tcp *t, const b
 		return;
 	p->sent = true;
 	p->locked = SK(t, sk_lock.owned);
-	count_ack_release(t->sk, NT_ACK_TIMER);
+	count_ack_release(t, NT_ACK_TIMER, trusted);
 	if (!p->expired)
 		pending_ack_remember(p, NT_ACK_TIMER, bpf_ktime_get_ns());
 }
@@ -551,7 +552,7 @@ static __always_inline void pending_ack_leaves(const struct tcp *t, const bool t
 	if (p->sent) {
 		late_ack_leaves(t, trusted);
 	} else {
-		count_ack_release(t->sk, release);
+		count_ack_release(t, release, trusted);
 		now = bpf_ktime_get_ns();
 		if (release == NT_ACK_TIMER || now >= p->begin_ns + LATE_ACK_NS)
 			pending_ack_remember(p, release, now);

@@ -122,7 +122,7 @@ static __always_inline void count_write(struct sock *sk, const bool trusted)
 	if (nt_config.target != NT_TARGET_ALL) {
 		if (!current_is_target())
 			return;
-		mark_owned(sk);
+		mark_owned(sk, trusted);
 	}
 	totals = totals_here();
 	if (totals)

@@ -187,6 +187,8 @@ static void mark_open_sockets(struct nt_session *session)
 		if (owner->passing ||
 		    !nt_targets_match_once(&session->targets, owner->tgid, &asked))
 			continue;
+		skel->bss->owned_marks[nt_owned_mark(owner->tuple.local_port,
+						     owner->tuple.remote_port)] = true;
 		bpf_map_update_elem(owned, &owner->sk, &owner->tgid, BPF_ANY);
 		if (session->settings->timeline) {
 			__u64 key = nt_connection_key(&owner->tuple);
