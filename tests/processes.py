@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,3 +87,10 @@ def wait_until(what: str, true: Callable[[], object], patience: float = PATIENCE
     while not true():
         assert time.monotonic() < end, f"{what}: not in {patience:.0f} s\n{why()}"
         time.sleep(0.05)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Nothing of one that has ended."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from processes import wait_until
+
 HERE = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "nagletrace_exporters.exporter.main"]
 #: nothing waits longer
@@ -39,10 +41,8 @@ class Exporter:
         # Into a file: whoever has an answer finds there what was said before it, and no reader is late.
         self._told = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen([*COMMAND, *arguments], cwd=HERE, stderr=self._told)
-        end = time.monotonic() + PATIENCE
-        while "nagletrace-exporter: ready" not in self.log and self.process.poll() is None:
-            assert time.monotonic() < end, self.log
-            time.sleep(0.01)
+        wait_until("it is ready or has ended", why=lambda: self.log, true=lambda:
+                   "nagletrace-exporter: ready" in self.log or self.process.poll() is not None)
         self.ports = [int(match[1]) for line in self.log if (match := re.search(r"listening on .*:(\d+)$", line))]
 
     @property

@@ -27,6 +27,7 @@ from typing import Any
 import bcrypt
 import pytest
 from fake_daemon import FakeDaemon, series, snapshot
+from processes import wait_until
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -143,10 +144,7 @@ def attack(port: int, count: int, words: bytes, rate: int = 0, drip: bytes = b""
 
 
 def wait_for_opened(clients: list[Stranger], count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while sum(client.opened for client in clients) < count:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(f"{count} are open", lambda: sum(client.opened for client in clients) >= count)
 
 
 #: A scraper in a process of its own, since the attackers keep this one busy. Prints how long each scrape took, and how
@@ -342,10 +340,8 @@ def test_without_descriptors_it_waits_says_so_and_goes_on(daemon: FakeDaemon) ->
                    for _ in range(20)]
         for client in clients:
             client.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
-        end = time.monotonic() + PATIENCE
-        while not any("cannot accept a connection: Too many open files" in line for line in exporter.log):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until("it lacks descriptors", lambda: any("cannot accept a connection: Too many open files" in line
+                                                       for line in exporter.log))
         worked, lines = cpu_ns(exporter.process), len(exporter.log)
         time.sleep(2)
         assert cpu_ns(exporter.process) - worked < 0.2e9, "it spins"

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from fake_daemon import FakeDaemon, series, snapshot
 from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer
+from processes import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from receivers import FakeReceiver, StreamingDaemon, attributes_of, stall
 from run_exporter import PATIENCE, Exporter, most_memory, played
@@ -122,10 +123,7 @@ def test_the_follower_of_otlp_lives_and_follows_the_next_daemon(
         carries = carrier.Carrier(tmp_path / "s", target, OtlpConfigFile(None, target.tls), {}, 100, 1 << 20)
         with HostileServer(tmp_path / "s", answer) as server:
             carries.start()
-            began = time.monotonic()
-            while not server.connections:
-                assert time.monotonic() < began + PATIENCE
-                time.sleep(0.01)
+            wait_until("it has connected", lambda: server.connections)
             end = time.monotonic() + 0.3
             while len(server.connections) < 2 and time.monotonic() < end:
                 time.sleep(0.01)

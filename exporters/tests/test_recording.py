@@ -22,6 +22,7 @@ import pytest
 import recordings as r
 from fake_daemon import FakeDaemon, series, snapshot
 from pages import HERE, check_html, check_svg, command, text_of
+from processes import wait_until
 
 from nagletrace_exporters.cli import OutputError, duration, run_command, write_whole
 from nagletrace_exporters.client import DaemonError, _chunks, ask
@@ -237,10 +238,7 @@ def test_ctrl_c_does_not_cut_off_what_the_tracer_says_last(tmp_path: Path) -> No
     assert process.stdin and process.stderr
     process.stdin.write(b"".join(encoded([r.start(), r.seen()])))
     process.stdin.flush()
-    deadline = time.monotonic() + 60
-    while not reads_a_pipe(process.pid):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until("it reads", lambda: reads_a_pipe(process.pid))
     process.send_signal(signal.SIGINT)
     assert b"reading to the end" in process.stderr.readline()
     process.stdin.write(encoded([r.report(r.connection(stalls=1))])[0])

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 
 from daemon import Daemon, Reader
 from harness import Lab, Record
-from processes import PATIENCE
+from processes import PATIENCE, wait_until
 from receivers import FakeReceiver, attributes_of
 from run_exporter import Exporter
 
@@ -23,9 +22,8 @@ def test_what_the_daemon_streams_is_what_the_receiver_gets() -> None:
         begin = stream.ask("stream", format="json")
         with Exporter("--daemon.socket", str(daemon.socket), "--web.listen-address", "127.0.0.1:0", "--otlp.endpoint",
                       receiver.url) as exporter:
-            deadline = time.monotonic() + PATIENCE
-            while b"nagletrace_otlp_following 1.0" not in exporter.get().body:
-                assert time.monotonic() < deadline, exporter.log
+            wait_until("it follows", lambda: b"nagletrace_otlp_following 1.0" in exporter.get().body,
+                       why=lambda: exporter.log)
             lab.play()
             counts = asks.ask("snapshot")
             wanted = counts["totals"]["delayed_acks"]["timer"] + counts["stalls"]

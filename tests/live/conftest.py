@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import harness
 import pytest
 
@@ -35,3 +40,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def hooks() -> str:
     """Returns the kind of hooks in use."""
     return harness.Tracer.hooks
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    """A file with a fleet's key."""
+    path = tmp_path / "fleet.key"
+    path.touch(mode=0o600)
+    path.write_text(os.urandom(16).hex() + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory of the user nobody, where he may reach it."""
+    with tempfile.TemporaryDirectory() as path:
+        os.chown(path, 65534, 65534)
+        yield Path(path)

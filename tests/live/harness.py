@@ -22,6 +22,7 @@ import jsonschema
 import met
 import pytest
 from ends import own_end
+from processes import kill
 from spaces import counter_of, enter_network, leave_network
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -282,9 +283,7 @@ class Tracer:
         return last
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        kill(self.process)
 
     def __enter__(self) -> Tracer:
         return self

@@ -19,7 +19,7 @@ from ends import far_end, own_end
 from harness import (NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, assert_felt, lacking, slow_rounds,
                      stalled_rounds)
 from pods import Place
-from processes import cpu_s, kilobytes
+from processes import cpu_s, kilobytes, wait_until
 
 #: Its text is passed on: that user may not be let into the directory of this tree.
 HOSTILE = Path(__file__).parent / "hostile_user.py"
@@ -138,10 +138,8 @@ FIX = ("fix", "--name", "mallory-0", "--nodelay", "--yes")
 def test_a_signal_takes_effect_at_any_moment_of_the_start(arguments: tuple[str, ...], after: float) -> None:
     """`fix` asks each process of which it may take a socket, and 60 have those that it is to fix."""
     with hostile(1_000, 0, 60, names=1) as (mallory, _):
-        comm, until = Path(f"/proc/{mallory.pid}/comm"), time.monotonic() + PATIENCE
-        while comm.read_text() != "mallory-0\n":
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        comm = Path(f"/proc/{mallory.pid}/comm")
+        wait_until("it has its name", lambda: comm.read_text() == "mallory-0\n")
         process = subprocess.Popen([str(NAGLETRACE), *arguments, "--hooks", Tracer.hooks], text=True,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(after)

@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, PATIENCE, Lab, Record, Tracer, at_the_sender_alone, dropped, unseen
+from harness import IN_GUEST, Lab, Record, Tracer, at_the_sender_alone, dropped, unseen
 from joined import join
+from processes import wait_until
 from test_truth import INNOCENT, PUBLISHED, VETH, Row, identity
 from two_hosts import Cannot, named, nft, run
 from witnesses import AT_ONCE, DOUBT, TOLERANCE, Run, lab_for, play, score, wire
@@ -94,10 +95,8 @@ class Router:
                 f'add rule {family} nat after oifname "to-server" meta l4proto tcp snat to {gate}')
         # a link takes a while to run, and its first packets would be lost
         for place, device in links:
-            until = time.monotonic() + PATIENCE
-            while " UP " not in subprocess.check_output([*place, "ip", "-br", "link", "show", device], text=True):
-                assert time.monotonic() < until, f"{device} does not come up"
-                time.sleep(0.01)
+            wait_until(f"{device} is up", lambda: " UP " in subprocess.check_output(
+                [*place, "ip", "-br", "link", "show", device], text=True))
 
 
 def traced(lab: Lab, key: str) -> Iterator[Tracer]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -28,14 +27,6 @@ MARGIN_S = 1.1
 #: A stream of the daemon has totals this often.
 TOTALS_S = 60.0
 HOSTS = (("web1", "client"), ("db1", "server"))
-
-
-@pytest.fixture
-def key(tmp_path: Path) -> str:
-    path = tmp_path / "fleet.key"
-    path.touch(mode=0o600)
-    path.write_text(os.urandom(16).hex())
-    return str(path)
 
 
 @contextmanager

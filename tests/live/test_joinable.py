@@ -23,14 +23,6 @@ from witnesses import Capture, end_captures
 VETH = ("--over", "veth")
 
 
-@pytest.fixture
-def key(tmp_path: Path) -> str:
-    path = tmp_path / "fleet.key"
-    path.touch(mode=0o600)
-    path.write_text(os.urandom(16).hex() + "\n")
-    return str(path)
-
-
 def ids(records: list[Record]) -> set[str]:
     return {record["ack_id"] for record in records if "ack_id" in record}
 

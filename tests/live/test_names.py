@@ -17,7 +17,6 @@ import signal
 import statistics
 import struct
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from daemon import Daemon
 from ends import own_end
 from harness import (NAGLETRACE, PATIENCE, ROOT, Lab, Lines, Record, Tracer, assert_felt, day_s, lacking, of_lab,
                      seconds_to_end, stalled_rounds)
-from processes import children, cpu_s, descriptors, status
+from processes import children, cpu_s, descriptors, status, wait_until
 from terminal import Terminal
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hostile_stacks.c makes its frames up on x86-64")
@@ -140,10 +139,7 @@ class Hostile:
         return [stall for stall in tracer.stalls() if own_end(stall).get("pid") == self.process.pid]
 
     def wait_for_stalls(self, tracer: Tracer, count: int) -> None:
-        end = time.monotonic() + PATIENCE
-        while len(self.stalls(tracer)) < count:
-            assert time.monotonic() < end and tracer.process.poll() is None, tracer.errors.text()
-            time.sleep(0.05)
+        wait_until(f"{count} stalls", lambda: len(self.stalls(tracer)) >= count, why=tracer.errors.text)
 
 
 def keeper_of(tracer: int) -> int:
@@ -252,14 +248,6 @@ ATTACKS = {
 QUICK = ("a billion symbols", "a link to a FIFO in the file's place")
 #: without it the mapped file is looked for by its name
 BY_NAME = ("setpriv", "--bounding-set=-checkpoint_restore", "--inh-caps=-checkpoint_restore")
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory of that user's, where he may reach it."""
-    with tempfile.TemporaryDirectory() as path:
-        os.chown(path, USER, USER)
-        yield Path(path)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.quick if name in QUICK else ())
@@ -490,10 +478,7 @@ def test_the_daemon_answers_while_a_worker_reads_and_goes_on_without_a_keeper(sl
             daemon.errors.wait_for("the process that names frames has ended")
             before = daemon.ask("snapshot")["stalls"]
             felt = len(stalled_rounds(lab.play()))
-            end = time.monotonic() + PATIENCE
-            while daemon.ask("snapshot")["stalls"] < before + felt:
-                assert time.monotonic() < end, "it tells no more"
-                time.sleep(0.1)
+            wait_until("it tells all", lambda: daemon.ask("snapshot")["stalls"] >= before + felt)
             assert daemon.ask("snapshot")["unnamed_stacks"]["worker_died"] >= 1
         began = time.monotonic()
         assert daemon.stop() == 0 and time.monotonic() - began <= 1
@@ -523,12 +508,9 @@ def test_long_names_of_utf8_do_not_break_the_daemons_lines(place: Path) -> None:
     file = symbols(*names).write(place / "file")
     with a_lab() as lab, Daemon("--stacks", "--netns", str(lab.client)) as daemon:
         with Hostile(lab, file) as hostile:
-            end = time.monotonic() + PATIENCE
-            while not any(own_end(c).get("pid") == hostile.process.pid and
-                          any("symbol" in f for f in c["sender"].get("stack", []))
-                          for c in daemon.ask("snapshot", top=1000)["connections"]):
-                assert time.monotonic() < end, "no stall was named"
-                time.sleep(0.1)
+            wait_until("a stall is named", lambda: any(
+                own_end(c).get("pid") == hostile.process.pid and "symbol" in str(c["sender"].get("stack"))
+                for c in daemon.ask("snapshot", top=1000)["connections"]))
             for form in ("text", "wide", "json"):
                 with daemon.reader() as reader:
                     reader.send(json.dumps({"request": "report", "format": form}).encode() + b"\n")

@@ -64,14 +64,6 @@ def as_user(*capabilities: str, gid: int = USER) -> tuple[str, ...]:
             f"--ambient-caps={chosen}", f"--bounding-set={chosen}")
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory of that user's."""
-    with tempfile.TemporaryDirectory() as path:
-        os.chown(path, USER, USER)
-        yield Path(path)
-
-
 @pytest.fixture(autouse=True)
 def kprobes_for_cap_perfmon() -> Iterator[None]:
     """The lines but one are of kernels that let it open them."""

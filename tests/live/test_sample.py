@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from harness import NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, assert_valid, run, trace
-from processes import NOBODY
+from processes import NOBODY, kill
 
 OWN = ("--own-netns",)
 VETH = ("--over", "veth")
@@ -62,9 +62,7 @@ class Sampler:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        kill(self.process)
 
 
 def inside(lab: Lab) -> tuple[str, ...]:

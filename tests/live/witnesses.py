@@ -20,6 +20,7 @@ import score
 import wire
 from ends import own_end
 from harness import IN_GUEST, PATIENCE, Lab, Lines, Record, Tracer, lacking
+from processes import kill
 
 MS = 1_000_000
 #: How exact clocks are. An emulated guest may stand still for milliseconds between two instructions. The ticks that it
@@ -81,9 +82,7 @@ class Capture:
         assert dropped and dropped[1] == "0", self.errors.text()
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        kill(self.process)
 
 
 def end_captures(captures: list[Capture]) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / place) for place in (".", "live", "witness")]
 from harness import IN_GUEST, PATIENCE, Lines  # noqa: E402
+from processes import kill  # noqa: E402
 from witnesses import (  # noqa: E402
     AT_ONCE,
     DOUBT,
@@ -69,9 +70,7 @@ class Recorder:
         return code == 0
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        kill(self.process)
 
 
 def sockets(space: int) -> int:
