@@ -47,7 +47,10 @@ struct {
 	__type(value, u32);
 } owned SEC(".maps");
 
-/* Marks which sockets may be in that map, so that the others cost no look into it. */
+/*
+ * Marks which sockets may be in that map, so that the others cost no look into it: by the ports
+ * that a socket has as it is listed, or as it writes. Nobody clears a mark.
+ */
 __u8 owned_marks[NT_OWNED_MARKS];
 
 /* The running thread. It uses a socket only while it is inside a system call on that socket. */
@@ -188,7 +191,7 @@ static __always_inline void mark_owned(struct sock *sk, const bool trusted)
 	u64 key = (u64)sk;
 	u32 tgid;
 
-	if (t.tp)
+	if (t.tp && !*owned_mark(&t, trusted)) /* other CPUs read that line of the cache */
 		*owned_mark(&t, trusted) = true;
 	if (bpf_map_lookup_elem(&owned, &key))
 		return;

@@ -127,7 +127,7 @@ static __always_inline bool silent_for(const struct tcp *t, u64 ns, const bool t
 	       (now - TCP(t, lsndtime)) * nt_config.tick_ns >= ns;
 }
 
-/* Returns when the socket last sent data or got a segment, to a jiffy. */
+/* Returns when the socket last sent data or got an ACK, to a jiffy. */
 static __always_inline u64 last_moved_ns(const struct tcp *t, const bool trusted)
 {
 	u32 now = (u32)bpf_jiffies64();

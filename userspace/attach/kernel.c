@@ -435,7 +435,7 @@ void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t si
 		snprintf(text, size, "this kernel or architecture does not support it");
 		break;
 	default:
-		snprintf(text, size, "%s", strerror(-err));
+		libbpf_strerror(err, text, size);
 	}
 }
 

@@ -15,6 +15,7 @@
 #include <bpf/libbpf.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "attach/iterator.h"
 #include "attach/loading.h"
 #include "nagletrace.skel.h"
@@ -474,14 +475,22 @@ static bool refused(struct nt_kernel *kernel, int cause, const char *what, const
 			    "cannot %s: %s%s", what, reason, remedy);
 }
 
-static bool load_failed(struct nt_kernel *kernel, int cause, struct nt_error *error)
+static bool load_failed(struct nt_kernel *kernel, const struct nt_settings *settings, int cause,
+			struct nt_error *error)
 {
+	char file[128], remedy[256] = "; -v shows the kernel's words";
+
+	if (settings->btf) {
+		nt_escape(settings->btf, strlen(settings->btf), file, sizeof(file));
+		snprintf(remedy, sizeof(remedy),
+			 "; is --btf %s the BTF of kernel %s? -v shows the kernel's words", file,
+			 kernel->uname.release);
+	}
 	if (!strcmp(kernel->lockdown, "confidentiality"))
 		return nt_error_set(error, NT_EXIT_KERNEL,
 				    "kernel lockdown is confidentiality: BPF may not read kernel "
 				    "memory; boot with lockdown=integrity or none");
-	return refused(kernel, cause, "load the BPF programs", "; -v shows the kernel's words",
-		       error);
+	return refused(kernel, cause, "load the BPF programs", remedy, error);
 }
 
 static bool open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
@@ -503,7 +512,7 @@ static bool open_with_kernel(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	tracer->cast = kernel->cast;
 	cause = load(tracer, kernel, settings);
 	if (cause)
-		return load_failed(kernel, cause, error);
+		return load_failed(kernel, settings, cause, error);
 	cause = attach(tracer, kernel, settings, &failed);
 	if (!cause)
 		return true;

@@ -316,8 +316,10 @@ static void on_totals(void *context, uint32_t what)
 	out = open_memstream(&line, &length);
 	if (!out)
 		return;
-	nt_session_drain(session);
-	nt_session_flush(session); /* no record of this time comes behind the line */
+	if (!session->leaves_out) { /* no record of this time comes behind the line */
+		nt_session_drain(session);
+		nt_session_flush(session);
+	}
 	began_ns = nt_now_ns();
 	nt_session_audit(session, true);
 	nt_session_counts(session, &now);

@@ -575,7 +575,10 @@ static int lock_directory(const char *path)
 		if (!mkdir(directory, 0755))
 			chmod(directory, 0755); /* the umask must not change it */
 	}
-	fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open(!slash               ? "."
+		  : slash == directory ? "/"
+				       : directory,
+		  O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB); i++)
 		usleep(10000);
 	return fd;
@@ -700,12 +703,28 @@ int nt_server_run(struct nt_server *server, struct nt_loop *loop)
 	return server->err;
 }
 
+/* Writes what readers were to get, as far as they take it at once. Nobody is answered any more. */
+static void write_the_rest(struct nt_server *server)
+{
+	struct nt_reader *reader;
+
+	evconnlistener_disable(server->listener);
+	event_del(server->resume);
+	LIST_FOREACH(reader, &server->readers, entry)
+	{
+		event_del(reader->turn);
+		bufferevent_setcb(reader->io, NULL, NULL, NULL, NULL);
+		bufferevent_disable(reader->io, EV_READ);
+	}
+	event_base_loop(server->base, EVLOOP_NONBLOCK);
+}
+
 void nt_server_close(struct nt_server *server)
 {
 	struct stat st;
 
-	if (server->base) /* what readers were to get goes out, as far as they take it at once */
-		event_base_loop(server->base, EVLOOP_NONBLOCK);
+	if (server->listener)
+		write_the_rest(server);
 	while (!LIST_EMPTY(&server->readers))
 		forget(LIST_FIRST(&server->readers));
 	if (server->listener)

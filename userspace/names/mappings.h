@@ -17,10 +17,10 @@ struct nt_mapping {
 	uint64_t start, end, offset; /* end: the first address that is not in it */
 	uint64_t inode;              /* 0: no file */
 	dev_t device;
-	uint64_t
-		bias; /* once fd is taken over: address in memory - address in the file's headers */
-	int fd;       /* its file, open for reading; -1 if it has none, or we cannot read it */
-	char *path;   /* as the process sees it; "" for anonymous memory */
+	uint64_t bias; /* address in memory - address in the file's headers */
+	bool reported; /* libdw has taken fd over */
+	int fd;        /* its file, open for reading; -1 if it has none, or we cannot read it */
+	char *path;    /* as the process sees it; "" for anonymous memory */
 };
 
 /* The most files that are open at once; a stack is at most 64 frames deep. */

@@ -117,11 +117,12 @@ static void report_mapping(Dwfl *dwfl, struct nt_mappings *mappings, size_t i)
 	if (m->fd < 0 || load_bias(m->fd, m, &m->bias))
 		return;
 	for (const struct nt_mapping *before = mappings->list; before < m; before++)
-		if (before->inode == m->inode && before->device == m->device &&
+		if (before->reported && before->inode == m->inode && before->device == m->device &&
 		    before->bias == m->bias)
 			return;
 	/* libdw takes the descriptor over */
-	if (dwfl_report_elf(dwfl, m->path, m->path, m->fd, m->bias, true))
+	m->reported = dwfl_report_elf(dwfl, m->path, m->path, m->fd, m->bias, true);
+	if (m->reported)
 		m->fd = -1;
 }
 
