@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import os
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +85,9 @@ class CommandError(Exception):
 
 
 def run_command(name: str, run: Callable[[], None]) -> int:
-    """Runs what the command of this name does, and returns its exit code."""
+    """Runs what the command of this name does, and returns its exit code. SIGTERM ends it as Ctrl-C does: no file that
+    it made for itself stays."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run()
     except CommandError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 import recordings
+from processes import wait_until
 from recordings import Record, at
 from tools import tools
 
@@ -497,6 +499,16 @@ def test_a_recording_may_come_by_a_pipe_or_be_compressed(tmp_path: Path) -> None
                            str(tmp_path / "db.jsonl.gz")], cwd=HERE, input=text, capture_output=True, text=True,
                           timeout=120)
     assert "10 at both ends" in " ".join(done.stdout.split()), done.stderr
+
+
+def test_sigterm_leaves_no_file_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen([str(tools() / "python3"), "-m", "nagletrace_exporters.join.main", "-"], cwd=HERE,
+                               text=True, env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    wait_until("it has its directory", lambda: list(tmp_path.iterdir()))
+    process.terminate()
+    assert process.communicate(timeout=60) == (None, "nagletrace-join: stopped; nothing was written\n")
+    assert (process.returncode, list(tmp_path.iterdir())) == (1, [])
 
 
 def test_a_pipe_that_is_no_recording_is_read_once(tmp_path: Path) -> None:

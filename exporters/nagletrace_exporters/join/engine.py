@@ -389,8 +389,10 @@ class Engine:
         """Raises RecordingError for an error of DuckDB, about the file of this name unless memory or disk ended."""
         try:
             yield
-        except self.module.Error as error:
+        except (self.module.Error, RuntimeError) as error:
             said = " ".join(str(error).split())
+            if "interrupted" in said.lower():  # by a signal, whose KeyboardInterrupt DuckDB drops
+                raise KeyboardInterrupt from error
             full = re.search(r'Could not write.*?(?=","|$)|.*max_temp_directory_size', said)
             said = (full[0].replace('\\"', '"') if full else said)[:160]
             if full:
