@@ -35,9 +35,7 @@ static __always_inline u32 bucket_index(struct sock *sk, const bool trusted)
 
 static __always_inline bool bucket_awaits_answer(const struct nt_bucket *b)
 {
-	u32 jiffies = (u32)bpf_jiffies64() - b->late_jiffies;
-
-	return jiffies * nt_config.tick_ns < ANSWER_NS;
+	return since_jiffies(b->late_jiffies) < ANSWER_NS;
 }
 
 /* A delayed-ACK timer sends an ACK now. */

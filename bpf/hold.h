@@ -862,9 +862,7 @@ static __always_inline void close_waited(void *ctx, const struct tcp *t, const b
 /* Returns when the socket sent data last, for the first time or again, to a jiffy. */
 static __always_inline u64 last_sent_ns(const struct tcp *t)
 {
-	u32 ago = (u32)bpf_jiffies64() - PROBED(t->tp, lsndtime);
-
-	return bpf_ktime_get_ns() - ago * nt_config.tick_ns;
+	return bpf_ktime_get_ns() - since_jiffies(PROBED(t->tp, lsndtime));
 }
 
 /* Has the socket sent nothing, no loss probe either, later than a round trip after that time? */

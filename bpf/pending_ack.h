@@ -203,8 +203,7 @@ static __always_inline void pending_ack_gone(struct nt_pending_ack *p, const str
  */
 static __always_inline u64 pending_ack_began(const struct tcp *t, const bool trusted)
 {
-	u32 jiffies = (u32)bpf_jiffies64() - ICSK(t, icsk_ack.lrcvtime);
-	u64 came_ns = bpf_ktime_get_ns() - jiffies * nt_config.tick_ns;
+	u64 came_ns = bpf_ktime_get_ns() - since_jiffies(ICSK(t, icsk_ack.lrcvtime));
 	u64 clock_ns = tcp_clock(t, trusted);
 
 	return clock_ns > came_ns + nt_config.tick_ns ? came_ns : clock_ns;
@@ -372,12 +371,12 @@ static __always_inline bool read_may_send_ack(const struct tcp *t, const bool tr
  */
 static __always_inline void pending_ack_meets_read(const struct tcp *t, const bool trusted)
 {
-	u32 jiffies = (u32)bpf_jiffies64() - ICSK(t, icsk_ack.lrcvtime);
+	u64 came_ago_ns = since_jiffies(ICSK(t, icsk_ack.lrcvtime));
 	struct nt_pending_ack *p;
 	u64 now;
 
 	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED) ||
-	    (jiffies + 1) * nt_config.tick_ns < NT_INFER_NS || !read_may_send_ack(t, trusted))
+	    came_ago_ns + nt_config.tick_ns < NT_INFER_NS || !read_may_send_ack(t, trusted))
 		return;
 	p = pending_ack_current(t, true, trusted);
 	now = bpf_ktime_get_ns();

@@ -17,11 +17,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_ESTABLISHED 1
 #define TCP_CLOSE_WAIT  8
 
-static __always_inline u64 since_jiffies(u32 jiffies)
-{
-	return (u32)((u32)bpf_jiffies64() - jiffies) * nt_config.tick_ns;
-}
-
 /* tgid: a process that has the socket open; 0: not known */
 static __always_inline void list_held(struct seq_file *seq, const struct tcp *t, u32 tgid,
 				      const bool trusted)

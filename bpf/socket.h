@@ -118,22 +118,24 @@ static __always_inline u64 socket_number(const struct sock *sk)
 	return number;
 }
 
+/* Returns how many ns it is since then. */
+static __always_inline u64 since_jiffies(u32 jiffies)
+{
+	return (u32)((u32)bpf_jiffies64() - jiffies) * nt_config.tick_ns;
+}
+
 /* Has the socket sent no data for ns, and has no ACK come? The answer is exact to a jiffy. */
 static __always_inline bool silent_for(const struct tcp *t, u64 ns, const bool trusted)
 {
-	u32 now = (u32)bpf_jiffies64();
-
-	return (now - TCP(t, rcv_tstamp)) * nt_config.tick_ns >= ns &&
-	       (now - TCP(t, lsndtime)) * nt_config.tick_ns >= ns;
+	return since_jiffies(TCP(t, rcv_tstamp)) >= ns && since_jiffies(TCP(t, lsndtime)) >= ns;
 }
 
 /* Returns when the socket last sent data or got an ACK, to a jiffy. */
 static __always_inline u64 last_moved_ns(const struct tcp *t, const bool trusted)
 {
-	u32 now = (u32)bpf_jiffies64();
-	u32 sent = now - TCP(t, lsndtime), came = now - TCP(t, rcv_tstamp);
+	u64 sent_ns = since_jiffies(TCP(t, lsndtime)), came_ns = since_jiffies(TCP(t, rcv_tstamp));
 
-	return bpf_ktime_get_ns() - (sent < came ? sent : came) * nt_config.tick_ns;
+	return bpf_ktime_get_ns() - (sent_ns < came_ns ? sent_ns : came_ns);
 }
 
 /* Returns when TCP last tried to send, or a segment last came: tcp_mstamp_refresh(). */

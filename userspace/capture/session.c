@@ -514,12 +514,8 @@ void nt_session_finish(struct nt_session *session)
 
 int nt_session_pause(struct nt_session *session)
 {
-	int err;
-
 	nt_audit_pause(session->audit);
-	err = nt_tracer_pause(&session->tracer);
-	nt_session_drain(session);
-	return err;
+	return nt_tracer_pause(&session->tracer);
 }
 
 int nt_session_resume(struct nt_session *session, const char **failed)

@@ -105,9 +105,8 @@ void nt_session_flush(struct nt_session *session);
 void nt_session_finish(struct nt_session *session);
 
 /*
- * Pause detaches all hooks after the records so far are reported, which takes a third of a second
- * at most. Resume attaches them again: nt_tracer_resume() says what *failed is. Nothing is lost of
- * counts. Both return 0 or -errno.
+ * Pause detaches all hooks; a drain takes the records so far. Resume attaches them again:
+ * nt_tracer_resume() says what *failed is. Nothing is lost of counts. Both return 0 or -errno.
  */
 int nt_session_pause(struct nt_session *session);
 int nt_session_resume(struct nt_session *session, const char **failed);

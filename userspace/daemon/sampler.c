@@ -140,6 +140,7 @@ static void detach(struct nt_sampler *sampler)
 
 	if (err)
 		complain(sampler, "forget the state of sockets", NULL, err);
+	nt_session_drain(sampler->session);
 	/* a stall in the last records counts for this time */
 	nt_standby_detached(standby, nt_now_ns());
 	nt_format_duration(standby->quiet_ns, lasts, sizeof(lasts));
@@ -196,8 +197,7 @@ bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, st
 			error, err == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
 			"--standby: this kernel cannot list the sockets of processes: %s",
 			strerror(-err));
-	nt_audit_pause(session->audit); /* no record is read while we have privileges */
-	if (!nt_started(nt_tracer_pause(&session->tracer), error))
+	if (!nt_started(nt_session_pause(session), error))
 		return false;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = nt_now_ns();

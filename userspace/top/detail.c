@@ -17,7 +17,9 @@ static int put_labelled(struct nt_screen *screen, int row, const char *label, co
 	int room = screen->columns > INDENT ? screen->columns - INDENT : 1;
 	char line[NT_TOP_TEXT];
 
-	nt_screen_put(screen, row, 0, INDENT - 1, NT_INK_BOLD, *text ? label : "");
+	if (!*text)
+		return row;
+	nt_screen_put(screen, row, 0, INDENT - 1, NT_INK_BOLD, label);
 	while (*text) {
 		size_t n = nt_line_length(text, room, true);
 
