@@ -131,7 +131,8 @@ def test_where_each_side_stalls_the_other_both_are_reported(over: tuple[str, ...
 def test_a_stall_is_as_short_as_the_routes_rto_min_makes_it_and_that_is_said() -> None:
     with Lab("write-write-read", "--over", "veth", "--rto-min", "10ms", "--rounds", "12") as lab:
         result, tracer = trace(lab, "-p", str(lab.client))
-    rounds = [r for r in result["rounds"] if r["latency_us"] > 6_000]
+    # a receiver that has answered nothing yet delays no ACK; but in a guest the first round may take as long
+    rounds = [r for r in result["rounds"][1:] if r["latency_us"] > 6_000]
     assert len(rounds) >= 9, "hardly a round stalled; nothing is shown"
     assert statistics.median(r["latency_us"] for r in rounds) < 30_000, "the timer is as long as ever"
     assert_durations_match(rounds, tracer.stalls(), lacking(tracer))  # the sender's end alone does not know the route
