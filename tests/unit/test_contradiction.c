@@ -20,7 +20,8 @@ static struct nt_owners owners;
 
 /* ---- in the place of owners.c, processes.c and audit.c ---- */
 
-static struct nt_owner peer;
+static struct nt_owner peer, holders[2]; /* of the other end; of the end of a record */
+static struct nt_process known;          /* who last had the end of a record; tgid 0: nobody */
 static bool peer_is_here;
 static pid_t wanted; /* the process asked for; 0: all */
 static unsigned int excuses_left, asked;
@@ -41,8 +42,10 @@ bool nt_owners_must_look_for_peer(const struct nt_owners *o, const struct nt_tup
 const struct nt_owner *nt_owners_find(struct nt_owners *o, const struct nt_end *end, __u64 since_ns,
 				      size_t *count)
 {
-	*count = peer_is_here && end->sk == peer.sk;
-	return *count ? &peer : NULL;
+	bool held = end->sk == holders[0].sk;
+
+	*count = held ? 2 : peer_is_here && end->sk == peer.sk;
+	return !*count ? NULL : held ? holders : &peer;
 }
 
 bool nt_owners_must_look(const struct nt_owners *o, const struct nt_end *end, __u64 since_ns)
@@ -52,7 +55,7 @@ bool nt_owners_must_look(const struct nt_owners *o, const struct nt_end *end, __
 
 const struct nt_process *nt_owners_recall(const struct nt_owners *o, const struct nt_end *end)
 {
-	return NULL;
+	return known.tgid ? &known : NULL;
 }
 
 void nt_owners_remember(struct nt_owners *o, const struct nt_end *end,
@@ -95,7 +98,8 @@ bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns,
 static int set_up(void **state)
 {
 	peer = (struct nt_owner){.sk = 7, .tgid = SERVER, .tuple.netns = SERVER_NS};
-	wanted = 0;
+	memset(holders, 0xff, sizeof(holders));
+	known.tgid = wanted = 0;
 	peer_is_here = true;
 	excuses_left = asked = asked_netns = 0;
 	return 0;
@@ -241,6 +245,22 @@ TEST(a_server_that_was_asked_for_has_waited)
 	peer_is_here = true;
 	r.hold.reason = NT_HOLD_UNKNOWN;
 	assert_false(nt_stall_from_record(&stall, &r, &all, NULL, &owners, NULL));
+}
+
+/* Two processes have its socket, and the one that nobody asked for wrote before. */
+TEST(a_stall_of_a_socket_is_of_each_process_that_has_it)
+{
+	struct nt_record s = from_sender(NT_EVIDENCE_SEEN);
+	struct nt_stall stall;
+
+	s.sender.sk = 8;
+	s.sender.tgid = known.tgid = 100;
+	holders[0] = (struct nt_owner){.sk = 8, .tgid = 100};
+	holders[1] = (struct nt_owner){.sk = 8, .tgid = 200};
+	wanted = 200;
+	assert_true(nt_stall_from_record(&stall, &s, &all, NULL, &owners, NULL));
+	wanted = 300;
+	assert_false(nt_stall_from_record(&stall, &s, &all, NULL, &owners, NULL));
 }
 
 UNIT_MAIN_WITH(set_up, NULL)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/capture/owner_list.c
+#include <string.h>
+#include <sys/socket.h>
 #include "unit.h"
 #include "capture/owner_list.h"
 
@@ -161,6 +163,54 @@ TEST(the_other_end_is_found_by_its_addresses)
 	assert_non_null(peer);
 	assert_int_equal(peer->tgid, 2);
 	nt_owner_list_clear(&list);
+}
+
+/* The same addresses are in use in two namespaces, as 127.0.0.1 is in each. */
+static uint32_t other_end(const struct nt_tuple *client, uint32_t netns)
+{
+	struct nt_owner server = {.tuple = {.local_port = client->remote_port,
+					    .remote_port = client->local_port,
+					    .family = client->family}};
+	struct nt_tuple asked = *client;
+	struct nt_owner_list list = {};
+	const struct nt_owner *peer;
+	uint32_t tgid;
+
+	memcpy(server.tuple.local_addr, client->remote_addr, 16);
+	memcpy(server.tuple.remote_addr, client->local_addr, 16);
+	for (server.tuple.netns = 1; server.tuple.netns <= 2; server.tuple.netns++) {
+		server.sk = server.tgid = server.tuple.netns;
+		nt_owner_list_add(&list, &server, wanted, &questions);
+	}
+	asked.netns = netns;
+	peer = nt_owner_list_find_peer(&list, &asked);
+	tgid = peer ? peer->tgid : 0;
+	nt_owner_list_clear(&list);
+	return tgid;
+}
+
+TEST(of_two_namespaces_with_the_same_addresses_the_own_one_has_the_other_end)
+{
+	struct nt_tuple tuple = {.local_addr = {10, 0, 0, 1},
+				 .remote_addr = {10, 0, 0, 2},
+				 .local_port = 4000,
+				 .remote_port = 80,
+				 .family = AF_INET};
+	const struct nt_tuple v6 = {.local_addr[15] = 1,
+				    .remote_addr[15] = 1,
+				    .local_port = 4000,
+				    .remote_port = 80,
+				    .family = AF_INET6};
+
+	assert_int_equal(other_end(&tuple, 1), 1);
+	assert_int_equal(other_end(&tuple, 2), 2);
+	assert_int_not_equal(other_end(&tuple, 3), 0);
+	/* such a connection leaves no namespace */
+	tuple.local_addr[0] = tuple.remote_addr[0] = 127;
+	assert_int_equal(other_end(&tuple, 1), 1);
+	assert_int_equal(other_end(&tuple, 3), 0);
+	assert_int_equal(other_end(&v6, 2), 2);
+	assert_int_equal(other_end(&v6, 3), 0);
 }
 
 UNIT_MAIN()

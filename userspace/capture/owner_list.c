@@ -2,8 +2,10 @@
 #include "capture/owner_list.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/grow.h"
 
@@ -185,14 +187,31 @@ static bool is_peer(const struct nt_tuple *peer, const struct nt_tuple *tuple)
 	       !memcmp(peer->remote_addr, tuple->local_addr, 16);
 }
 
+/* Each namespace has such addresses, and no connection of theirs leaves it. */
+static bool is_loopback(const struct nt_tuple *tuple)
+{
+	static const struct in6_addr loopback = IN6ADDR_LOOPBACK_INIT;
+
+	return tuple->family == AF_INET ? tuple->remote_addr[0] == IN_LOOPBACKNET
+					: !memcmp(tuple->remote_addr, &loopback, sizeof(loopback));
+}
+
 const struct nt_owner *nt_owner_list_find_peer(const struct nt_owner_list *list,
 					       const struct nt_tuple *tuple)
 {
 	uint32_t at = list->room ? *connection_place(list, tuple) : NONE;
+	const struct nt_owner *elsewhere = NULL;
 
-	while (at != NONE && !is_peer(&list->owners[at].tuple, tuple))
-		at = list->links[at].connection;
-	return at == NONE ? NULL : &list->owners[at];
+	for (; at != NONE; at = list->links[at].connection) {
+		const struct nt_owner *owner = &list->owners[at];
+
+		if (!is_peer(&owner->tuple, tuple))
+			continue;
+		if (owner->tuple.netns == tuple->netns)
+			return owner;
+		elsewhere = owner;
+	}
+	return is_loopback(tuple) ? NULL : elsewhere;
 }
 
 void nt_owner_list_clear(struct nt_owner_list *list)

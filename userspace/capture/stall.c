@@ -87,12 +87,11 @@ static bool end_matches(const struct nt_end *end, const struct nt_record *r,
 	list = nt_owners_find(owners, end, nt_record_began_ns(r), &count);
 	/* the process may be gone since, as after its last stall: compare it as it was */
 	known = nt_owners_recall(owners, end);
-	for (size_t i = 0; i < count; i++) {
-		if (nt_targets_match(targets, list[i].tgid))
+	for (size_t i = 0; i < count; i++)
+		if (nt_targets_match(targets, list[i].tgid) ||
+		    (known && known->tgid == (pid_t)list[i].tgid &&
+		     nt_targets_match_known(targets, known)))
 			return true;
-		if (known && known->tgid == (pid_t)list[i].tgid)
-			return nt_targets_match_known(targets, known);
-	}
 	return !list && known && nt_targets_match_known(targets, known);
 }
 
