@@ -292,7 +292,10 @@ static bool attach(struct keep *keep, int cgroup, struct nt_error *error)
 		return true;
 	return nt_error_set(error, errno == EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
 			    "fix: cannot attach to the cgroup: %s%s", strerror(errno),
-			    errno == EPERM ? "; it takes CAP_NET_ADMIN" : "");
+			    errno != EPERM ? ""
+			    : nt_privileges_has(CAP_EFFECTIVE, CAP_NET_ADMIN)
+				    ? "; a program is attached there that allows no other"
+				    : "; it takes CAP_NET_ADMIN");
 }
 
 static void detach(struct keep *keep)
@@ -310,15 +313,19 @@ static int connect_once(struct nt_keep *kept)
 	socklen_t size = sizeof(address);
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), server = -1, err = 0;
+	const struct timeval most = {.tv_sec = 1}; /* a firewall may drop what we send */
 
 	if (listener < 0 || client < 0 || bind(listener, (void *)&address, size) ||
+	    setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most)) ||
+	    setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)) ||
 	    listen(listener, 1) || getsockname(listener, (void *)&address, &size))
 		err = -errno;
-	kept->port = ntohs(address.sin_port);
+	if (!err)
+		kept->port = ntohs(address.sin_port);
 	if (!err && connect(client, (void *)&address, size))
-		err = -errno;
+		err = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
 	if (!err && (server = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
-		err = -errno;
+		err = errno == EAGAIN ? -ETIMEDOUT : -errno;
 	close(server); /* those that were not made are -1, which close() refuses */
 	close(client);
 	close(listener);
@@ -334,7 +341,7 @@ static bool try_it(struct keep *keep, struct nt_error *error)
 	int root = open(nt_cgroup_mount(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
 	struct nt_keep *kept = &keep->skel->bss->kept;
 
-	kept->port = UINT16_MAX + 1; /* nobody has it yet */
+	kept->port = UINT16_MAX + 1; /* nobody has it yet; 0 would be everybody */
 	if (!attach(keep, root, error)) {
 		close(root);
 		return false;
