@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -490,13 +490,19 @@ def test_a_socket_that_has_moved_to_another_descriptor_is_set_back() -> None:
     assert socket_of(result(tracer), port)["state"] == "restored"
 
 
-def test_a_closed_stdout_ends_it_quietly_with_all_set_back() -> None:
+@pytest.mark.parametrize("make", [os.pipe, lambda: [end.detach() for end in socket.socketpair()]],
+                         ids=["pipe", "socket"])
+def test_a_closed_stdout_ends_it_quietly_with_all_set_back(make: Callable[[], Sequence[int]]) -> None:
+    reader, writer = make()
     with Talk() as talk:
         process = subprocess.Popen([str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--yes",
-                                    "--for", "1s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                    "--for", "1s"], stdout=writer, stderr=subprocess.PIPE, text=True)
+        os.close(writer)
         talk.until(lambda r: r["nodelay"] == 1)
-        assert process.stdout and process.stderr
-        process.stdout.close()
+        assert process.stderr
+        while b"to try" not in (text := os.read(reader, 65536)):  # what is left unread, a socket shows as an error
+            assert text, "it has ended"
+        os.close(reader)
         began = time.monotonic()
         assert process.wait(PATIENCE) == 0
         assert time.monotonic() - began < 0.8 and talk.now()["nodelay"] == 0

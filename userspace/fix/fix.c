@@ -223,7 +223,7 @@ static void on_signal(void *context, uint32_t number)
 
 static void on_output(void *context, uint32_t what)
 {
-	if (what & EPOLLERR) /* the pipe's reader is gone */
+	if (what & (EPOLLERR | EPOLLHUP)) /* the reader of the pipe, or of the socket, is gone */
 		note_output(context, -EPIPE);
 }
 
@@ -275,14 +275,20 @@ static void begin_phase(struct fix *fix, struct nt_fix_phase *phase)
 	fix->phase = phase;
 }
 
-static void end_phase(struct fix *fix, uint64_t end_ns)
+/* Ends the phase, sets back what is set, and takes the stalls that are not read yet. */
+static void end_phase(struct fix *fix)
 {
 	struct nt_fix_phase *phase = fix->phase;
-	struct nt_counts before = phase->counts;
+	struct nt_counts before = phase->counts, at_end;
 
-	phase->end_ns = end_ns;
+	nt_session_counts(&fix->session, &at_end);
+	phase->end_ns = nt_now_ns();
+	if (phase == &fix->result.during)
+		nt_fix_restore(&fix->sockets, &fix->session.owners);
 	nt_session_drain(&fix->session);
 	nt_session_counts(&fix->session, &phase->counts);
+	/* to set back takes a while, in which others write on */
+	phase->counts.totals = at_end.totals;
 	nt_counts_subtract(&phase->counts, &before);
 	fix->phase = NULL;
 }
@@ -408,9 +414,8 @@ static void experiment(struct fix *fix)
 	nt_session_drain(&fix->session);           /* stalls that came while it asked */
 	fix->session.owners.interruptible = false; /* a signal must not stop the restore */
 	nt_fix_catch_crashes(&fix->sockets);
-	begin_phase(fix, during);
 	set_planned(fix);
-	during->begin_ns = nt_now_ns();
+	begin_phase(fix, during);
 	fix->result.set = true;
 	until_ns = during->begin_ns + fix->settings->for_ns;
 	fix->look_ns = during->begin_ns + LOOK_NS;
@@ -419,11 +424,9 @@ static void experiment(struct fix *fix)
 	while (!fix->ended && nt_now_ns() < until_ns)
 		turn(fix, until_ns);
 	fix->look_ns = fix->again_ns = 0;
-	during->end_ns = nt_now_ns();
-	nt_fix_restore(&fix->sockets, &fix->session.owners);
+	end_phase(fix);
 	if (fix->sockets.rounds)
 		fix->result.again_ns = (during->end_ns - during->begin_ns) / fix->sockets.rounds;
-	end_phase(fix, during->end_ns);
 }
 
 /* Names the sockets that could not be set back. Returns 0, or the exit code if there are any. */
@@ -457,7 +460,7 @@ static enum nt_exit run(struct fix *fix)
 	until_ns = fix->phase->begin_ns + fix->settings->for_ns;
 	while (!fix->ended && nt_now_ns() < until_ns)
 		turn(fix, until_ns);
-	end_phase(fix, nt_now_ns());
+	end_phase(fix);
 	if (!fix->ended)
 		plan(fix);
 	if (!fix->out_err)

@@ -15,15 +15,6 @@
 #define TEXT_LEN    600
 #define SOCKET_LEN  (2 * NT_ADDRESS_LEN + NT_ESCAPED_LEN(NT_USER_LEN) + 40)
 
-size_t nt_fix_count(const struct nt_fix_sockets *sockets, enum nt_fix_state state)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < sockets->count; i++)
-		n += sockets->list[i].state == state;
-	return n;
-}
-
 void nt_fix_whose(const struct nt_fix_sockets *sockets, char whose[NT_FIX_WHOSE_LEN])
 {
 	size_t planned = nt_fix_count(sockets, NT_FIX_PLANNED);
@@ -234,7 +225,8 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 		shown++;
 	}
 	if (sockets->no_room)
-		left(out, result, "%" PRIu64 " connection%s more than the %d that one run sets",
+		left(out, result,
+		     "%" PRIu64 " connection%s more than the %d that it sets at a time",
 		     sockets->no_room, nt_plural(sockets->no_room), NT_FIX_MOST);
 }
 
@@ -398,9 +390,10 @@ static void print_restored(FILE *out, const struct nt_fix_result *result)
 
 static void print_nothing_set(FILE *out, const struct nt_fix_result *result)
 {
-	static const char *const why[] = {
+	const char *const why[] = {
 		[NT_FIX_SIGNAL] = "it was interrupted",
-		[NT_FIX_PROCESS_ENDED] = "the process ended",
+		[NT_FIX_PROCESS_ENDED] =
+			result->settings->n_pids == 1 ? "the process ended" : "all processes ended",
 		[NT_FIX_DECLINED] = "you answered no",
 	};
 	const struct nt_fix_phase *before = &result->before;

@@ -50,9 +50,6 @@ bool nt_fix_is_kernels(const struct nt_fix_sockets *sockets, const struct nt_sta
 /* Is this stall the sender's, and not Nagle's? No option of `fix` ends it there. */
 bool nt_fix_is_beside(const struct nt_stall *stall);
 
-/* Counts the entries in this state. */
-size_t nt_fix_count(const struct nt_fix_sockets *sockets, enum nt_fix_state state);
-
 #define NT_FIX_WHOSE_LEN (NT_ESCAPED_LEN(NT_USER_LEN) + 100)
 
 /* Writes on which connections it would be set: "3 connections of lab-client[4242]". */

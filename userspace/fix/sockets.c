@@ -383,12 +383,13 @@ static void set_back(const struct nt_fix_sockets *sockets, struct nt_fix_socket 
 		s->state = NT_FIX_RESTORED; /* the kernel, too, leaves TCP_QUICKACK */
 }
 
-static bool any_set(const struct nt_fix_sockets *sockets)
+size_t nt_fix_count(const struct nt_fix_sockets *sockets, enum nt_fix_state state)
 {
+	size_t n = 0;
+
 	for (size_t i = 0; i < sockets->count; i++)
-		if (sockets->list[i].state == NT_FIX_SET)
-			return true;
-	return false;
+		n += sockets->list[i].state == state;
+	return n;
 }
 
 void nt_fix_restore_in_signal(struct nt_fix_sockets *sockets)
@@ -439,7 +440,8 @@ static void restore_moved(struct nt_fix_sockets *sockets, struct nt_owners *owne
 
 	for (int looks = 1; restore_found(sockets, owners); looks++) {
 		note_closed(sockets, owners);
-		if (!any_set(sockets) || (looks >= MISSED_IS_CLOSED && nt_now_ns() >= give_up))
+		if (!nt_fix_count(sockets, NT_FIX_SET) ||
+		    (looks >= MISSED_IS_CLOSED && nt_now_ns() >= give_up))
 			break;
 		nanosleep(&pause, NULL);
 	}
@@ -449,7 +451,7 @@ void nt_fix_restore(struct nt_fix_sockets *sockets, struct nt_owners *owners)
 {
 	sockets->over = true;
 	nt_fix_restore_in_signal(sockets);
-	if (any_set(sockets))
+	if (nt_fix_count(sockets, NT_FIX_SET))
 		restore_moved(sockets, owners);
 	for (size_t i = 0; i < sockets->count; i++)
 		if (sockets->list[i].state == NT_FIX_SET)

@@ -75,6 +75,9 @@ void nt_fix_look_again(struct nt_fix_sockets *sockets, struct nt_owners *owners,
  * others by turns. */
 void nt_fix_set_again(struct nt_fix_sockets *sockets);
 
+/* Counts the entries in this state. */
+size_t nt_fix_count(const struct nt_fix_sockets *sockets, enum nt_fix_state state);
+
 /* Sets all back, wherever they are by now; afterwards none can be set. A closed socket needs
  * nothing; an open one that is at no descriptor is looked for again for a while. */
 void nt_fix_restore(struct nt_fix_sockets *sockets, struct nt_owners *owners);
