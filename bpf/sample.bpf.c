@@ -17,6 +17,17 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_ESTABLISHED 1
 #define TCP_CLOSE_WAIT  8
 
+/*
+ * The kernel counts this silence in ticks, which would make all looks between two limits fall on
+ * one side of them. Spread over the tick, they are right in the mean.
+ */
+static __always_inline u64 spread(u64 silent_ns)
+{
+	__s64 ns = silent_ns + bpf_get_prandom_u32() % nt_config.tick_ns - nt_config.tick_ns / 2;
+
+	return ns > 0 ? ns : 0;
+}
+
 /* tgid: a process that has the socket open; 0: not known */
 static __always_inline void list_held(struct seq_file *seq, const struct tcp *t, u32 tgid,
 				      const bool trusted)
@@ -34,7 +45,7 @@ static __always_inline void list_held(struct seq_file *seq, const struct tcp *t,
 	sampled.acks_came = TCP(t, segs_in) - sampled.data_came;
 	sent_ns = since_jiffies(TCP(t, lsndtime));
 	came_ns = since_jiffies(TCP(t, rcv_tstamp));
-	sampled.silent_ns = sent_ns < came_ns ? sent_ns : came_ns;
+	sampled.silent_ns = spread(sent_ns < came_ns ? sent_ns : came_ns);
 	if (sampled.time_ns > s.clock_ns)
 		sampled.untouched_ns = sampled.time_ns - s.clock_ns;
 	/* nobody saw the attempt, so the last one counts as the last write's */
