@@ -209,6 +209,8 @@ TEST(the_end_and_a_refusal_are_told)
 	struct told told = {};
 
 	assert_int_equal(nt_diag_parse(&m, sizeof(m), REQUEST, take, &told), 0);
+	m.error.error = -ENOENT; /* as where the kernel has no tcp_diag */
+	assert_int_equal(nt_diag_parse(&m, sizeof(m), REQUEST, take, &told), -ENOENT);
 	m.head.nlmsg_seq++; /* of an earlier request */
 	assert_int_equal(nt_diag_parse(&m, sizeof(m), REQUEST, take, &told), 1);
 	m.head.nlmsg_seq = REQUEST;

@@ -147,6 +147,14 @@ static int error_of(const struct nlmsghdr *message)
 	return error->error < 0 && error->error >= -4095 ? error->error : -EPROTO;
 }
 
+/* Is it the end of a dump that the kernel broke off? netlink_dump_done(), net/netlink. */
+static bool is_failed_dump(const struct nlmsghdr *message)
+{
+	return message->nlmsg_type == NLMSG_DONE &&
+	       message->nlmsg_len >= NLMSG_LENGTH(sizeof(int)) &&
+	       *(const int *)NLMSG_DATA(message) < 0;
+}
+
 int nt_diag_parse(const void *datagram, size_t length, __u32 request, nt_diag_take *take,
 		  void *context)
 {
@@ -159,10 +167,10 @@ int nt_diag_parse(const void *datagram, size_t length, __u32 request, nt_diag_ta
 		    message->nlmsg_len > length - at)
 			return -EPROTO;
 		if (message->nlmsg_seq == request) {
+			if (message->nlmsg_type == NLMSG_ERROR || is_failed_dump(message))
+				return error_of(message);
 			if (message->nlmsg_type == NLMSG_DONE)
 				return 0;
-			if (message->nlmsg_type == NLMSG_ERROR)
-				return error_of(message);
 			take_socket(NLMSG_DATA(message), message->nlmsg_len - NLMSG_HDRLEN, take,
 				    context);
 		}

@@ -212,9 +212,10 @@ static uint64_t error_us(uint64_t variance_us2, uint64_t looks)
 static uint64_t variance_of(const struct nt_seen *seen, uint64_t looks)
 {
 	struct nt_late_looks late = nt_seen_late(seen);
-	uint64_t mean = late.weight * US / looks;
+	uint64_t mean = late.weight * US / looks, squares = late.squares * US / looks * US;
 
-	return late.squares * US / looks * US - mean * mean;
+	/* a look may list a connection twice, while the kernel changes its table */
+	return squares > mean * mean ? squares - mean * mean : 0;
 }
 
 /* A connection cannot lose more than a second a second, though looks that count double may say so.

@@ -99,7 +99,8 @@ static void name(struct sample *sample)
 	if (!nt_source_must_name(&sample->source, &sample->recent) &&
 	    !nt_source_must_name(&sample->source, &sample->all))
 		return;
-	nt_source_scan(&sample->source);
+	if (nt_source_scan(&sample->source))
+		return; /* it tries again later: what was not found may be there */
 	nt_source_name(&sample->source, &sample->recent);
 	nt_source_name(&sample->source, &sample->all);
 }

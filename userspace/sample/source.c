@@ -140,28 +140,6 @@ static bool wanted(void *context, uint32_t tgid)
 	return nt_targets_any(source->targets) && asked_for(source->targets, tgid);
 }
 
-/* Lists the processes that hold a socket; returns how many. */
-static size_t owners_of(const struct nt_source *source, const struct nt_seen *seen,
-			uint32_t tgids[NT_OWNERS_OF_SOCKET])
-{
-	struct nt_owner found[NT_OWNERS_OF_SOCKET];
-	const struct nt_inode_owner *owners;
-	size_t count;
-
-	if (source->kind == NT_SOURCE_ITERATOR) {
-		count = nt_owner_list_find(&source->iterator.owners, &seen->last.end, found);
-		for (size_t i = 0; i < count; i++)
-			tgids[i] = found[i].tgid;
-		return count;
-	}
-	owners = nt_by_diag_owners(&source->diag, seen->last.inode, &count);
-	if (count > NT_OWNERS_OF_SOCKET)
-		count = NT_OWNERS_OF_SOCKET;
-	for (size_t i = 0; i < count; i++)
-		tgids[i] = owners[i].tgid;
-	return count;
-}
-
 static bool lacks_name(const struct nt_seen *seen)
 {
 	return !seen->process.tgid && seen->wanted != NT_WANTED_NO && !seen->nameless;
@@ -179,36 +157,48 @@ bool nt_source_must_name(const struct nt_source *source, const struct nt_estimat
 	return false;
 }
 
-void nt_source_scan(struct nt_source *source)
+int nt_source_scan(struct nt_source *source)
 {
 	uint64_t began = nt_cpu_ns(), rest;
+	int err;
 
 	if (source->kind == NT_SOURCE_ITERATOR)
-		nt_by_iterator_scan(&source->iterator, wanted, source);
+		err = nt_by_iterator_scan(&source->iterator, wanted, source);
 	else
-		nt_by_diag_scan(&source->diag);
+		err = nt_by_diag_scan(&source->diag);
 	rest = REST_TIMES_COST * (nt_cpu_ns() - began);
 	source->rest_until_ns = nt_now_ns() + (rest > REST_AT_LEAST ? rest : REST_AT_LEAST);
+	return err;
 }
 
+/* Names the first of its processes that was asked for, or else the last one. */
 static void name(const struct nt_source *source, struct nt_seen *seen)
 {
-	uint32_t tgids[NT_OWNERS_OF_SOCKET];
-	size_t count = owners_of(source, seen, tgids);
-	bool filtered = nt_targets_any(source->targets);
+	const struct nt_inode_owner *owners = NULL;
+	struct nt_owner found[NT_OWNERS_OF_SOCKET];
+	size_t count;
 
+	if (source->kind == NT_SOURCE_ITERATOR)
+		count = nt_owner_list_find(&source->iterator.owners, &seen->last.end, found);
+	else
+		owners = nt_by_diag_owners(&source->diag, seen->last.inode, &count);
 	for (size_t i = 0; i < count; i++) {
-		bool asked = asked_for(source->targets, tgids[i]);
+		pid_t tgid = owners ? owners[i].tgid : found[i].tgid;
+		bool last = i + 1 == count, asked;
 
-		if (!asked && i + 1 < count)
+		/* sock_diag has a process for each of its descriptors, in a row */
+		if (owners && !last && (pid_t)owners[i + 1].tgid == tgid)
 			continue;
-		nt_process_read(tgids[i], &seen->process);
+		asked = asked_for(source->targets, tgid);
+		if (!asked && !last)
+			continue;
+		nt_process_read(tgid, &seen->process);
 		seen->wanted = asked ? NT_WANTED_YES : NT_WANTED_NO;
 		return;
 	}
 	/* it was gone before we looked, or belongs to a process that we may not see */
 	seen->nameless = true;
-	seen->wanted = filtered ? NT_WANTED_NO : NT_WANTED_YES;
+	seen->wanted = nt_targets_any(source->targets) ? NT_WANTED_NO : NT_WANTED_YES;
 }
 
 void nt_source_name(const struct nt_source *source, struct nt_estimate *estimate)

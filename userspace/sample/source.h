@@ -44,9 +44,10 @@ int nt_source_look(struct nt_source *source, nt_diag_take *take, void *context);
 /* Are there connections in the estimate without a process, and is it time to look for them? */
 bool nt_source_must_name(const struct nt_source *source, const struct nt_estimate *estimate);
 
-/* The first looks at all descriptors; the second names the processes of an estimate by that look,
- * and decides which of its connections the user asked for. */
-void nt_source_scan(struct nt_source *source);
+/* The first looks at all descriptors, and returns 0 or -errno; after 0 the second names the
+ * processes of an estimate by that look, and decides which of its connections the user asked
+ * for. */
+int nt_source_scan(struct nt_source *source);
 void nt_source_name(const struct nt_source *source, struct nt_estimate *estimate);
 
 #endif /* NT_SAMPLE_SOURCE_H */
