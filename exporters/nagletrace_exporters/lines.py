@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, BinaryIO
 
 from .records import BadRecord
@@ -20,6 +21,8 @@ MAX_VALUES = 500_000
 CHUNK = 1 << 16
 #: A number that is longer than any of ours. Before Python 3.11, parsing one with millions of digits takes hours.
 LONG_NUMBER = re.compile(rb"\d{20}")
+#: A text, where no escape is left, or what precedes a value.
+TOKEN = re.compile(rb'"[^"]*"|[,\[{]')
 
 
 class TooLarge(BadRecord):
@@ -55,16 +58,30 @@ def parse_object(line: bytes, most_bytes: int = MAX_LINE, most_values: int = MAX
     """Returns a line's object. Raises TooLarge, or BadRecord if it is no object."""
     if len(line) >= most_bytes:
         raise TooLarge(f"longer than {most_bytes >> 10} KiB")
-    # A comma precedes each value but the first of its list or object; a bracket precedes that one.
-    if sum(map(line.count, (b",", b"[", b"{"))) > most_values:
+    if has_more_values(line, most_values):
         raise TooLarge(f"more than {most_values} values")
     try:
-        record = json.loads(line, parse_constant=refuse, parse_int=bounded_int if LONG_NUMBER.search(line) else None)
+        # Given bytes, json would read UTF-16 too, where has_more_values() sees quotes that are none.
+        text = line.decode("utf-8-sig", "surrogatepass")
+        record = json.loads(text, parse_constant=refuse, parse_int=bounded_int if LONG_NUMBER.search(line) else None)
     except (ValueError, RecursionError) as error:
         raise BadRecord("not JSON") from error
     if not isinstance(record, dict):
         raise BadRecord("no object")
     return record
+
+
+def has_more_values(line: bytes, most: int) -> bool:
+    """Returns whether the line has more values than `most`.
+
+    A comma precedes each value but the first of its list or object; a bracket precedes that one. In a text they precede
+    none: to tell those apart takes longer, and few lines need it.
+    """
+    if sum(map(line.count, (b",", b"[", b"{"))) <= most:
+        return False
+    without_escapes = line.replace(rb"\\", b"").replace(rb'\"', b"")
+    marks = (token for token in TOKEN.finditer(without_escapes) if len(token[0]) == 1)
+    return next(islice(marks, most, None), None) is not None
 
 
 def bounded_int(digits: str) -> int:

@@ -147,6 +147,11 @@ def test_a_line_has_so_many_bytes_and_values() -> None:
     assert parse_object(b'{"x":[' + b"1," * 499_997 + b"1]}\n")
     with pytest.raises(TooLarge):
         parse_object(b'{"x":[' + b"1," * 500_000 + b"1]}\n")
+    assert parse_object(b'{"x":["' + b',[{\\"' * 500_000 + b'"]}\n'), "a comma in a text precedes no value"
+    with pytest.raises(TooLarge):
+        parse_object(b'{"x":["\\\\",' + b"1," * 500_000 + b'"]}\n')
+    with pytest.raises(BadRecord, match="not JSON"):
+        parse_object('{"x":["\u0122"]}\n'.encode("utf-16-le"))
 
 
 def test_a_line_without_end_takes_bounded_memory() -> None:
