@@ -20,8 +20,9 @@ Json = Mapping[str, Any]
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: decode() cuts longer texts. The tracer's texts are shorter, except paths and C++ symbols.
-MAX_TEXT = 1000
+#: decode() cuts longer texts. The tracer's texts are shorter, except paths of files and C++ symbols: the path of a
+#: cgroup has up to 256 bytes, and four characters for each that is escaped.
+MAX_TEXT = 1024
 #: No word of the schema, name of a process, or address with its port is longer. The limits matter, because a report
 #: keeps some 10,000 events.
 MAX_WORD, MAX_COMM, MAX_ADDRESS = 64, 128, 80

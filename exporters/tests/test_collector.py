@@ -214,6 +214,22 @@ def test_cgroups_are_told_apart_where_the_daemon_does(tmp_path: Path) -> None:
     assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": "unknown"}, **NOWHERE, cgroup="/b") == 1
 
 
+@pytest.mark.parametrize("byte", ["\\x01", ","])
+def test_the_longest_names_cost_no_other_series_anything(tmp_path: Path, byte: str) -> None:
+    """The daemon escapes a byte by four characters; a comma makes a snapshot look as if it had more values."""
+    longest = [{**series(byte * 16, [40.0], cause="delayed_ack", reason="handshake", side="receiver",
+                         cgroup=f"{byte * 252}{number:04}", container_id="a" * 64, pod_uid="b" * 36),
+                "duration_us": 1 << 50, "excess_us": 1 << 50, "buckets": [1 << 60] * len(BOUNDS_MS),
+                "last": last_stall(40.0)} for number in range(1000)]
+    answer = json.dumps(snapshot(*longest, longest[0]), separators=(",", ":")).encode() + b"\n"
+    with FakeDaemon(tmp_path / "s", answer) as daemon:
+        families = {family.name: family for family in NagletraceCollector(daemon.path, 5.0, exemplars=True).collect()}
+    samples = families["nagletrace_stalls"].samples
+    cgroups = {sample.labels["cgroup"]: sample.value for sample in samples}
+    assert len(samples) == len(cgroups) == 1000 and sorted(cgroups.values())[-2:] == [1, 2]
+    assert max(map(len, cgroups)) == 256
+
+
 def test_containers_and_pods_are_told_apart_with_cgroups(tmp_path: Path) -> None:
     first, second = "a" * 64, "b" * 64
     uid = "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Iterable, Iterator
@@ -31,11 +32,13 @@ MAX_SERIES = 1000
 #: Besides these, the daemon has one of `other` for each cause, reason, side and evidence.
 OTHERS = 32
 #: The most bytes and values of a snapshot, besides its series and for each series. A series takes about 700
-#: bytes and the path of a cgroup.
-SNAPSHOT_BYTES, SERIES_BYTES = 64 << 10, 3 << 9
+#: bytes, and the path of a cgroup five for each of its 256, where the daemon escapes them all.
+SNAPSHOT_BYTES, SERIES_BYTES = 64 << 10, 2400
 SNAPSHOT_VALUES, SERIES_VALUES = 2000, 64
 #: The most buckets of a histogram; the daemon's has 17.
 MAX_BOUNDS = 50
+#: The most characters of a label's value: no path of a cgroup is cut, unless escapes make it longer.
+VALUE_CHARACTERS = 256
 #: The most characters of all label values of the stalls together, for each label set, since the exposition
 #: repeats them on each of its 22 lines.
 LABEL_CHARACTERS = 500
@@ -166,7 +169,7 @@ class NagletraceCollector(Collector):
             raise BadRecord(f"{len(snapshot.series)} series, and not at most {self.max_series}{self._remedy()}")
         sums: dict[tuple[str, ...], Stalls] = {}
         for series in snapshot.series:
-            values = tuple(UNKNOWN if label == "comm" and series.comm is None else getattr(series, label) or ""
+            values = tuple(UNKNOWN if label == "comm" and series.comm is None else bounded(getattr(series, label) or "")
                            for label in labels)
             stalls = sums.setdefault(values, Stalls())
             stalls.add(series)
@@ -182,6 +185,13 @@ class NagletraceCollector(Collector):
             count.add_metric(values, stalls.count)
             excess.add_metric(values, stalls.excess_us / 1e6)
         yield from (count, excess, durations(labels, bounds, sums))
+
+
+def bounded(value: str) -> str:
+    """Returns the value, or of one that is too long the start and a hash, by which it still differs from others."""
+    if len(value) <= VALUE_CHARACTERS:
+        return value
+    return f"{value[:VALUE_CHARACTERS - 17]}…{hashlib.sha256(value.encode()).hexdigest()[:16]}"
 
 
 class Histograms:
