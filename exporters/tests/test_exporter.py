@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.client
+import signal
 import socket
 import ssl
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 from fake_daemon import FakeDaemon, series, snapshot
+from processes import wait_until
 from run_exporter import COMMAND, HERE, PATIENCE, Exporter, authorization, make_certificate
 
 
@@ -246,6 +248,13 @@ def test_a_request_that_goes_wrong_while_it_is_answered_ends_its_connection_alon
             assert client.recv(99).startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
         assert exporter.get().status == 200
         assert not [line for line in exporter.log if "Exception" in line]
+
+
+def test_a_hangup_ends_nothing(daemon: FakeDaemon) -> None:
+    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
+        exporter.process.send_signal(signal.SIGHUP)
+        wait_until("it says so", lambda: any("SIGHUP" in line for line in exporter.log))
+        assert exporter.get("/-/healthy").status == 200
 
 
 def test_it_ends_at_once_with_clients_that_say_nothing(daemon: FakeDaemon) -> None:

@@ -190,6 +190,8 @@ class Server(uvicorn.Server):  # type: ignore[misc]
         gc.freeze()  # all present objects stay, so later collections can skip them
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # from 0.29 on uvicorn raises the signal again when it has ended
+        self._loop.add_signal_handler(signal.SIGHUP, log.info, "SIGHUP: files are read again by themselves once they "
+                                      "have changed; restart it to change its options")
         await self.serve(sockets=self.listeners)
 
     def _log_of_loop(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
