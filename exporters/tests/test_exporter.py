@@ -250,6 +250,21 @@ def test_a_request_that_goes_wrong_while_it_is_answered_ends_its_connection_alon
         assert not [line for line in exporter.log if "Exception" in line]
 
 
+@pytest.mark.slow
+def test_prometheus_waits_for_a_scrape_that_comes_while_the_daemon_hangs(tmp_path: Path) -> None:
+    """It waits for the round in progress and for its own."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen(8)  # connects, and is never answered
+        with Exporter("--daemon.socket", str(tmp_path / "s"), "--web.listen-address", "127.0.0.1:0") as exporter, \
+                ThreadPoolExecutor() as pool:
+            first = pool.submit(exporter.get)
+            time.sleep(0.2)
+            began = time.monotonic()
+            assert b"nagletrace_up 0.0\n" in exporter.get().body and first.result().status == 200
+            assert 4 < time.monotonic() - began < 10
+
+
 def test_a_hangup_ends_nothing(daemon: FakeDaemon) -> None:
     with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
         exporter.process.send_signal(signal.SIGHUP)

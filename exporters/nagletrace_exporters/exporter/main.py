@@ -33,8 +33,8 @@ from .web.server import App, Page, Server
 log = logging.getLogger("nagletrace-exporter")
 
 DEFAULT_ADDRESS = ":10040"
-#: A running daemon answers in milliseconds; Prometheus gives up after 10 s.
-DAEMON_TIMEOUT_S = 5.0
+#: A running daemon answers in milliseconds. Prometheus gives up after 10 s, and a scrape may wait for two rounds.
+DAEMON_TIMEOUT_S = 4.0
 #: What may wait for the OTLP receiver.
 QUEUE_RECORDS, QUEUE_MIB = 100_000, 16
 
