@@ -417,7 +417,7 @@ def test_the_config_in_the_documents_is_accepted(tmp_path: Path) -> None:
     make_certificate(tmp_path, "client")
     config = load(tmp_path / "otlp.yml", True)
     assert config.headers == {"X-Scope-OrgID": "network-team", "Authorization": "Bearer hush"}
-    assert config.context and config.has_credentials and len(config.stamps) == 5
+    assert config.context and len(config.stamps) == 5
 
 
 def test_credentials_come_from_files_and_change_with_them(tmp_path: Path) -> None:
@@ -439,6 +439,19 @@ def test_credentials_come_from_files_and_change_with_them(tmp_path: Path) -> Non
         "Bearer one", "Bearer two, which is longer", "Basic " + base64.b64encode(b"me:hush").decode()]
     assert got[0]["x-scope-orgid"] == "us" and got[0]["content-type"] == "application/json"
     assert got[0]["content-encoding"] == "gzip" and got[0]["user-agent"].startswith("nagletrace-exporter/")
+
+
+def test_headers_in_clear_are_told_of_also_when_they_come_later(tmp_path: Path, caplog: pytest.LogCaptureFixture
+                                                                 ) -> None:
+    config, changed = tmp_path / "otlp.yml", tmp_path / "changed.yml"
+    config.write_text("{}")
+    changed.write_text("http_headers: {api-key: {value: hush}}\n")
+    load(changed, True)
+    file = OtlpConfigFile(config, False)
+    assert not caplog.text, "without headers, or with TLS, there is nothing to tell"
+    changed.replace(config)
+    assert file.current().headers == {"api-key": "hush"}
+    assert caplog.text.count("in clear") == 1 and "hush" not in caplog.text
 
 
 def test_tls_in_both_directions(tmp_path: Path) -> None:

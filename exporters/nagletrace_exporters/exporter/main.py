@@ -113,12 +113,8 @@ def carrier_of(options: argparse.Namespace) -> Carrier | None:
     """Returns what hands records on, if the options want that. Raises ConfigError."""
     if not options.otlp:
         return None
-    config = OtlpConfigFile(options.otlp_config, options.otlp.tls)
-    if config.current().has_credentials and not options.otlp.tls:
-        log.warning("--otlp.endpoint %s: credentials go over the network in clear; https would encrypt them",
-                    options.otlp)
-    return Carrier(options.socket, options.otlp, config, resource_attributes(os.environ.get(RESOURCE, "")),
-                   options.otlp_records, options.otlp_mib << 20)
+    return Carrier(options.socket, options.otlp, OtlpConfigFile(options.otlp_config, options.otlp.tls),
+                   resource_attributes(os.environ.get(RESOURCE, "")), options.otlp_records, options.otlp_mib << 20)
 
 
 def main() -> int:

@@ -92,7 +92,6 @@ class OtlpConfig:
     #: the name that the receiver's certificate must have, if that is not the URL's
     server_name: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    has_credentials: bool = False
     #: the files that it was read from, with their times and inodes then
     stamps: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
 
@@ -123,6 +122,9 @@ def load(path: Path | None, tls: bool) -> OtlpConfig:
         add_headers(path, parsed, config)
     if tls:
         config.context = tls_context(path, parsed, config)
+    elif config.headers:  # any may be a credential, such as `api-key`
+        log.warning("--otlp.config.file %s: its headers and credentials go over the network in clear; https would "
+                    "encrypt them", path)
     return config
 
 
@@ -150,7 +152,6 @@ def add_headers(path: Path, parsed: dict[str, Any], config: OtlpConfig) -> None:
             raise ConfigError(f"{path}: basic_auth: username: missing, or not a name without a colon")
         text = secret(path, "basic_auth", given, ("password", "password_file"), config)
         config.headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{text}".encode()).decode()
-    config.has_credentials = "Authorization" in config.headers
 
 
 def secret(path: Path, where: str, given: dict[str, Any], keys: tuple[str, str], config: OtlpConfig) -> str:
