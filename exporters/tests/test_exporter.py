@@ -41,8 +41,11 @@ def test_pages(daemon: FakeDaemon) -> None:
         openmetrics = exporter.get("/m", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
         assert openmetrics.headers["Content-Type"].startswith("application/openmetrics-text")
         assert openmetrics.body.endswith(b"# EOF\n")
-        packed = exporter.get("/m", headers={"Accept-Encoding": "gzip"})
+        packed = exporter.get("/m", headers={"Accept-Encoding": "br, gzip; q=0.5"})
         assert packed.headers["Content-Encoding"] == "gzip" and b"nagletrace_up 1.0\n" in gzip.decompress(packed.body)
+        plain = exporter.get("/m", headers={"Accept-Encoding": "br, gzip; q=0.0"})
+        assert plain.headers["Content-Encoding"] is None and b"nagletrace_up 1.0\n" in plain.body
+        assert plain.headers["Vary"] == packed.headers["Vary"] == "Accept, Accept-Encoding"
         head = exporter.get("/m", method="HEAD")
         assert head.status == 200 and head.body == b"" and int(head.headers["Content-Length"]) > 1000
         assert exporter.get("/metrics").status == 404

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import gc
 import logging
+import re
 import signal
 import socket
 import ssl
@@ -64,6 +65,12 @@ UNUSABLE = Answer.of(b"the exporter's web configuration cannot be used\n", PLAIN
 FAILED = Answer.of(b"the page cannot be made; the log has why\n", PLAIN)
 
 
+def takes_gzip(accepted: str) -> bool:
+    """Reads a header Accept-Encoding, by which a coding of weight 0 is refused."""
+    return any(re.fullmatch(r"gzip(;q=(?!0(\.0*)?$).*)?", coding)
+               for coding in accepted.lower().replace(" ", "").split(","))
+
+
 class Passwords:
     """Checks passwords one at a time, in a thread. When too many wait, it turns one away unchecked."""
 
@@ -109,8 +116,9 @@ class App:
 
     async def _answer(self, scope: Any, host: str, headers: dict[str, str], send: Any) -> None:
         status, answer, more = await self._choose(scope, host, headers)
-        gzip = "gzip" in [coding.strip().split(";")[0] for coding in headers.get("accept-encoding", "").split(",")]
-        more = {"content-type": answer.content_type, "content-length": str(answer.bytes_as(gzip)), **more}
+        gzip = takes_gzip(headers.get("accept-encoding", ""))
+        more = {"content-type": answer.content_type, "content-length": str(answer.bytes_as(gzip)),
+                "vary": "Accept, Accept-Encoding", **more}
         if gzip:
             more["content-encoding"] = "gzip"
         await send({"type": "http.response.start", "status": status.value,
