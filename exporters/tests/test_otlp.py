@@ -479,6 +479,24 @@ def test_tls_in_both_directions(tmp_path: Path) -> None:
         assert plain.fate is Fate.RETRY
 
 
+def test_a_private_ca_is_good_whatever_python_asks_of_public_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                                  ) -> None:
+    usual = ssl.create_default_context
+
+    def strict(cafile: str | None) -> ssl.SSLContext:
+        """What Python 3.13 makes."""
+        made = usual(cafile=cafile)
+        made.verify_flags |= ssl.VERIFY_X509_STRICT
+        return made
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    make_certificate(tmp_path, "ca")
+    (tmp_path / "otlp.yml").write_text("tls_config: {ca_file: ca.pem}\n")
+    for path, is_strict in ((tmp_path / "otlp.yml", False), (None, True)):
+        context = load(path, True).context
+        assert context and bool(context.verify_flags & ssl.VERIFY_X509_STRICT) == is_strict
+
+
 # ---- the program ----
 
 
