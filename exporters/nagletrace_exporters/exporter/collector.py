@@ -248,8 +248,8 @@ def merged(limits: Limits) -> Iterator[Metric]:
     """Yields what the bounds of the daemon's memory merged."""
     yield counter("nagletrace_folded_stalls", "Stalls counted with comm `other`, since the label sets are bounded.",
                   limits.folded_stalls)
-    yield counter("nagletrace_evicted_series", "Label sets that were idle and made room for others.",
-                  limits.evicted_series)
+    yield counter("nagletrace_evicted_series", "Label sets that made room for others: idle ones, or those of the user "
+                  "who had most.", limits.evicted_series)
 
 
 def tracer(costs: Costs) -> Iterator[Metric]:

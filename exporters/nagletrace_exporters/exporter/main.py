@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """nagletrace-exporter: the daemon's counts for Prometheus. Needs no privilege but to write to the daemon's socket.
 
-With --otlp.endpoint it hands the daemon's stalls on too.
+With --otlp.endpoint it hands the daemon's records on too.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--web.config.file", dest="config", type=Path, metavar="FILE",
                          help="take TLS and basic auth from this file, in the exporter toolkit's format")
     options.add_argument("--otlp.endpoint", dest="otlp", type=endpoint, metavar="URL",
-                         help="hand each stall and late ACK on to this OTLP receiver, as log records over HTTP; a URL "
-                         "without a path means /v1/logs")
+                         help="hand each stall, late ACK and late hold on to this OTLP receiver, as log records over "
+                         "HTTP; a URL without a path means /v1/logs")
     options.add_argument("--otlp.config.file", dest="otlp_config", type=Path, metavar="FILE",
                          help="take TLS, credentials and headers for the receiver from this file")
     options.add_argument("--otlp.queue-records", dest="otlp_records", type=bounded_number(1, 10_000_000, "records"),

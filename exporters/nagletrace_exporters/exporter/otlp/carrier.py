@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""--otlp.endpoint: hands the daemon's stalls and late ACKs on to an OTLP receiver, as log records.
+"""--otlp.endpoint: hands the daemon's stalls, late ACKs and late holds on to an OTLP receiver, as log records.
 
 One thread follows the daemon's stream and fills a bounded queue, another empties it, so neither the daemon nor a scrape
 waits for the receiver. What is dropped is counted by reason. A record may arrive twice: after a request without an
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 #: The most bytes and values of a record of the stream; one with a stack of 127 frames has some 20 KB.
 LINE_BYTES, LINE_VALUES = 256 << 10, 4000
-#: A first retry comes after about this time, each further one after twice the time of the last.
+#: A first retry comes within this time, each further one within twice the time of the last.
 FIRST_PAUSE_S, MOST_PAUSE_S, MOST_DAEMON_PAUSE_S = 0.5, 30.0, 2.0
 #: How long an ending exporter delivers the records that wait: less than Kubernetes and systemd grant.
 FLUSH_S = 5.0

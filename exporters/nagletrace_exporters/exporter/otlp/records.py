@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Makes log records of OpenTelemetry (OTLP, JSON encoding) of the daemon's stalls and late ACKs.
+"""Makes log records of OpenTelemetry (OTLP, JSON encoding) of the daemon's stalls, late ACKs and late holds.
 
 Each value of a record becomes an attribute, named by its path in the record under `nagletrace.`. What OpenTelemetry's
 semantic conventions have a name for has that name too, as our own end of the connection sees it.
