@@ -69,6 +69,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
+def process_name(comm: str | None, pid: int | None) -> str:
+    """Names a process for people, as far as it is known."""
+    return f"{comm or 'unknown'}{f'[{pid}]' if pid is not None else ''}"
+
+
 def for_message(text: str) -> str:
     """Makes a text from outside fit for a message: short and printable."""
     return printable(text[:MAX_MESSAGE])[:MAX_MESSAGE]
@@ -295,7 +300,7 @@ class Process:
     pod_uid: MaybeContainer = None
 
     def name(self) -> str:
-        return f"{self.comm}[{self.pid}]" if self.pid is not None else self.comm or "unknown"
+        return process_name(self.comm, self.pid)
 
     def placed(self) -> str:
         """As a report of the tracer's says it: in which pod, or else in which container."""
@@ -505,7 +510,7 @@ class SlowHolds:
     pid: MaybeCount = None
 
     def name(self) -> str:
-        return Process(self.comm, self.pid).name()
+        return process_name(self.comm, self.pid)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from nagletrace_exporters.cli import OutputError, duration, run_command, write_w
 from nagletrace_exporters.client import DaemonError, _chunks, ask
 from nagletrace_exporters.lines import TooLarge, chunks_of, parse_object, split_lines
 from nagletrace_exporters.recording import Reading
-from nagletrace_exporters.records import BadRecord, Event, Report, Snapshot, Stall, Start, decode
+from nagletrace_exporters.records import BadRecord, Event, Report, Snapshot, Stall, Start, decode, process_name
 
 SCHEMA = json.loads((HERE.parent / "userspace" / "output" / "nagletrace.schema.json").read_text())
 
@@ -136,6 +136,11 @@ def test_a_file_of_any_name_is_read_and_named(tmp_path: Path, name: bytes, outpu
     assert done.returncode == 2 and done.stderr[:-1].isprintable(), done.stderr
     done = command(command_, "-i", r.write(tmp_path / "x", [r.start()]), "-o", tmp_path / "none" / os.fsdecode(name))
     assert done.returncode == 1 and done.stderr[:-1].isprintable(), done.stderr
+
+
+def test_a_process_without_a_name_is_unknown() -> None:
+    names = [process_name(comm, pid) for comm in ("java", None) for pid in (7, None)]
+    assert names == ["java[7]", "java", "unknown[7]", "unknown"]
 
 
 def test_a_line_has_so_many_bytes_and_values() -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from ..records import printable
+from ..records import printable, process_name
 from ..units import milliseconds
 from .engine import Clock, Counts, Engine, Totals
 
@@ -63,8 +63,7 @@ class Group:
         return 0
 
     def process(self, end: str) -> str:
-        comm, pid = self.last[f"{end}_comm"], self.last[f"{end}_pid"]
-        return f"{comm}[{pid}]" if pid is not None else comm or "unknown"
+        return process_name(self.last[f"{end}_comm"], self.last[f"{end}_pid"])
 
     def who(self, end: str) -> str:
         """The process and its host, or the address where another host has it."""

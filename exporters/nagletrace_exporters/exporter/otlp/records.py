@@ -27,6 +27,7 @@ from ...records import (
     number_of,
     object_of,
     printable,
+    process_name,
     stack_of,
     text_of,
     time_of,
@@ -151,8 +152,7 @@ def process(end: Json) -> dict[str, Any]:
 
 def sentence(record: Json, kind: str, side: str, own_end: Json, far_end: Json) -> str:
     """Says the record to a person on one line."""
-    pid = number_of(own_end, "pid")
-    name = f"{text_of(own_end, 'comm', MAX_COMM) or 'unknown'}{f'[{pid}]' if pid is not None else ''}"
+    name = process_name(text_of(own_end, "comm", MAX_COMM), number_of(own_end, "pid"))
     arrow = "->" if side == "sender" else "<-"
     ends = f"{name} {own_end['address']} {arrow} {far_end['address']}"
     if kind == "late_ack":
