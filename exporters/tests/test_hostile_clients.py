@@ -33,7 +33,6 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory, nginx
 
-from nagletrace_exporters.exporter.logs import MOST_LINES, PERIOD_S
 from nagletrace_exporters.exporter.web import server
 from nagletrace_exporters.exporter.web.clients import (
     ANSWER_S,
@@ -48,6 +47,7 @@ from nagletrace_exporters.exporter.web.clients import (
 )
 from nagletrace_exporters.exporter.web.config import MOST_COST, ConfigFile
 from nagletrace_exporters.exporter.web.pages import PLAIN, Fixed, Scrapes
+from nagletrace_exporters.logs import MOST_LINES, PERIOD_S
 
 #: SECURITY.md: of memory, and of waiting; beside 80 clients, and beside 2,000 or (the memory) 80 with TLS.
 MOST_BYTES, CROWD_BYTES = 64 << 20, 96 << 20

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,9 +16,8 @@ from prometheus_client.samples import Exemplar, Sample
 from .. import __version__
 from ..client import DaemonError, ask
 from ..lines import TooLarge
+from ..logs import Trouble
 from ..records import BadRecord, Costs, LastStall, Limits, Series, Snapshot, Standby, Totals, decode
-
-log = logging.getLogger(__name__)
 
 #: The label `comm` of processes that were gone before the daemon could name them.
 UNKNOWN = "unknown"
@@ -87,7 +85,7 @@ class NagletraceCollector(Collector):
         self.exemplars = exemplars
         self.timeout_s = timeout_s
         self.max_series = max_series
-        self._logged: str | None = None
+        self._trouble = Trouble("the daemon is back")
 
     def describe(self) -> Iterable[Metric]:
         """Yields nothing: the registry need not ask the daemon to know names."""
@@ -110,25 +108,17 @@ class NagletraceCollector(Collector):
                          SNAPSHOT_VALUES + self.max_series * SERIES_VALUES)
             metrics = list(self._metrics(decode(Snapshot, answer, "the snapshot")))
         except DaemonError as error:
-            self._log(f"{error}{self._remedy() if isinstance(error.__cause__, TooLarge) else ''}")
+            self._trouble.tell(f"{error}{self._remedy() if isinstance(error.__cause__, TooLarge) else ''}")
             return []
         except Exception as error:  # whatever the error is, a scrape without the daemon beats none
-            self._log(f"the daemon's answer lacks something: {error!r}")
+            self._trouble.tell(f"the daemon's answer lacks something: {error!r}")
             return []
-        if self._logged:
-            log.info("the daemon is back")
-        self._logged = None
+        self._trouble.end()
         return metrics
 
     def _remedy(self) -> str:
         return (f"; if it runs with --max-series above {self.max_series}, give --daemon.max-series as many, and this "
                 "program 20 KB of memory for each")
-
-    def _log(self, what: str) -> None:
-        """Logs a trouble once, not at every scrape."""
-        if what != self._logged:
-            log.warning("%s", what)
-        self._logged = what
 
     def _metrics(self, snapshot: Snapshot) -> Iterator[Metric]:
         missing = snapshot.start.missing_hooks

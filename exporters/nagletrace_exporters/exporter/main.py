@@ -21,8 +21,8 @@ from .. import __version__
 from ..cli import Parser, bounded_number
 from ..client import DEFAULT_SOCKET
 from ..config_file import ConfigError, may_be_host
+from ..logs import BoundedHandler
 from .collector import MAX_SERIES, NagletraceCollector
-from .logs import BoundedHandler
 from .otlp.carrier import Carrier
 from .otlp.config import RESOURCE, OtlpConfigFile, endpoint, resource_attributes
 from .web.clients import Refusals

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from ...client import DaemonError, stream
 from ...lines import parse_object
+from ...logs import Trouble
 from ...records import BadRecord, needed_number, number_of
 from .config import Endpoint, OtlpConfigFile
 from .queue import Queue
@@ -38,6 +39,8 @@ FIRST_PAUSE_S, MOST_PAUSE_S, MOST_DAEMON_PAUSE_S = 0.5, 30.0, 2.0
 #: How long an ending exporter delivers the records that wait: less than Kubernetes and systemd grant.
 FLUSH_S = 5.0
 
+#: What the lines of the log begin with.
+ABOUT = "--otlp.endpoint: "
 #: Why a record is dropped: no room, the receiver refused its batch or rejected it alone, the daemon's line is no
 #: record, or the daemon did not hand it on since this program read too slowly.
 DROPPED = ("queue_full", "refused", "rejected", "malformed", "skipped")
@@ -59,24 +62,6 @@ class Pauses:
 
     def reset(self) -> None:
         self._next = FIRST_PAUSE_S
-
-
-class Troubles:
-    """Logs a trouble once, not at each attempt, and that it is over."""
-
-    def __init__(self, over: str) -> None:
-        self._over = over
-        self._logged = ""
-
-    def log(self, what: str) -> None:
-        if what != self._logged:
-            log.warning("--otlp.endpoint: %s", what)
-        self._logged = what
-
-    def end(self) -> None:
-        if self._logged:
-            log.info("--otlp.endpoint: %s", self._over)
-        self._logged = ""
 
 
 class Carrier(Collector):
@@ -115,7 +100,7 @@ class Carrier(Collector):
     # ---- the daemon's side ----
 
     def _follow(self) -> None:
-        pauses, troubles = Pauses(MOST_DAEMON_PAUSE_S), Troubles("the daemon streams again")
+        pauses, trouble = Pauses(MOST_DAEMON_PAUSE_S), Trouble("the daemon streams again", ABOUT)
         while not self._stop.is_set():
             try:
                 resource = b""
@@ -124,7 +109,7 @@ class Carrier(Collector):
                     if resource and not self._following:
                         self._following = True
                         pauses.reset()
-                        troubles.end()
+                        trouble.end()
                 why = "the daemon closed the stream"
             except DaemonError as error:
                 why = str(error)
@@ -132,7 +117,7 @@ class Carrier(Collector):
                 why = repr(error)
             self._following = False
             if not self._stop.is_set():
-                troubles.log(f"nothing to hand on: {why}")
+                trouble.tell(f"nothing to hand on: {why}")
                 self._stop.wait(pauses.next())
         self._queue.close()
 
@@ -160,7 +145,7 @@ class Carrier(Collector):
     # ---- the receiver's side ----
 
     def _deliver(self) -> None:
-        pauses, troubles = Pauses(MOST_PAUSE_S), Troubles("the receiver takes records again")
+        pauses, trouble = Pauses(MOST_PAUSE_S), Trouble("the receiver takes records again", ABOUT)
         while time.monotonic() < self._flush_until:
             batch = self._queue.first(1.0)
             if batch is None:
@@ -173,9 +158,9 @@ class Carrier(Collector):
                 outcome = Outcome(Fate.RETRY, "answer", repr(error))
             self._count(outcome, batch.records)
             if outcome.what:
-                troubles.log(outcome.what)
+                trouble.tell(outcome.what)
             else:
-                troubles.end()
+                trouble.end()
             if outcome.fate is Fate.RETRY:
                 self._pause(pauses.next(outcome.retry_after_s))
             else:

@@ -8,7 +8,9 @@ import logging
 import time
 from typing import TextIO
 
-from ..records import printable
+from .records import printable
+
+log = logging.getLogger(__name__)
 
 #: Lines of one level in one period. A person can follow these; a flood of requests at level debug writes far more.
 MOST_LINES = 50
@@ -43,3 +45,22 @@ class BoundedHandler(logging.Handler):
         with contextlib.suppress(OSError):  # nobody reads the log; the exporter goes on answering
             self.stream.write(f"{note}{self.format(record)}\n")
             self.stream.flush()
+
+
+class Trouble:
+    """Logs a trouble once, not at each attempt, and once that it is over. `about` precedes each line."""
+
+    def __init__(self, over: str, about: str = "") -> None:
+        self._over = over
+        self._about = about
+        self._logged = ""
+
+    def tell(self, what: str) -> None:
+        if what != self._logged:
+            log.warning("%s%s", self._about, what)
+        self._logged = what
+
+    def end(self) -> None:
+        if self._logged:
+            log.info("%s%s", self._about, self._over)
+        self._logged = ""
