@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
 
 from .. import __version__
 from ..client import DaemonError, ask
+from ..families import counter, counters, gauge, gauges, info
 from ..lines import TooLarge
 from ..logs import Trouble
 from ..records import BadRecord, Costs, LastStall, Limits, Series, Snapshot, Standby, Totals, decode
@@ -283,31 +284,3 @@ def standby(counted: Standby) -> Iterator[Metric]:
     yield counter("nagletrace_look_cpu_seconds", "CPU time of these looks.", counted.look_cpu_us / 1e6)
     yield counter("nagletrace_sampled_excess_seconds", "Time lost by stalls in standby, as looks estimate it; it is "
                   "not in nagletrace_stall_excess_seconds_total.", counted.sampled_excess_us / 1e6)
-
-
-def counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=value)
-
-
-def counters(name: str, text: str, label: str, values: dict[str, int], unit: float = 1) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in values.items():
-        family.add_metric([value], count * unit)
-    return family
-
-
-def gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def gauges(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for value, count in values.items():
-        family.add_metric([value], count)
-    return family
-
-
-def info(name: str, text: str, labels: dict[str, str]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=list(labels))
-    family.add_metric(list(labels.values()), 1)
-    return family

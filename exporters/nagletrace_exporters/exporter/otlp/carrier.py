@@ -18,10 +18,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from ...client import DaemonError, stream
+from ...families import counter, counters, gauge
 from ...lines import parse_object
 from ...logs import Trouble
 from ...records import BadRecord, needed_number, number_of
@@ -198,19 +199,12 @@ class Carrier(Collector):
         with self._lock:
             delivered, dropped, failures = self._delivered, dict(self._dropped), dict(self._failures)
         records, size = self._queue.size()
-        yield CounterMetricFamily("nagletrace_otlp_delivered_records",
-                                  "Records that the receiver of --otlp.endpoint took.", delivered)
-        for name, text, counts in (
-                ("nagletrace_otlp_dropped_records", "Records that the receiver of --otlp.endpoint will not get, by "
-                 "reason.", dropped),
-                ("nagletrace_otlp_failed_requests", "Requests to --otlp.endpoint that failed, by reason; all but "
-                 "refusals are tried again.", failures)):
-            family = CounterMetricFamily(name, text, labels=["reason"])
-            for reason, count in counts.items():
-                family.add_metric([reason], count)
-            yield family
-        for name, text, value in (
-                ("nagletrace_otlp_queued_records", "Records that wait for the receiver.", records),
-                ("nagletrace_otlp_queued_bytes", "What these records take, packed.", size),
-                ("nagletrace_otlp_following", "Whether the daemon streams to this exporter.", int(self._following))):
-            yield GaugeMetricFamily(name, text, value)
+        yield counter("nagletrace_otlp_delivered_records", "Records that the receiver of --otlp.endpoint took.",
+                      delivered)
+        yield counters("nagletrace_otlp_dropped_records", "Records that the receiver of --otlp.endpoint will not get, "
+                       "by reason.", "reason", dropped)
+        yield counters("nagletrace_otlp_failed_requests", "Requests to --otlp.endpoint that failed, by reason; all but "
+                       "refusals are tried again.", "reason", failures)
+        yield gauge("nagletrace_otlp_queued_records", "Records that wait for the receiver.", records)
+        yield gauge("nagletrace_otlp_queued_bytes", "What these records take, packed.", size)
+        yield gauge("nagletrace_otlp_following", "Whether the daemon streams to this exporter.", int(self._following))

@@ -16,9 +16,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ...families import counters
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +79,8 @@ class Refusals(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        family = CounterMetricFamily("nagletrace_exporter_refused_clients",
-                                     "Clients and requests that this exporter refused, by reason.", labels=["reason"])
-        for reason in REASONS:
-            family.add_metric([reason], self.counts[reason])
-        yield family
+        yield counters("nagletrace_exporter_refused_clients",
+                       "Clients and requests that this exporter refused, by reason.", "reason", self.counts)
 
 
 class Clients:
