@@ -17,7 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...config_file import TLS_VERSIONS, ConfigError, load_mapping, mapping, may_be_host, stamp
+from ...config_file import (
+    ConfigError,
+    Stamps,
+    has_changed,
+    load_mapping,
+    load_tls,
+    mapping,
+    may_be_host,
+    named_file,
+    stamp,
+)
 from ...records import printable
 
 log = logging.getLogger(__name__)
@@ -92,8 +102,7 @@ class OtlpConfig:
     #: the name that the receiver's certificate must have, if that is not the URL's
     server_name: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    #: the files that it was read from, with their times and inodes then
-    stamps: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
+    stamps: Stamps = field(default_factory=dict)
 
 
 class OtlpConfigFile:
@@ -106,22 +115,23 @@ class OtlpConfigFile:
 
     def current(self) -> OtlpConfig:
         """Returns the settings, the same object while no file has changed. Raises ConfigError if they are unusable."""
-        if any(stamp(path) != was for path, was in self._config.stamps.items()):
+        if has_changed(self._config.stamps):
             self._config = load(self.path, self._tls)
         return self._config
 
 
 def load(path: Path | None, tls: bool) -> OtlpConfig:
     config = OtlpConfig()
-    parsed: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     if path:
         config.stamps[path] = stamp(path)
         parsed = load_mapping(path, ("tls_config", "authorization", "basic_auth", "http_headers"))
         if "tls_config" in parsed and not tls:
             raise ConfigError(f"{path}: tls_config: --otlp.endpoint is of http; give one of https")
+        given = mapping(path, "tls_config", parsed.get("tls_config"), TLS_KEYS)
         add_headers(path, parsed, config)
     if tls:
-        config.context = tls_context(path, parsed, config)
+        config.context = tls_context(path or Path(), given, config)
     elif config.headers:  # any may be a credential, such as `api-key`
         log.warning("--otlp.config.file %s: its headers and credentials go over the network in clear; https would "
                     "encrypt them", path)
@@ -161,7 +171,7 @@ def secret(path: Path, where: str, given: dict[str, Any], keys: tuple[str, str],
         raise ConfigError(f"{path}: {where}: give either {inline} or {named}")
     text = given.get(inline)
     if named in given:
-        file = named_file(path, where, given, named, config)
+        file = named_file(path, where, given, named, config.stamps)
         try:
             with file.open("rb") as stream:
                 text = stream.read(SECRET_BYTES + 2).decode().rstrip("\r\n")
@@ -175,37 +185,14 @@ def secret(path: Path, where: str, given: dict[str, Any], keys: tuple[str, str],
     return text
 
 
-def named_file(path: Path, where: str, given: dict[str, Any], key: str, config: OtlpConfig) -> Path:
-    if not isinstance(given[key], str):
-        raise ConfigError(f"{path}: {where}: {key}: not a path")
-    file: Path = path.parent / given[key]
-    config.stamps[file] = stamp(file)
-    return file
-
-
-def tls_context(path: Path | None, parsed: dict[str, Any], config: OtlpConfig) -> ssl.SSLContext:
-    where = "tls_config"
-    given = mapping(path, where, parsed.get(where), TLS_KEYS) if path else {}
-    files = {key: named_file(path, where, given, key, config) for key in ("ca_file", "cert_file", "key_file")
-             if path and key in given}
-    if ("cert_file" in files) != ("key_file" in files):
-        raise ConfigError(f"{path}: {where}: cert_file and key_file go together; give both or none")
+def tls_context(path: Path, given: dict[str, Any], config: OtlpConfig) -> ssl.SSLContext:
+    if ("cert_file" in given) != ("key_file" in given):
+        raise ConfigError(f"{path}: tls_config: cert_file and key_file go together; give both or none")
     name = given.get("server_name")
     if name is not None and not (isinstance(name, str) and re.fullmatch(r"[!-~]{1,255}", name) and may_be_host(name)):
-        raise ConfigError(f"{path}: {where}: server_name: not a name of a host")
+        raise ConfigError(f"{path}: tls_config: server_name: not a name of a host")
     config.server_name = name
-    try:
-        context = ssl.create_default_context(cafile=str(files["ca_file"]) if "ca_file" in files else None)
-        if "ca_file" in files:  # Python sets the flag from 3.13 on, and refuses many a private CA by it
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if "cert_file" in files:
-            # OpenSSL would ask the terminal for a key's passphrase.
-            context.load_cert_chain(files["cert_file"], files["key_file"], password=lambda: b"")
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{path}: {where}: {error.strerror or error}: "
-                          f"look at {', '.join(map(str, files.values()))}") from error
-    version = given.get("min_version", "TLS12")
-    if not isinstance(version, str) or version not in TLS_VERSIONS:
-        raise ConfigError(f"{path}: {where}: min_version: {version}: not known; give {', '.join(TLS_VERSIONS)}")
-    context.minimum_version = TLS_VERSIONS[version]
+    # From Python 3.13 on, create_default_context() refuses many a private CA (VERIFY_X509_STRICT).
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if "ca_file" in given else ssl.create_default_context()
+    load_tls(context, path, "tls_config", given, config.stamps)
     return context

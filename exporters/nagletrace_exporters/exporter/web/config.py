@@ -22,7 +22,7 @@ from typing import Any
 
 import bcrypt
 
-from ...config_file import TLS_VERSIONS, ConfigError, load_mapping, mapping, stamp
+from ...config_file import ConfigError, Stamps, choose, has_changed, load_mapping, load_tls, mapping, stamp
 from ...records import printable
 
 CLIENT_AUTH = {
@@ -45,8 +45,7 @@ class WebConfig:
 
     context: ssl.SSLContext | None = None
     users: dict[str, bytes] = field(default_factory=dict)
-    #: the files that it was read from, with their times and inodes then
-    stamps: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
+    stamps: Stamps = field(default_factory=dict)
     #: when it was read, in seconds since the epoch
     loaded_s: float = field(default_factory=time.time)
     #: a quick hash of the password that was right last, by user
@@ -116,7 +115,7 @@ class ConfigFile:
         if not self.path:
             return self._config
         with self._lock:
-            if any(stamp(path) != was for path, was in self._config.stamps.items()):
+            if has_changed(self._config.stamps):
                 config = load(self.path)
                 if (config.context is None) != (self._config.context is None):
                     raise ConfigError(f"{self.path}: tls_server_config: added or removed; restart nagletrace-exporter")
@@ -144,36 +143,14 @@ def load(path: Path) -> WebConfig:
     return config
 
 
-def choose(path: Path, tls: dict[str, Any], key: str, default: str, choices: dict[str, Any]) -> Any:
-    value = tls.get(key, default)
-    if not isinstance(value, str) or value not in choices:
-        raise ConfigError(f"{path}: tls_server_config: {key}: {value}: not known; give {', '.join(choices)}")
-    return choices[value]
-
-
 def tls_context(path: Path, tls: dict[str, Any], config: WebConfig) -> ssl.SSLContext:
-    files: dict[str, Path] = {}
-    for key in ("cert_file", "key_file", "client_ca_file"):
-        if key in tls:
-            if not isinstance(tls[key], str):
-                raise ConfigError(f"{path}: tls_server_config: {key}: not a path")
-            files[key] = path.parent / tls[key]  # like the toolkit, we start at the configuration's directory
-            config.stamps[files[key]] = stamp(files[key])
     for key in ("cert_file", "key_file"):
-        if key not in files:
+        if key not in tls:
             raise ConfigError(f"{path}: tls_server_config: {key}: missing; TLS needs a certificate and its key")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = choose(path, tls, "min_version", "TLS12", TLS_VERSIONS)
-    verify = choose(path, tls, "client_auth_type", "NoClientCert", CLIENT_AUTH)
-    if verify != ssl.CERT_NONE and "client_ca_file" not in files:
+    verify = choose(path, "tls_server_config", tls, "client_auth_type", "NoClientCert", CLIENT_AUTH)
+    if verify != ssl.CERT_NONE and "client_ca_file" not in tls:
         raise ConfigError(f"{path}: tls_server_config: client_ca_file: missing; client_auth_type needs it")
-    try:
-        # OpenSSL would ask the terminal for a key's passphrase.
-        context.load_cert_chain(files["cert_file"], files["key_file"], password=lambda: b"")
-        if "client_ca_file" in files:
-            context.load_verify_locations(files["client_ca_file"])
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{path}: tls_server_config: {error.strerror or error}: "
-                          f"look at {', '.join(map(str, files.values()))}") from error
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_tls(context, path, "tls_server_config", tls, config.stamps)
     context.verify_mode = verify
     return context
