@@ -229,6 +229,17 @@ def test_what_another_file_or_a_restarted_daemon_has_again_is_told_once(tmp_path
     assert verdicts(tmp_path, web.lines(SECOND) + again, db.lines(SECOND), web.lines(SECOND), again) == {"seen": 10}
 
 
+def test_a_stall_without_an_ack_that_is_delivered_twice_is_told_once(tmp_path: Path) -> None:
+    """A tracer that numbers nothing may have had two at the same time."""
+    web = Host("web1")
+    for us in (0, 0, SECOND):
+        web.tell(us, recordings.cork_ceiling())
+    lines = web.lines(2 * SECOND)
+    without_numbers = [{key: value for key, value in line.items() if key != "number"} for line in lines]
+    assert Joined(tmp_path, lines, lines).done.stdout.startswith("nagletrace-join: 3 stalls on 1 host ")
+    assert Joined(tmp_path, without_numbers).done.stdout.startswith("nagletrace-join: 3 stalls on 1 host ")
+
+
 # ---- what the other host contradicts ----
 
 

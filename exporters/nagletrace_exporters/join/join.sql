@@ -280,7 +280,7 @@ UNION ALL
 SELECT r_origin, ack_id, false FROM pairs WHERE stalled = 0;
 
 -- step: left_over
--- The stalls that one line alone reports.
+-- The stalls that one line alone reports. A stall without an ACK is known by its time and number, or else by its line.
 CREATE TEMP TABLE left_over AS
 SELECT r.line AS line, r.time_us AS time_us,
        CASE WHEN c.line IS NOT NULL OR k.ack_id IS NOT NULL THEN 'contradicted' WHEN r.alone = 1 THEN 'inferred'
@@ -289,12 +289,12 @@ SELECT r.line AS line, r.time_us AS time_us,
 FROM (
     SELECT unpaired.*,
            row_number() OVER (PARTITION BY origin, ack_id, by_sender, by_receiver,
-                                           CASE WHEN ack_id = 0 THEN source ELSE 0 END,
-                                           CASE WHEN ack_id = 0 THEN line ELSE 0 END
+                                           CASE WHEN ack_id = 0 THEN time_us END, CASE WHEN ack_id = 0 THEN number END,
+                                           CASE WHEN ack_id = 0 AND (number < 0 OR origin = 0) THEN line END
                               ORDER BY source, line) AS place
     FROM (
         SELECT s.source AS source, s.line AS line, s.time_us AS time_us, s.origin AS origin, s.ack_id AS ack_id,
-               s.by_sender AS by_sender, s.by_receiver AS by_receiver, s.evidence AS evidence,
+               s.number AS number, s.by_sender AS by_sender, s.by_receiver AS by_receiver, s.evidence AS evidence,
                s.duration_us AS duration_us, s.excess_us AS excess_us, s.who AS who,
                CASE WHEN s.ack_id <> 0 AND s.by_sender <> s.by_receiver THEN 1 ELSE 0 END AS alone
         FROM records AS s
