@@ -20,7 +20,8 @@ from processes import wait_until
 from recordings import Record, at
 from tools import tools
 
-from nagletrace_exporters.recording import Reading
+from nagletrace_exporters.join.main import check_files
+from nagletrace_exporters.recording import Reading, RecordingError
 
 HERE = Path(__file__).parent.parent
 SCHEMA = json.loads((HERE.parent / "userspace" / "output" / "nagletrace.schema.json").read_text())
@@ -499,6 +500,16 @@ def test_the_files_that_are_no_recordings_are_named(tmp_path: Path) -> None:
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(arguments: tuple[str, ...], told: str) -> None:
     done = join(*arguments)
     assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_file_of_two_names_is_named_twice(tmp_path: Path) -> None:
+    file, link = tmp_path / "a.jsonl", tmp_path / "link"
+    file.touch()
+    link.symlink_to(file)
+    for name in (f"{tmp_path}/./a.jsonl", str(link)):
+        with pytest.raises(RecordingError, match="named twice"):
+            check_files(["-", str(file), name])
+    check_files(["-", str(file), "/dev/null", "/dev/./null"])
 
 
 def test_a_recording_may_come_by_a_pipe_or_be_compressed(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,15 +48,19 @@ def parser() -> Parser:
 
 def check_files(files: list[str]) -> None:
     """Raises RecordingError for what cannot be read, in words of ours."""
-    if files.count("-") > 1 or len(set(files)) != len(files):
-        raise RecordingError("a file is named twice; name each once", 2)
     if len(files) > MAX_FILES:
         raise RecordingError(f"{len(files)} files are too many; give at most {MAX_FILES}", 2)
+    known: set[object] = set()
     for name in files:
-        if name == "-":
-            continue
-        with open_recording(name, name):
-            pass
+        found: object = name
+        if name != "-":
+            with open_recording(name, name) as file:
+                status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode):
+                found = status.st_dev, status.st_ino
+        if found in known:
+            raise RecordingError(f"{printable(name)}: named twice, maybe by another name; name each file once", 2)
+        known.add(found)
 
 
 def check_save(save: str, files: list[str]) -> None:
