@@ -8,8 +8,11 @@ and the kernel's own counter, which the tests read by themselves.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +21,8 @@ import pytest
 import relay
 from daemon import Daemon
 from ends import own_end
-from harness import ROOT, Lab, Record, Tracer, assert_felt, of_lab, unseen
+from harness import PATIENCE, ROOT, Lab, Record, Tracer, assert_felt, of_lab, unseen
+from processes import wait_until
 from spaces import Namespace
 from test_mix import one_busy_core
 from witnesses import MS, witness
@@ -157,6 +161,36 @@ def test_the_text_tells_it_in_a_line(blind: None) -> None:
     said = re.search(r"^    unseen    (\d+) delayed ACKs? whose timer this machine hid from BPF$", tracer.lines.text(),
                      re.MULTILINE)
     assert said and int(said[1]) >= 8, tracer.lines.text()
+
+
+#: A connection in a namespace of its own, whose last ACK the timer sends.
+ONE_TIMER = """
+import socket, subprocess, time
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+server = socket.create_server(("127.0.0.1", 4000))
+client = socket.create_connection(server.getsockname())
+for _ in range(20):
+    client.send(b"x")
+    time.sleep(0.003)
+time.sleep(0.1)
+"""
+
+
+def namespaces_counted() -> int:
+    """Returns of how many namespaces the programs keep a count."""
+    done = subprocess.run(["bpftool", "-j", "map", "dump", "name", "timers_seen"], capture_output=True, check=True)
+    return len(json.loads(done.stdout))
+
+
+def test_namespaces_that_come_and_go_between_two_looks_leave_no_count_behind() -> None:
+    with Daemon() as daemon:
+        daemon.ask("snapshot")
+        before = namespaces_counted()
+        for _ in range(5):
+            subprocess.run(["unshare", "--net", sys.executable, "-c", ONE_TIMER], check=True)
+        assert namespaces_counted() >= before + 5
+        wait_until("a look that misses them", lambda: daemon.ask("report", format="json")
+                   and namespaces_counted() <= before + 1, PATIENCE)
 
 
 def test_what_is_all_seen_needs_no_line() -> None:

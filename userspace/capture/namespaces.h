@@ -21,14 +21,18 @@ struct nt_tracer;
  */
 #define NT_NAMESPACES_LISTED 131072
 
+/* The most namespaces of which our programs count timers: the entries of the map timers_seen. */
+#define NT_NAMESPACES_COUNTED 4096
+
 struct nt_namespaces {
 	const struct nt_tracer *tracer;
 	struct bpf_link *iterator;
 	struct nt_iterator reader;
 	struct nt_netns *list; /* from the last scan, sorted by id, then thread */
 	size_t count, room;
-	bool complete; /* the list has all namespaces of the kernel */
-	bool full;     /* the scan found more than the list may have */
+	bool complete;                           /* the list has all namespaces of the kernel */
+	bool full;                               /* the scan found more than the list may have */
+	uint64_t counted[NT_NAMESPACES_COUNTED]; /* those of the map, before the last scan */
 	char text[32768];
 };
 
@@ -44,7 +48,8 @@ struct nt_timers {
 int nt_namespaces_open(struct nt_namespaces *namespaces, const struct nt_tracer *tracer);
 void nt_namespaces_close(struct nt_namespaces *namespaces);
 
-/* Lists the namespaces anew. Returns 0 or -errno. */
+/* Lists the namespaces anew; what is counted of others loses its room if the list is complete.
+ * Returns 0 or -errno. */
 int nt_namespaces_scan(struct nt_namespaces *namespaces);
 
 /* Reads the counts of a listed namespace; false: no process lives in it whose /proc we can read. */
