@@ -19,3 +19,5 @@ def test_lockdown_confidentiality_is_told() -> None:
         pytest.skip("this kernel has no lockdown")
     path.write_text("confidentiality")
     assert_one_line(run("-d", "1s"), 3, "lockdown", "confidentiality", "lockdown=integrity")
+    checked = run("check")
+    assert checked.returncode == 3 and "lockdown=integrity" in checked.stderr and "would be used" not in checked.stdout

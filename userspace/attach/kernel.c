@@ -270,6 +270,8 @@ int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
 	const char *target;
 	int err = 0;
 
+	if (!strcmp(k->lockdown, "confidentiality"))
+		return -NT_E_LOCKDOWN;
 	if (family == NT_HOOKS_FUNCTION)
 		err = fentry_refused(k);
 	else if (family == NT_HOOKS_KPROBE)
@@ -423,6 +425,11 @@ void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t si
 		snprintf(text, size,
 			 "before Linux 5.13 they are attached only once, and --standby attaches "
 			 "again");
+		break;
+	case NT_E_LOCKDOWN:
+		snprintf(text, size,
+			 "kernel lockdown is confidentiality: BPF may not read kernel memory; boot "
+			 "with lockdown=integrity or none");
 		break;
 	case NT_E_PARANOID:
 		snprintf(text, size,

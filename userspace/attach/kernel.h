@@ -15,6 +15,8 @@ struct btf;
 #define NT_E_PARANOID 600
 /* It attaches function hooks only once, and they are wanted again. */
 #define NT_E_ONCE 601
+/* Under lockdown `confidentiality` no BPF program may read the kernel's memory. */
+#define NT_E_LOCKDOWN 602
 
 /* BTF IDs: of bpf_rdonly_cast(), which came with 6.2, and of what we cast to; 0: there is none. */
 struct nt_cast {

@@ -421,13 +421,15 @@ static bool family_refused(struct nt_kernel *kernel, enum nt_hooks family, int c
 	char reason[160];
 
 	nt_kernel_explain(kernel, cause, reason, sizeof(reason));
+	if (cause == -NT_E_LOCKDOWN)
+		return nt_error_set(error, NT_EXIT_KERNEL, "%s", reason);
 	return nt_error_set(error, cause == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
 			    "--hooks %s: %s; `nagletrace check` shows what can be used",
 			    nt_family_name(family), reason);
 }
 
 /* Says why the cheapest family was not taken, or that it was. */
-static void explain_choice(struct nt_hook_set *hooks, const struct nt_kernel *kernel)
+static void explain_choice(struct nt_hook_set *hooks, struct nt_kernel *kernel)
 {
 	char reason[120];
 
@@ -437,7 +439,8 @@ static void explain_choice(struct nt_hook_set *hooks, const struct nt_kernel *ke
 	}
 	if (hooks->family != NT_HOOKS_TRACEPOINT && hooks->family != NT_HOOKS_KPROBE)
 		return;
-	nt_kernel_explain(kernel, kernel->fentry.err, reason, sizeof(reason));
+	nt_kernel_explain(kernel, nt_kernel_family(kernel, NT_HOOKS_FUNCTION), reason,
+			  sizeof(reason));
 	snprintf(hooks->why, sizeof(hooks->why), "%s: %s",
 		 hooks->family == NT_HOOKS_KPROBE ? "fentry" : "function hooks", reason);
 }
@@ -486,10 +489,6 @@ static bool load_failed(struct nt_kernel *kernel, const struct nt_settings *sett
 			 "; is --btf %s the BTF of kernel %s? -v shows the kernel's words", file,
 			 kernel->uname.release);
 	}
-	if (!strcmp(kernel->lockdown, "confidentiality"))
-		return nt_error_set(error, NT_EXIT_KERNEL,
-				    "kernel lockdown is confidentiality: BPF may not read kernel "
-				    "memory; boot with lockdown=integrity or none");
 	return refused(kernel, cause, "load the BPF programs", remedy, error);
 }
 
