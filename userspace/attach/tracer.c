@@ -751,7 +751,7 @@ static int read_slow(const struct nt_tracer *tracer, struct nt_counts *counts)
 	return 0;
 }
 
-/* Sums the kernel's information on each program over all programs. */
+/* Sums the kernel's information on each program over those of hooks. */
 static void sum_info(const struct nt_tracer *tracer, struct bpf_prog_info *sum)
 {
 	struct bpf_program *prog;
@@ -762,7 +762,8 @@ static void sum_info(const struct nt_tracer *tracer, struct bpf_prog_info *sum)
 		__u32 size = sizeof(info);
 		int fd = bpf_program__fd(prog);
 
-		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &size))
+		if (fd < 0 || bpf_program__expected_attach_type(prog) == BPF_TRACE_ITER ||
+		    bpf_obj_get_info_by_fd(fd, &info, &size))
 			continue;
 		sum->recursion_misses += info.recursion_misses;
 		sum->run_time_ns += info.run_time_ns;
