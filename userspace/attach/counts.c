@@ -36,6 +36,8 @@ void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before
 	counts->recursion_misses -= before->recursion_misses;
 	counts->contradicted -= before->contradicted;
 	counts->unowned -= before->unowned;
+	/* it may have become known meanwhile, and has counted all since the start */
+	counts->audited &= before->audited;
 	counts->unseen -= before->unseen;
 	counts->attached_ns -= before->attached_ns;
 	counts->sampled_excess_ns -= before->sampled_excess_ns;

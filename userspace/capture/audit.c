@@ -85,7 +85,7 @@ static void keep(struct nt_audit *audit, struct space *space)
 static bool file_is_of_another(const struct nt_audit *audit, uint64_t file)
 {
 	for (const struct space *s = audit->spaces; s; s = s->hh.next)
-		if (s->file == file)
+		if (s->file == file && s->there) /* the kernel gives one that is gone to the next */
 			return true;
 	return false;
 }

@@ -82,6 +82,7 @@ static int begin_look(struct nt_owners *owners)
 	owners->tracer->skel->bss->owners_look++;
 	owners->began_ns = nt_now_ns();
 	memset(owners->next_untraced, 0, sizeof(owners->next_untraced));
+	nt_asked_clear(&owners->asked);
 	return nt_iterator_begin(&owners->reader, owners->iterator, sizeof(struct nt_owner));
 }
 
@@ -166,7 +167,6 @@ static void end_look(struct nt_owners *owners, int err)
 		if (owners->valid_until_ns < owners->rest_until_ns)
 			owners->valid_until_ns = owners->rest_until_ns;
 	}
-	nt_asked_clear(&owners->asked);
 	if (much)
 		malloc_trim(0);
 }

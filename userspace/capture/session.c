@@ -536,9 +536,17 @@ uint64_t nt_session_queued_ns(const struct nt_session *session)
 
 void nt_session_audit(struct nt_session *session, bool now)
 {
-	if (session->overhead.steps > NT_DETACH_STEPS)
-		nt_audit_stop(session->audit);
 	nt_audit_read(session->audit, now);
+}
+
+enum nt_overhead_news nt_session_overhead(struct nt_session *session, uint64_t *again_ns)
+{
+	enum nt_overhead_news news =
+		nt_overhead_turn(&session->overhead, &session->tracer, again_ns);
+
+	if (news == NT_OVERHEAD_ENDED) /* what expires from now on is no timer that went unseen */
+		nt_audit_stop(session->audit);
+	return news;
 }
 
 static void count_unnamed(const struct nt_session *session, struct nt_counts *counts)

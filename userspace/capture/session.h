@@ -129,6 +129,9 @@ const char *nt_session_unnamed(struct nt_session *session);
  */
 void nt_session_audit(struct nt_session *session, bool now);
 
+/* Does what --max-overhead wants next: nt_overhead_turn(). */
+enum nt_overhead_news nt_session_overhead(struct nt_session *session, uint64_t *again_ns);
+
 /*
  * Reads the counts of the kernel side; if that fails, returns the last ones, and reports the
  * failure once.

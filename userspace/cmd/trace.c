@@ -295,7 +295,7 @@ static void watch_overhead(void *context, uint32_t what)
 	uint64_t again_ns;
 
 	clear_progress(trace);
-	news = nt_overhead_turn(&session->overhead, &session->tracer, &again_ns);
+	news = nt_session_overhead(session, &again_ns);
 	nt_timer_set(trace->overhead, again_ns ? nt_in_ns(again_ns) : NT_NEVER, 0);
 	if (news && trace->writer.overhead)
 		note_output(trace, trace->writer.overhead(stdout, session->overhead.limit_ppm,
@@ -426,6 +426,7 @@ enum nt_exit nt_trace(const struct nt_settings *settings)
 {
 	struct trace trace = {.settings = settings,
 			      .writer = nt_writer_of(settings->output, settings->wide),
+			      .counts_before.audited = true,
 			      .give_up_ns = NT_NEVER,
 			      .loop = nt_loop_new()};
 	enum nt_exit code = NT_EXIT_FAILED;

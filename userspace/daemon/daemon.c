@@ -280,7 +280,7 @@ static void on_overhead(void *context, uint32_t what)
 	struct daemon *d = context;
 	uint64_t again_ns;
 
-	nt_overhead_turn(&d->session.overhead, &d->session.tracer, &again_ns);
+	nt_session_overhead(&d->session, &again_ns);
 	nt_timer_set(d->overhead, again_ns ? nt_in_ns(again_ns) : NT_NEVER, 0);
 }
 
