@@ -453,16 +453,16 @@ def test_a_cgroup_chooses_the_processes_in_it() -> None:
         directory.mkdir()
     try:
         # one after the other: beside a second tracer, an emulated guest takes longer for a round than its stall lasts
-        for traced in (group, other):
+        for traced, side in ((group, "sender"), (group, "receiver"), (other, "sender")):
             with Lab("write-write-read") as lab:
-                (group / "cgroup.procs").write_text(str(lab.client))
-                with Tracer("-c", f"/{traced.name}") as tracer:
+                (group / "cgroup.procs").write_text(str(lab.client if side == "sender" else lab.server))
+                with Tracer("-c", f"/{other.name}//../{traced.name}/") as tracer:
                     result = lab.play()
                     tracer.stop()
             stalls = tracer.stalls()
             if traced == group:
                 assert_durations_match(stalled_rounds(result), stalls, lacking(tracer))
-                assert {(s["side"], s["sender"]["cgroup"]) for s in stalls} == {("sender", "/nagletrace-test")}
+                assert {(s["side"], s[side]["cgroup"]) for s in stalls} == {(side, "/nagletrace-test")}
             else:
                 assert stalled_rounds(result) and stalls == []
     finally:

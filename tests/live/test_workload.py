@@ -291,7 +291,8 @@ def test_a_command_does_not_run_where_the_trace_cannot(tmp_path: Path) -> None:
 def test_a_container_needs_two_capabilities_and_the_hosts_process_ids() -> None:
     done = run("--fail-on-stall", "--", *STALLING, prefix=CONTAINER, environment=NO_SUDO)
     assert done.returncode == 5 and stalls_of(done.stderr) > 0, done
-    done = run("--", "echo", "ran", prefix=("unshare", "--pid", "--fork", "--mount-proc"), environment=NO_SUDO)
-    assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1, done
-    assert "--pid=host" in done.stderr
+    for option in (("--", "echo", "ran"), ("--name", "init"), ("--cgroup", "/")):
+        done = run(*option, prefix=("unshare", "--pid", "--fork", "--mount-proc"), environment=NO_SUDO)
+        assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1, done
+        assert f"{option[0]}: this container" in done.stderr and "--pid=host" in done.stderr
     assert "docker run --rm --pid=host --cap-add BPF" in (ROOT / "docs" / "usage.md").read_text()

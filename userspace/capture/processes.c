@@ -66,6 +66,13 @@ static void read_cgroup(pid_t tgid, struct nt_process *process)
 	nt_cgroups_parse(text, cgroup_root, process->cgroup, NT_CGROUP_LEN, &process->container);
 }
 
+static bool reads_none;
+
+void nt_process_read_none(void)
+{
+	reads_none = true;
+}
+
 int nt_process_read(pid_t tgid, struct nt_process *process)
 {
 	char comm[NT_COMM_LEN + 1] = "";
@@ -73,7 +80,7 @@ int nt_process_read(pid_t tgid, struct nt_process *process)
 
 	memset(process, 0, sizeof(*process));
 	process->tgid = tgid;
-	err = read_proc(tgid, "comm", comm, sizeof(comm));
+	err = reads_none ? -ESRCH : read_proc(tgid, "comm", comm, sizeof(comm));
 	if (err)
 		return err;
 	/* the name ends with the file's newline, and may hold others */
@@ -153,18 +160,30 @@ static bool open_pids(struct nt_targets *targets, struct nt_error *error)
 	return true;
 }
 
-/* Writes the path of settings->cgroup without the mount, which it may begin with, and without
- * slashes at its end. */
+/* Does the path begin with this directory, or is it that? */
+static bool is_below(const char *path, const char *directory)
+{
+	size_t length = strlen(directory);
+
+	return !strncmp(path, directory, length) && (path[length] == '/' || !path[length]);
+}
+
+/*
+ * Writes the path of settings->cgroup as /proc shows it: without the mount, which it may begin
+ * with, and without what a shell leaves in a path, such as `//` and `..`. What is not there stays
+ * as it is.
+ */
 static void take_path(const struct nt_settings *settings, const char *mount, char path[PATH_MAX])
 {
 	const char *given = settings->cgroup;
-	size_t prefix = strlen(mount), n;
+	char full[2 * PATH_MAX], found[PATH_MAX];
 
-	if (!strncmp(given, mount, prefix) && (given[prefix] == '/' || !given[prefix]))
-		given += prefix;
+	if (is_below(given, mount))
+		given += strlen(mount);
+	snprintf(full, sizeof(full), "%s/%s", mount, given);
+	if (realpath(full, found) && is_below(found, mount))
+		given = found + strlen(mount);
 	snprintf(path, PATH_MAX, "%s", given);
-	for (n = strlen(path); n && path[n - 1] == '/';)
-		path[--n] = '\0';
 }
 
 static bool open_cgroup(struct nt_targets *targets, struct nt_error *error)
@@ -347,7 +366,6 @@ bool nt_targets_any(const struct nt_targets *targets)
 bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process)
 {
 	const struct nt_settings *settings = targets->settings;
-	size_t prefix = strlen(targets->cgroup);
 
 	if (settings->n_pids) {
 		for (unsigned int i = 0; i < settings->n_pids; i++)
@@ -357,8 +375,7 @@ bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_pr
 	}
 	if (settings->name[0])
 		return !strcmp(process->comm, settings->name);
-	return !strncmp(process->cgroup, targets->cgroup, prefix) &&
-	       (process->cgroup[prefix] == '/' || !process->cgroup[prefix]);
+	return is_below(process->cgroup, targets->cgroup);
 }
 
 bool nt_targets_match(const struct nt_targets *targets, pid_t tgid)

@@ -32,6 +32,9 @@ struct nt_process {
  * root on from then on. */
 void nt_process_take_root(const struct nt_cgroup_root *root);
 
+/* From now on no process can be read: the numbers that we have are not those of our /proc. */
+void nt_process_read_none(void);
+
 /* Reads comm and cgroup of a thread group. Returns 0, or -errno if it is gone (comm and cgroup are
  * then ""). */
 int nt_process_read(pid_t tgid, struct nt_process *process);

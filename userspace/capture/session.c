@@ -310,16 +310,22 @@ static int start_naming(struct nt_session *session)
 	return err;
 }
 
-/* The kernel side compares process ids as the host counts them. */
+/* The kernel side knows processes by their ids as the host counts them. */
 static bool check_pids(const struct nt_settings *settings, struct nt_error *error)
 {
-	if (!settings->n_pids || nt_process_ids_are_the_hosts())
+	if (nt_process_ids_are_the_hosts())
+		return true;
+	nt_process_read_none();
+	if (!settings->n_pids && !settings->name[0] && !settings->cgroup)
 		return true;
 	return nt_error_set(
 		error, NT_EXIT_USAGE,
 		"%s: this container has process ids of its own, by which the kernel does "
 		"not know them; start it with --pid=host (Kubernetes: hostPID)",
-		settings->workload ? "--" : "--pid");
+		settings->workload ? "--"
+		: settings->n_pids ? "--pid"
+		: settings->cgroup ? nt_cgroup_option(settings)
+				   : "--name");
 }
 
 bool nt_session_open(struct nt_session *session, const struct nt_settings *settings,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/each_process.h"
 #include "attach/kernel.h"
 #include "capture/stall.h"
 
@@ -23,6 +24,11 @@ static int try_iterator(struct nt_source *source, struct nt_error *error)
 
 	if (!nt_permission_check(error))
 		return -EPERM;
+	if (!nt_process_ids_are_the_hosts()) {
+		nt_error_set(error, NT_EXIT_USAGE,
+			     "this container has process ids of its own; start it with --pid=host");
+		return -EOPNOTSUPP;
+	}
 	err = nt_by_iterator_open(&source->iterator, source->settings);
 	if (!err)
 		return 0;
@@ -60,7 +66,7 @@ bool nt_source_open(struct nt_source *source, const struct nt_settings *settings
 	if (settings->netns && settings->netns != source->diag.netns)
 		return nt_error_set(error, refused == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
 				    "--netns: sock_diag shows only our own network namespace, and "
-				    "the BPF iterator is %.400s",
+				    "a BPF iterator cannot be had: %.400s",
 				    reason.text);
 	snprintf(limits, size,
 		 "by sock_diag (%s): this network namespace only, other users' processes unnamed, "
