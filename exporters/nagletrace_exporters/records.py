@@ -629,6 +629,8 @@ class Snapshot:
     bounds_us: Annotated[list[int], elements(needed_number, needed=True)]
     series: Annotated[list[Series], parts(Series, needed=True)]
     by_cgroup: Annotated[bool, Read(needed_flag, needed=True)]
+    #: a daemon before this key says nothing
+    filtered: Annotated[bool, Read(lambda record, key: record.get(key) is True)]
     totals: Annotated[Totals, part(Totals, needed=True)]
     limits: Annotated[Limits, part(Limits, needed=True)]
     tracer: Annotated[Costs, part(Costs, needed=True)]

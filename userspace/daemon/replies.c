@@ -194,6 +194,7 @@ int nt_json_snapshot(FILE *out, const struct nt_daemon_state *state, unsigned in
 	nt_json_number(o, "excess_us", state->excess_ns / 1000);
 	add_series(o, state->series, last);
 	nt_json_flag(o, "by_cgroup", state->series->by_cgroup);
+	nt_json_flag(o, "filtered", state->session->origin.filtered);
 	add_limits(o, state);
 	nt_json_totals(o, &state->counts);
 	nt_json_dropped(o, &state->counts);
