@@ -273,8 +273,8 @@ def connection() -> list[Row]:
             number("A stall lasts", "Half of the stalls in the range shown are shorter.", "s",
                    "histogram_quantile(0.5, sum by (le) (increase(nagletrace_stall_seconds_bucket"
                    f"{{{BY_PROCESS}}}[$__range])))", instant=True),
-            number("Seen at both ends", "The share of the stalls whose other end is on the same host, and was seen "
-                   "too; the others are inferred from one end.", "percentunit",
+            number("Seen, not inferred", "The share of the stalls of which nothing was inferred: both ends are on the "
+                   "host, or one end shows it all, as of a cork.", "percentunit",
                    f"sum(increase({seen})) / (sum(increase({stalls})) > 0)", instant=True),
             rows("Where, and why", "In the range shown. A click on the host leads to all its processes.",
                  [("excess", "s", "sum by (cluster, instance, cause, reason, side) (increase("

@@ -204,8 +204,8 @@ def by_pod() -> timeseries.Panel:
 
 
 def by_evidence() -> timeseries.Panel:
-    return lines("Stalls per second by evidence", "seen: both ends are on the host. inferred: one end is, and nothing "
-                 "else explains the wait.", STALLS,
+    return lines("Stalls per second by evidence", "seen: both ends are on the host, or one shows it all, as of a cork. "
+                 "inferred: one end is, and nothing else explains the wait.", STALLS,
                  query(rate("nagletrace_stalls_total", "evidence, side", BY_PROCESS), "{{evidence}}, {{side}}"))
 
 

@@ -448,5 +448,5 @@ def test_provisioning_names_a_prometheus_and_a_place_for_the_dashboard() -> None
     assert dot["name"] in ("local", "remote"), "labels of the exporter's exemplars"
     assert re.findall(r"^/d/([\w-]+)\?", dot["url"]) == ["nagletrace-connection"]
     assert re.findall(r"[?&]var-(\w+)=\$\$\{([\w.]+):percentencode\}", dot["url"]) == [
-        ("instance", "__data.fields.instance"), ("comm", "__data.fields.comm")]
-    assert {"instance", "comm"} <= variables(DASHBOARDS["nagletrace-connection"]).keys()
+        (name, f"__data.fields.{name}") for name in ("job", "instance", "comm")]
+    assert {"job", "instance", "comm"} <= variables(DASHBOARDS["nagletrace-connection"]).keys()

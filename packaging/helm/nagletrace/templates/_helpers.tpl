@@ -60,7 +60,7 @@ imagePullPolicy: {{ . }}
 {{- define "nagletrace.checkOptions" -}}
 {{- $known := splitList " " (print
   "--name --cgroup --container --pod --unit --netns --port --localport --remoteport --ipv4 --ipv6 --min --stacks "
-  "--hooks --btf --max-overhead --quiet --verbose --group --window --standby-after --by-cgroup --max-series "
+  "--hooks --btf --max-overhead --quiet --verbose --window --standby-after --by-cgroup --max-series "
   "--max-connections --max-late-acks") -}}
 {{- range .Values.daemon.options -}}
 {{- $name := splitList "=" . | first -}}
