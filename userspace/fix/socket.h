@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "capture/processes.h"
 #include "fix/verdict.h"
+#include "terms/tuple.h"
 
 enum nt_fix_state {
 	NT_FIX_PLANNED,
@@ -23,14 +24,8 @@ enum nt_fix_state {
 	NT_FIX_STATES,
 };
 
-struct nt_fix_key {
-	__u64 sk;
-	struct nt_tuple tuple; /* the kernel uses memory of sockets again */
-	__u32 reserved;
-};
-
 struct nt_fix_socket {
-	struct nt_fix_key key;
+	struct nt_socket_key key;
 	UT_hash_handle hh;
 	struct nt_process process; /* the process that has it, as fd */
 	pid_t tid;                 /* the thread that has it */

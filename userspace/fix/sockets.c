@@ -71,16 +71,9 @@ const char *nt_fix_why(const struct nt_fix_socket *s)
 	return strerror(-s->err);
 }
 
-static struct nt_fix_key key_of(const struct nt_end *end)
-{
-	struct nt_fix_key key = {.sk = end->sk, .tuple = end->tuple};
-
-	return key;
-}
-
 struct nt_fix_socket *nt_fix_find(const struct nt_fix_sockets *sockets, const struct nt_end *end)
 {
-	struct nt_fix_key key = key_of(end);
+	struct nt_socket_key key = nt_socket_key_of(end);
 	struct nt_fix_socket *s;
 
 	HASH_FIND(hh, sockets->by_key, &key, sizeof(key), s);
@@ -89,7 +82,7 @@ struct nt_fix_socket *nt_fix_find(const struct nt_fix_sockets *sockets, const st
 
 static struct nt_fix_more *find_more(const struct nt_fix_sockets *sockets, const struct nt_end *end)
 {
-	struct nt_fix_key key = key_of(end);
+	struct nt_socket_key key = nt_socket_key_of(end);
 	struct nt_fix_more *more;
 
 	HASH_FIND(hh, sockets->more, &key, sizeof(key), more);
@@ -106,7 +99,7 @@ static void count_more(struct nt_fix_sockets *sockets, const struct nt_end *end)
 	more = calloc(1, sizeof(*more));
 	if (!more)
 		return;
-	more->key = key_of(end);
+	more->key = nt_socket_key_of(end);
 	HASH_ADD(hh, sockets->more, key, sizeof(more->key), more);
 	if (more->hh.tbl)
 		sockets->no_room++;
@@ -178,7 +171,7 @@ struct nt_fix_socket *nt_fix_add(struct nt_fix_sockets *sockets, const struct nt
 	s = free_slot(sockets);
 	if (s) {
 		memset(s, 0, sizeof(*s));
-		s->key = key_of(end);
+		s->key = nt_socket_key_of(end);
 		s->fd = -1;
 		HASH_ADD(hh, sockets->by_key, key, sizeof(s->key), s);
 	}

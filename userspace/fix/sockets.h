@@ -18,7 +18,7 @@
 
 /* A socket that found no room. */
 struct nt_fix_more {
-	struct nt_fix_key key;
+	struct nt_socket_key key;
 	UT_hash_handle hh;
 };
 

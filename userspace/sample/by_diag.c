@@ -76,7 +76,7 @@ static int ask(struct nt_by_diag *by, int family)
 
 struct taking {
 	const struct nt_by_diag *by;
-	nt_diag_take *take;
+	nt_sampled_take *take;
 	void *context;
 };
 
@@ -108,7 +108,7 @@ static void take_one(void *context, const struct nt_sampled *sampled)
 	taking->take(taking->context, &noisy);
 }
 
-static int take_answers(struct nt_by_diag *by, nt_diag_take *take, void *context)
+static int take_answers(struct nt_by_diag *by, nt_sampled_take *take, void *context)
 {
 	struct taking taking = {by, take, context};
 	char datagram[32768] __attribute__((aligned(8)));
@@ -137,7 +137,7 @@ static int take_answers(struct nt_by_diag *by, nt_diag_take *take, void *context
 	return more;
 }
 
-int nt_by_diag_look(struct nt_by_diag *by, nt_diag_take *take, void *context)
+int nt_by_diag_look(struct nt_by_diag *by, nt_sampled_take *take, void *context)
 {
 	static const int families[] = {AF_INET, AF_INET6};
 	int err = 0;

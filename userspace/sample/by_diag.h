@@ -28,7 +28,7 @@ int nt_by_diag_open(struct nt_by_diag *by);
 void nt_by_diag_close(struct nt_by_diag *by);
 
 /* Calls take for each socket that holds back less than a segment. Returns 0 or -errno. */
-int nt_by_diag_look(struct nt_by_diag *by, nt_diag_take *take, void *context);
+int nt_by_diag_look(struct nt_by_diag *by, nt_sampled_take *take, void *context);
 
 /* The first looks for the processes anew, the second returns the first of a socket's owners, and
  * how many there are in a row; NULL: none that we may see. */

@@ -40,7 +40,7 @@ void nt_by_iterator_close(struct nt_by_iterator *by)
 	by->places.own = -1;
 }
 
-static int look_here(struct nt_by_iterator *by, nt_iterator_take *take, void *context)
+static int look_here(struct nt_by_iterator *by, nt_sampled_take *take, void *context)
 {
 	const struct nt_sampled *sampled;
 	ssize_t n;
@@ -52,7 +52,7 @@ static int look_here(struct nt_by_iterator *by, nt_iterator_take *take, void *co
 }
 
 /* The iterator belongs to the namespace in which it is made, and may be read from ours. */
-static int look_at(struct nt_by_iterator *by, const struct nt_place *place, nt_iterator_take *take,
+static int look_at(struct nt_by_iterator *by, const struct nt_place *place, nt_sampled_take *take,
 		   void *context)
 {
 	int err = nt_places_enter(&by->places, place), back;
@@ -71,7 +71,7 @@ static int look_at(struct nt_by_iterator *by, const struct nt_place *place, nt_i
 	return err ? err : look_here(by, take, context);
 }
 
-int nt_by_iterator_look(struct nt_by_iterator *by, nt_iterator_take *take, void *context)
+int nt_by_iterator_look(struct nt_by_iterator *by, nt_sampled_take *take, void *context)
 {
 	uint64_t now = nt_now_ns();
 	int err = 0;

@@ -6,11 +6,10 @@
 #include "terms/settings.h"
 #include "attach/iterator.h"
 #include "capture/owner_list.h"
+#include "sample/diag_message.h"
 #include "sample/places.h"
 
 struct sample_bpf;
-
-typedef void nt_iterator_take(void *context, const struct nt_sampled *sampled);
 
 struct nt_by_iterator {
 	struct sample_bpf *skel;
@@ -28,7 +27,7 @@ int nt_by_iterator_open(struct nt_by_iterator *by, const struct nt_settings *set
 void nt_by_iterator_close(struct nt_by_iterator *by);
 
 /* Calls take for each socket that holds bytes back. Returns 0 or -errno. */
-int nt_by_iterator_look(struct nt_by_iterator *by, nt_iterator_take *take, void *context);
+int nt_by_iterator_look(struct nt_by_iterator *by, nt_sampled_take *take, void *context);
 
 /* Looks at all descriptors for the owners of sockets, which .owners has then. Returns 0 or
  * -errno. */

@@ -29,8 +29,7 @@ void nt_by_open_close(struct nt_by_open *by)
 	memset(by, 0, sizeof(*by));
 }
 
-int nt_by_open_look(struct nt_by_open *by, uint64_t until_ns,
-		    void (*take)(void *context, const struct nt_sampled *sampled), void *context)
+int nt_by_open_look(struct nt_by_open *by, uint64_t until_ns, nt_sampled_take *take, void *context)
 {
 	const struct nt_sampled *sampled;
 	ssize_t n;

@@ -9,6 +9,7 @@
 
 #include "terms/settings.h"
 #include "attach/iterator.h"
+#include "sample/diag_message.h"
 
 struct sample_bpf;
 struct bpf_link;
@@ -28,7 +29,6 @@ void nt_by_open_close(struct nt_by_open *by);
  * Calls take for each socket that holds bytes back, with one of its processes in end.tgid. Returns
  * 1: there is more to do, 0: the look is done, or -errno, with which it ended.
  */
-int nt_by_open_look(struct nt_by_open *by, uint64_t until_ns,
-		    void (*take)(void *context, const struct nt_sampled *sampled), void *context);
+int nt_by_open_look(struct nt_by_open *by, uint64_t until_ns, nt_sampled_take *take, void *context);
 
 #endif /* NT_BY_OPEN_H */

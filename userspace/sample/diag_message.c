@@ -79,7 +79,7 @@ static enum nt_hold_reason reason_of(const struct tcp_info *info, __u32 in_fligh
 }
 
 static void take_info(const struct inet_diag_msg *msg, const struct tcp_info *info,
-		      bool knows_window, nt_diag_take *take, void *context)
+		      bool knows_window, nt_sampled_take *take, void *context)
 {
 	struct nt_sampled sampled = {
 		.inode = msg->idiag_inode,
@@ -111,7 +111,7 @@ static void take_info(const struct inet_diag_msg *msg, const struct tcp_info *in
 }
 
 /* Takes the socket's tcp_info, of this kernel's length, as far as we know its fields. */
-static void take_socket(const void *data, size_t length, nt_diag_take *take, void *context)
+static void take_socket(const void *data, size_t length, nt_sampled_take *take, void *context)
 {
 	const struct inet_diag_msg *msg = data;
 	struct tcp_info info = {};
@@ -155,7 +155,7 @@ static bool is_failed_dump(const struct nlmsghdr *message)
 	       *(const int *)NLMSG_DATA(message) < 0;
 }
 
-int nt_diag_parse(const void *datagram, size_t length, __u32 request, nt_diag_take *take,
+int nt_diag_parse(const void *datagram, size_t length, __u32 request, nt_sampled_take *take,
 		  void *context)
 {
 	size_t at = 0;

@@ -85,12 +85,9 @@ static bool make_room(struct nt_estimate *estimate)
 
 static struct nt_seen *find_or_make(struct nt_estimate *estimate, const struct nt_sampled *sampled)
 {
-	struct nt_seen_key key;
+	struct nt_socket_key key = nt_socket_key_of(&sampled->end);
 	struct nt_seen *seen;
 
-	memset(&key, 0, sizeof(key));
-	key.sk = sampled->end.sk;
-	key.tuple = sampled->end.tuple;
 	HASH_FIND(hh, estimate->seen, &key, sizeof(key), seen);
 	if (seen || (HASH_COUNT(estimate->seen) >= NT_MOST_SEEN && !make_room(estimate)))
 		return seen;

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "bpf/nagletrace.h"
 #include "capture/processes.h"
+#include "terms/tuple.h"
 
 /*
  * An ACK that is later than the smallest round trip by this may be a delayed one. It is half of the
@@ -35,12 +36,6 @@ enum nt_wanted {
 	NT_WANTED_NO,
 };
 
-struct nt_seen_key {
-	__u64 sk;
-	struct nt_tuple tuple;
-	__u32 reserved;
-};
-
 /* What looks that found a connection's ACK late count for. */
 struct nt_late_looks {
 	uint64_t looks;
@@ -50,7 +45,7 @@ struct nt_late_looks {
 
 /* A connection that was seen held. */
 struct nt_seen {
-	struct nt_seen_key key;
+	struct nt_socket_key key;
 	UT_hash_handle hh;
 	struct nt_sampled last;    /* as it was found late last, or seen last if never late */
 	struct nt_process process; /* tgid 0: not found */

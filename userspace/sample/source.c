@@ -100,7 +100,7 @@ static bool reason_matches(const struct nt_settings *settings, unsigned int reas
 
 struct filtering {
 	const struct nt_settings *settings;
-	nt_diag_take *take;
+	nt_sampled_take *take;
 	void *context;
 };
 
@@ -113,7 +113,7 @@ static void filter(void *context, const struct nt_sampled *sampled)
 		filtering->take(filtering->context, sampled);
 }
 
-int nt_source_look(struct nt_source *source, nt_diag_take *take, void *context)
+int nt_source_look(struct nt_source *source, nt_sampled_take *take, void *context)
 {
 	struct filtering filtering = {source->settings, take, context};
 

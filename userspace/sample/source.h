@@ -39,7 +39,7 @@ const char *nt_source_word(enum nt_source_kind kind);
 
 /* Calls take for each socket that holds bytes back and that the options choose; by process they
  * choose later, with nt_source_name(). Returns 0 or -errno. */
-int nt_source_look(struct nt_source *source, nt_diag_take *take, void *context);
+int nt_source_look(struct nt_source *source, nt_sampled_take *take, void *context);
 
 /* Are there connections in the estimate without a process, and is it time to look for them? */
 bool nt_source_must_name(const struct nt_source *source, const struct nt_estimate *estimate);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Writes the ends of a connection. */
+/* Writes the ends of a connection, and tells sockets apart. */
 #ifndef NT_TUPLE_H
 #define NT_TUPLE_H
 
@@ -11,5 +11,17 @@
 
 /* Writes "127.0.0.1:8000" or "[::1]:8000". */
 void nt_format_address(const struct nt_tuple *tuple, bool local, char *out, size_t size);
+
+/* Which socket, as the key of a hash. */
+struct nt_socket_key {
+	__u64 sk;
+	struct nt_tuple tuple; /* the kernel uses memory of sockets again */
+	__u32 reserved;
+};
+
+static inline struct nt_socket_key nt_socket_key_of(const struct nt_end *end)
+{
+	return (struct nt_socket_key){.sk = end->sk, .tuple = end->tuple};
+}
 
 #endif /* NT_TUPLE_H */
