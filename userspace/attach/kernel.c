@@ -247,10 +247,18 @@ static int hook_there(struct nt_kernel *k, const struct nt_hook *hook, const cha
 	return 0;
 }
 
+static bool locked_down(const struct nt_kernel *k)
+{
+	return !strcmp(k->lockdown, "confidentiality");
+}
+
 int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target)
 {
 	size_t i = hook - nt_hooks;
 
+	*target = hook->target;
+	if (locked_down(k))
+		return -NT_E_LOCKDOWN;
 	if (!k->hooks[i].known) {
 		k->hooks[i].target = hook->target;
 		k->hooks[i].err = hook_there(k, hook, hook->target, &k->hooks[i].btf_id);
@@ -270,8 +278,6 @@ int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
 	const char *target;
 	int err = 0;
 
-	if (!strcmp(k->lockdown, "confidentiality"))
-		return -NT_E_LOCKDOWN;
 	if (family == NT_HOOKS_FUNCTION)
 		err = fentry_refused(k);
 	else if (family == NT_HOOKS_KPROBE)
@@ -300,8 +306,9 @@ enum nt_hooks nt_kernel_choose(struct nt_kernel *k)
 	static const enum nt_hooks order[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE,
 					      NT_HOOKS_TRACEPOINT};
 
-	if (is_whole(k, NT_HOOKS_TRACEPOINT))
-		return NT_HOOKS_TRACEPOINT; /* it costs least: nt_kernel_cost() */
+	/* it costs least, nt_kernel_cost(); under that lockdown any family says what is wrong */
+	if (is_whole(k, NT_HOOKS_TRACEPOINT) || locked_down(k))
+		return NT_HOOKS_TRACEPOINT;
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
 		if (!nt_kernel_family(k, order[i]))
 			return order[i];
