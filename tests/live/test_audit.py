@@ -169,7 +169,7 @@ import socket, subprocess, time
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 server = socket.create_server(("127.0.0.1", 4000))
 client = socket.create_connection(server.getsockname())
-for _ in range(20):
+for _ in range(60):
     client.send(b"x")
     time.sleep(0.003)
 time.sleep(0.1)

@@ -22,8 +22,8 @@ static struct {
 	size_t count;
 	bool complete, refused, overflowed;
 	unsigned int scans, reads, disturbed; /* so many readings are */
-	uint64_t forgotten;
-	unsigned int slow_ms; /* a reading takes this long */
+	uint64_t forgotten, counted; /* of these one; the programs count this one; 0: none */
+	unsigned int slow_ms;        /* a reading takes this long */
 } kernel;
 
 int nt_namespaces_open(struct nt_namespaces *ns, const struct nt_tracer *tracer)
@@ -46,6 +46,8 @@ int nt_namespaces_scan(struct nt_namespaces *ns)
 	kernel.scans++;
 	ns->count = kernel.count;
 	ns->complete = kernel.complete;
+	ns->counted[0] = kernel.counted;
+	ns->n_counted = kernel.counted != 0;
 	for (size_t i = 0; i < kernel.count; i++)
 		ns->list[i] = (struct nt_netns){.id = kernel.list[i].id,
 						.inum = kernel.list[i].inum,
@@ -238,6 +240,19 @@ TEST(what_was_unseen_in_a_namespace_that_is_gone_stays_counted)
 	assert_int_equal(unseen(audit), 3);
 	expire(lab, 1, 0);
 	assert_int_equal(unseen(audit), 4);
+}
+
+TEST(what_is_counted_of_one_that_no_look_listed_is_forgotten)
+{
+	space(1, 100, 0, 0);
+	begin(NULL);
+	kernel.complete = false; /* on a host with very many they never are */
+	kernel.counted = 1;
+	unseen(audit);
+	assert_int_equal(kernel.forgotten, 0);
+	kernel.counted = 2;
+	unseen(audit);
+	assert_int_equal(kernel.forgotten, 2);
 }
 
 TEST(one_that_is_not_listed_is_not_gone_where_the_list_is_incomplete)

@@ -25,8 +25,8 @@
 /* The readings whose unseen timers a namespace keeps; they may still excuse a stall. */
 #define FINDS 32
 
-/* The most namespaces that we keep, whoever makes them: 4 MB. The map timers_seen has as many. */
-#define MOST_NAMESPACES 4096
+/* The most namespaces that we keep, whoever makes them: 4 MB. */
+#define MOST_NAMESPACES NT_NAMESPACES_COUNTED
 
 /* Unseen timers that expired between two readings. */
 struct find {
@@ -85,7 +85,8 @@ static void keep(struct nt_audit *audit, struct space *space)
 static bool file_is_of_another(const struct nt_audit *audit, uint64_t file)
 {
 	for (const struct space *s = audit->spaces; s; s = s->hh.next)
-		if (s->file == file && s->there) /* the kernel gives one that is gone to the next */
+		if (s->file == file &&
+		    s->there) /* one without a process may be gone, and its file another's */
 			return true;
 	return false;
 }
@@ -219,6 +220,22 @@ static void forget_those_gone(struct nt_audit *audit)
 	}
 }
 
+/*
+ * Forgets what was counted of namespaces that we do not keep: they may have come and gone between
+ * two scans. If one comes back, it is compared from then on.
+ */
+static void forget_others(struct nt_audit *audit)
+{
+	for (size_t i = 0; i < audit->namespaces.n_counted; i++) {
+		uint64_t id = audit->namespaces.counted[i];
+		struct space *space;
+
+		HASH_FIND(hh, audit->spaces, &id, sizeof(id), space);
+		if (!space)
+			nt_namespaces_forget(&audit->namespaces, id);
+	}
+}
+
 /* Reads those first that we have not read for longest; the hash keeps them in that order. */
 static void read_spaces(struct nt_audit *audit)
 {
@@ -250,6 +267,7 @@ void nt_audit_read(struct nt_audit *audit, bool now)
 	take_those_listed(audit, false);
 	forget_those_gone(audit);
 	take_those_listed(audit, true);
+	forget_others(audit);
 	audit->scan_ns = began;
 	read_spaces(audit);
 	audit->complete = audit->namespaces.complete && !audit->left_out;

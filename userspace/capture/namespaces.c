@@ -101,51 +101,22 @@ static int read_all(struct nt_namespaces *ns)
 	return err;
 }
 
-static size_t first_of(const struct nt_namespaces *ns, uint64_t id)
-{
-	size_t low = 0, high = ns->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (ns->list[middle].id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* Reads which namespaces the map has. Returns how many. */
-static size_t read_counted(struct nt_namespaces *ns)
+/* Reads which namespaces the map has. */
+static void read_counted(struct nt_namespaces *ns)
 {
 	int map = bpf_map__fd(ns->tracer->skel->maps.timers_seen), err;
 	__u32 n = NT_NAMESPACES_COUNTED, place;
 	uint64_t timers[NT_NAMESPACES_COUNTED];
 
 	err = bpf_map_lookup_batch(map, NULL, &place, ns->counted, timers, &n, NULL);
-	return !err || err == -ENOENT ? n : 0; /* that says that these are all */
-}
-
-/*
- * Of those that were counted before a complete scan, forgets what it did not list: they may have
- * come and gone between two scans, and nobody else knows of them.
- */
-static void forget_those_gone(struct nt_namespaces *ns, size_t counted)
-{
-	for (size_t i = 0; i < counted; i++) {
-		size_t at = first_of(ns, ns->counted[i]);
-
-		if (at == ns->count || ns->list[at].id != ns->counted[i])
-			nt_namespaces_forget(ns, ns->counted[i]);
-	}
+	ns->n_counted = !err || err == -ENOENT ? n : 0; /* that says that these are all */
 }
 
 int nt_namespaces_scan(struct nt_namespaces *ns)
 {
-	size_t counted = read_counted(ns);
 	int err;
 
+	read_counted(ns);
 	ns->tracer->skel->bss->namespaces_complete = false;
 	ns->count = 0;
 	ns->full = false;
@@ -155,8 +126,6 @@ int nt_namespaces_scan(struct nt_namespaces *ns)
 	if (err)
 		ns->count = 0;
 	ns->complete = !err && !ns->full && ns->tracer->skel->bss->namespaces_complete;
-	if (ns->complete)
-		forget_those_gone(ns, counted);
 	return err;
 }
 
@@ -223,6 +192,21 @@ static bool read_seen(const struct nt_namespaces *ns, uint64_t id, uint64_t *see
 	if (err == -ENOENT)
 		*seen = 0;
 	return !err || err == -ENOENT;
+}
+
+static size_t first_of(const struct nt_namespaces *ns, uint64_t id)
+{
+	size_t low = 0, high = ns->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (ns->list[middle].id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 bool nt_namespaces_read(struct nt_namespaces *ns, uint64_t id, struct nt_timers *timers)

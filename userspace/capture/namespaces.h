@@ -32,7 +32,8 @@ struct nt_namespaces {
 	size_t count, room;
 	bool complete;                           /* the list has all namespaces of the kernel */
 	bool full;                               /* the scan found more than the list may have */
-	uint64_t counted[NT_NAMESPACES_COUNTED]; /* those of the map, before the last scan */
+	uint64_t counted[NT_NAMESPACES_COUNTED]; /* as the last scan began */
+	size_t n_counted;
 	char text[32768];
 };
 
@@ -48,8 +49,7 @@ struct nt_timers {
 int nt_namespaces_open(struct nt_namespaces *namespaces, const struct nt_tracer *tracer);
 void nt_namespaces_close(struct nt_namespaces *namespaces);
 
-/* Lists the namespaces anew; what is counted of others loses its room if the list is complete.
- * Returns 0 or -errno. */
+/* Lists the namespaces anew. Returns 0 or -errno. */
 int nt_namespaces_scan(struct nt_namespaces *namespaces);
 
 /* Reads the counts of a listed namespace; false: no process lives in it whose /proc we can read. */
@@ -58,7 +58,7 @@ bool nt_namespaces_read(struct nt_namespaces *namespaces, uint64_t id, struct nt
 /* Did our programs find no room for a namespace? Then we do not know what they saw. */
 bool nt_namespaces_overflowed(const struct nt_namespaces *namespaces);
 
-/* The namespace is gone: gives its room back. */
+/* Gives back the room of the namespace's count. */
 void nt_namespaces_forget(struct nt_namespaces *namespaces, uint64_t id);
 
 /* Finds the value of TcpExt's DelayedACKs in the text of a netstat file; false: it is not there. */
