@@ -261,7 +261,7 @@ def test_what_cannot_be_kept_is_one_line(place: Place, arguments: tuple[str, ...
     assert all(word in done.stderr for word in words), done
     if arguments[0] == "--nodelay":  # the kernel is asked by a connection, and a firewall may drop what that sends
         prefix = ("unshare", "--net", "sh", "-c",
-                  'ip link set lo up; tc qdisc add dev lo root tbf rate 8bit burst 10 latency 1ms;'
+                  'set -e; ip link set lo up; tc qdisc add dev lo root tbf rate 8bit burst 10 latency 1ms;'
                   'exec timeout 5 "$@"', "sh")
         done = run("fix", "--cgroup", place.path, *arguments, prefix=prefix)
         assert done.returncode == 1 and "TCP_NODELAY on a connection over loopback: Connection timed out" in done.stderr

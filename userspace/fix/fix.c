@@ -279,16 +279,18 @@ static void begin_phase(struct fix *fix, struct nt_fix_phase *phase)
 static void end_phase(struct fix *fix)
 {
 	struct nt_fix_phase *phase = fix->phase;
-	struct nt_counts before = phase->counts, at_end;
+	struct nt_counts before = phase->counts;
+	struct nt_totals at_end;
 
-	nt_session_counts(&fix->session, &at_end);
+	nt_session_counts(&fix->session, &phase->counts);
+	at_end = phase->counts.totals;
 	phase->end_ns = nt_now_ns();
 	if (phase == &fix->result.during)
 		nt_fix_restore(&fix->sockets, &fix->session.owners);
 	nt_session_drain(&fix->session);
 	nt_session_counts(&fix->session, &phase->counts);
 	/* to set back takes a while, in which others write on */
-	phase->counts.totals = at_end.totals;
+	phase->counts.totals = at_end;
 	nt_counts_subtract(&phase->counts, &before);
 	fix->phase = NULL;
 }
