@@ -200,10 +200,10 @@ static void end_line(void)
 	column = 0;
 }
 
-/* Is it one of capitals, and with an underscore or without? */
+/* Is it one of capitals, or several, and with an underscore or without? */
 static bool is_capitals(const char *word, bool underscore)
 {
-	return strlen(word) > 1 && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == strlen(word) &&
+	return strlen(word) > 1 && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_ ") == strlen(word) &&
 	       (strchr(word, '_') != NULL) == underscore;
 }
 
