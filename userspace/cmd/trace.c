@@ -148,8 +148,8 @@ static void print_stall(struct trace *trace, const struct nt_stall *stall)
 		note_output(trace, writer->timeline_stall(writer, stdout, stall, stacks));
 		return;
 	}
-	if (trace->settings->interval_ns && !writer->writes_each_stall)
-		return; /* reports include them */
+	if (stall->is_stall && trace->settings->interval_ns && !writer->writes_each_stall)
+		return; /* reports include it */
 	if (writer->heading && !trace->heading_done)
 		note_output(trace, writer->heading(writer, stdout));
 	trace->heading_done = true;
