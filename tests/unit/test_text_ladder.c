@@ -85,6 +85,19 @@ TEST(both_spans_are_drawn_from_their_begin_to_their_end)
 	line_with(n, "pending 43.9 ms");
 }
 
+TEST(an_ack_that_nobody_saw_leave_ends_the_hold)
+{
+	struct nt_top_stall stall = seen_at_both_ends();
+	size_t n;
+
+	stall.locked = true;
+	stall.duration_us = 80000;
+	n = draw(&stall, 100, 12);
+	assert_non_null(strstr(lines[line_with(n, "late (not seen)")], "80.0 ms"));
+	for (size_t i = 0; i < n; i++)
+		assert_null(strstr(lines[i], "timer fires"));
+}
+
 TEST(the_lines_between_are_to_scale)
 {
 	struct nt_top_stall stall = seen_at_both_ends();

@@ -188,11 +188,13 @@ TEST(a_stall_becomes_the_last_one_of_its_connection)
 			      "\"comm\":\"java\","
 			      "\"hold\":{\"reason\":\"nagle\",\"release\":\"ack\",\"bytes\":7}},"
 			      "\"receiver\":{\"address\":\"127.0.0.1:80\","
-			      "\"pending_ack\":{\"duration_us\":40102,\"release\":\"timer\"}}}"),
+			      "\"pending_ack\":{\"duration_us\":40102,\"release\":\"timer\","
+			      "\"locked\":true}}}"),
 			 NT_TOP_FED_STALL);
 	assert_int_equal(data.count, 1);
 	last = &data.rows[0].last;
 	assert_true(last->known && last->held && last->pending && last->ordered);
+	assert_true(last->locked);
 	assert_int_equal(last->duration_us, 40312);
 	assert_int_equal(last->ack_us, 40102);
 	assert_int_equal(last->ack_after_us, -20);

@@ -39,6 +39,7 @@ struct nt_top_stall {
 	bool held;    /* the sender was seen; sets reason, release, bytes, in_flight */
 	bool pending; /* the receiver was seen; sets ack_us, ack_release */
 	bool ordered; /* both were seen; sets ack_after_us */
+	bool locked;  /* the ACK left later than ack_us says, nobody saw when */
 	char clock[NT_CLOCK_LEN];
 	uint64_t duration_us;
 	char reason[NT_TOP_WORD], release[NT_TOP_WORD];

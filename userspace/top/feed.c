@@ -120,6 +120,7 @@ static void take_ack(struct nt_top_stall *stall, struct json_object *ack)
 	stall->pending = true;
 	stall->ack_us = number_of(ack, "duration_us");
 	stall->ack_bytes = number_of(ack, "bytes");
+	stall->locked = value_of(ack, "locked", json_type_boolean);
 	text_of(ack, "release", stall->ack_release, sizeof(stall->ack_release));
 }
 

@@ -318,6 +318,16 @@ static void limit(struct nt_top_stall *stall)
 		stall->ack_after_us = -MAX_US;
 }
 
+/* Has an ACK whose time is not known leave as the hold ends, which it ended. */
+static void end_unseen_ack(struct nt_top_stall *stall)
+{
+	int64_t until_us = (int64_t)stall->duration_us - stall->ack_after_us;
+
+	stall->ack_release[0] = '\0';
+	if (stall->ordered && until_us > (int64_t)stall->ack_us)
+		stall->ack_us = until_us;
+}
+
 size_t nt_text_ladder(const struct nt_top_stall *told, const char *sender, const char *receiver,
 		      size_t width, size_t height, char lines[NT_LADDER_LINES][NT_LADDER_BYTES])
 {
@@ -328,6 +338,8 @@ size_t nt_text_ladder(const struct nt_top_stall *told, const char *sender, const
 	if (!stall.known || l.width < NT_LADDER_LEAST_COLUMNS || l.height < NT_LADDER_LEAST_LINES)
 		return 0;
 	limit(&stall);
+	if (stall.locked)
+		end_unseen_ack(&stall);
 	if (stall.held && stall.pending)
 		draw_both(&l, &stall);
 	else if (stall.held)

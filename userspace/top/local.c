@@ -110,6 +110,7 @@ static void take_stall(struct nt_top_stall *last, const struct nt_stall *stall)
 		take_word(last->ack_release, nt_ack_release_word(ack->release));
 		last->ack_us = nt_pending_ack_ns(ack) / 1000;
 		last->ack_bytes = ack->bytes;
+		last->locked = stall->record.receiver.locked == NT_LOCK_UNSEEN;
 	}
 	last->ordered = last->held && last->pending && hold->begin_ns && ack->begin_ns;
 	if (last->ordered)
