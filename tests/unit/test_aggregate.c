@@ -385,8 +385,8 @@ TEST(connections_with_one_problem_are_one_group)
 	assert_int_equal(groups.list[1].max_ns, 43 * MS);
 	assert_int_equal(groups.list[1].pattern, NT_PATTERN_SEVERAL_WRITES);
 	assert_int_equal(groups.list[1].connections[0]->key.tuple.local_port, 117);
-	assert_int_equal(nt_group_percentile(&groups.list[1], 50), 40 * MS);
-	assert_int_equal(nt_group_percentile(&groups.list[1], 99), 43 * MS);
+	assert_int_equal(nt_percentile(groups.list[1].connections, 30, 50), 40 * MS);
+	assert_int_equal(nt_percentile(groups.list[1].connections, 30, 99), 43 * MS);
 	assert_int_equal(groups.list[2].pattern, NT_PATTERN_REPLY_TAIL);
 	nt_groups_free(&groups);
 }

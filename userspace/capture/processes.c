@@ -271,6 +271,11 @@ bool nt_targets_mark_ended(struct nt_targets *targets, unsigned int i)
 	return true;
 }
 
+const char *nt_targets_ended(const struct nt_settings *settings)
+{
+	return settings->n_pids == 1 ? "the process ended" : "all processes ended";
+}
+
 static int add_pid(const struct nt_targets *targets, pid_t pid)
 {
 	__u32 key = pid;

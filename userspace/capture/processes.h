@@ -123,6 +123,9 @@ void nt_targets_close(struct nt_targets *targets);
 int nt_targets_find_ended(const struct nt_targets *targets);
 bool nt_targets_mark_ended(struct nt_targets *targets, unsigned int i);
 
+/* Says of the processes of -p that all have ended. */
+const char *nt_targets_ended(const struct nt_settings *settings);
+
 /* Gives the targets, with children forked before, to the attached programs. Returns 0 or -errno. */
 int nt_targets_start(struct nt_targets *targets, const struct nt_tracer *tracer);
 

@@ -282,7 +282,7 @@ static void all_ended(void *context)
 
 	clear_progress(trace);
 	if (!trace->settings->quiet && !trace->settings->workload)
-		nt_log("%s ended", trace->settings->n_pids == 1 ? "the process" : "all processes");
+		nt_log("%s", nt_targets_ended(trace->settings));
 	nt_loop_stop(trace->loop);
 }
 

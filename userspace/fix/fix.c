@@ -479,7 +479,7 @@ static enum nt_exit run(struct fix *fix)
 	if (!fix->ended)
 		experiment(fix);
 	if (fix->result.ended == NT_FIX_PROCESS_ENDED)
-		say(fix, fix->settings->n_pids == 1 ? "the process ended" : "all processes ended");
+		say(fix, nt_targets_ended(fix->settings));
 	code = report_stuck(fix);
 	if (!fix->out_err)
 		note_output(fix, fix->fix_writer->result(stdout, &fix->result));

@@ -392,8 +392,7 @@ static void print_nothing_set(FILE *out, const struct nt_fix_result *result)
 {
 	const char *const why[] = {
 		[NT_FIX_SIGNAL] = "it was interrupted",
-		[NT_FIX_PROCESS_ENDED] =
-			result->settings->n_pids == 1 ? "the process ended" : "all processes ended",
+		[NT_FIX_PROCESS_ENDED] = nt_targets_ended(result->settings),
 		[NT_FIX_DECLINED] = "you answered no",
 	};
 	const struct nt_fix_phase *before = &result->before;

@@ -439,8 +439,8 @@ static struct json_object *new_group(const struct nt_group *group, struct nt_sta
 	json_object_object_add(o, "receiver", new_end(&c->last, NT_SIDE_RECEIVER, 0));
 	nt_json_number(o, "stalls", group->stalls);
 	nt_json_number(o, "excess_us", group->excess_ns / 1000);
-	nt_json_number(o, "p50_us", nt_group_percentile(group, 50) / 1000);
-	nt_json_number(o, "p99_us", nt_group_percentile(group, 99) / 1000);
+	nt_json_number(o, "p50_us", nt_percentile(group->connections, group->count, 50) / 1000);
+	nt_json_number(o, "p99_us", nt_percentile(group->connections, group->count, 99) / 1000);
 	nt_json_number(o, "max_us", group->max_ns / 1000);
 	nt_json_number(evidence, "seen", group->seen);
 	nt_json_number(evidence, "inferred", group->stalls - group->seen);

@@ -450,8 +450,8 @@ static void print_group(const struct nt_writer *writer, FILE *out, const struct 
 	struct nt_advice advice;
 	char text[2 * NT_ADVICE_LEN];
 
-	nt_format_duration(nt_group_percentile(group, 50), p50, sizeof(p50));
-	nt_format_duration(nt_group_percentile(group, 99), p99, sizeof(p99));
+	nt_format_duration(nt_percentile(group->connections, group->count, 50), p50, sizeof(p50));
+	nt_format_duration(nt_percentile(group->connections, group->count, 99), p99, sizeof(p99));
 	nt_format_duration(group->max_ns, max, sizeof(max));
 	nt_format_duration(group->excess_ns, excess, sizeof(excess));
 	nt_advice_for(last, group->pattern, &advice);

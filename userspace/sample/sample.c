@@ -221,7 +221,7 @@ static void look_is_due(void *context, uint32_t what)
 static void all_ended(struct sample *sample)
 {
 	if (!sample->settings->quiet)
-		nt_log("%s ended", sample->settings->n_pids == 1 ? "the process" : "all processes");
+		nt_log("%s", nt_targets_ended(sample->settings));
 	nt_loop_stop(sample->loop);
 }
 

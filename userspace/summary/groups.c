@@ -101,8 +101,3 @@ void nt_groups_free(struct nt_groups *groups)
 	free(groups->list);
 	memset(groups, 0, sizeof(*groups));
 }
-
-uint64_t nt_group_percentile(const struct nt_group *group, unsigned int percent)
-{
-	return nt_percentile(group->connections, group->count, percent);
-}

@@ -36,7 +36,4 @@ void nt_groups_free(struct nt_groups *groups);
 /* Returns the group that these connections make; they are in order already. */
 struct nt_group nt_group_of(struct nt_connection *const *connections, size_t count);
 
-/* Returns the duration (ns) at or below which percent of the group's stalls lie. */
-uint64_t nt_group_percentile(const struct nt_group *group, unsigned int percent);
-
 #endif /* NT_GROUPS_H */
