@@ -441,6 +441,14 @@ class Stall(TwoEnds):
         return self.receiver.pending_ack
 
 
+def event_number(record: Json, key: str) -> int:
+    """Reads a count; seq and ack are relative to what the tracer saw first, and negative before that."""
+    value = signed_of(record, key) if key in ("seq", "ack") else number_of(record, key)
+    if value is None:
+        raise BadRecord(f"{key} is missing")
+    return value
+
+
 EVENT_NUMBERS = ("bytes", "seq", "ack", "in_flight_bytes", "duration_us")
 EVENT_WORDS = ("reason", "release", "state")
 
@@ -453,7 +461,7 @@ class Event:
     time_us: Time
     connection: Count
     socket: Annotated[Socket, inlined(Socket)]
-    numbers: Annotated[dict[str, int], among(needed_number, EVENT_NUMBERS)]
+    numbers: Annotated[dict[str, int], among(event_number, EVENT_NUMBERS)]
     words: Annotated[dict[str, str], among(needed_word, EVENT_WORDS)]
     retransmission: Flag
 

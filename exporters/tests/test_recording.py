@@ -55,6 +55,14 @@ def test_records_come_typed_and_in_order() -> None:
     assert not reading.broken and reading.remarks() == [] and reading.lines == 20
 
 
+def test_a_segment_from_before_what_the_tracer_saw_first_is_a_record() -> None:
+    probe = {**r.events()[1], "seq": -1, "ack": -40}
+    reading = Reading()
+    [made] = reading.records_from(encoded([probe, {**probe, "bytes": -6}]))
+    assert isinstance(made, Event) and made.numbers == {"seq": -1, "bytes": 6, "ack": -40}
+    assert (reading.broken, reading.first_broken) == (1, "line 2: bytes is no count")
+
+
 def test_a_truncated_recording_is_read_up_to_its_end() -> None:
     text = b"".join(encoded([r.start(), r.seen(), r.seen()]))[:-40]
     reading = Reading()
