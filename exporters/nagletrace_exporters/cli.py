@@ -100,22 +100,32 @@ def run_command(name: str, run: Callable[[], None]) -> int:
 
 
 class OutputError(CommandError):
-    """Nothing was written."""
+    """The output could not be written."""
 
 
 def write_whole(target: str, parts: Iterable[str]) -> None:
     """Writes the text to the file of that name, or to stdout for "-"."""
+    written = "a part at most"
     try:
-        if target == "-":
+        if target == "-" or is_stdout(target):
             write_stdout(parts)
         elif Path(target).exists() and not Path(target).is_file():
             with Path(target).open("w", encoding="utf-8") as out:  # we can write a pipe or a device, but not replace it
                 out.writelines(parts)
         else:
+            written = "nothing"
             replace(Path(target).resolve(), parts)  # we resolve a link, so that it stays one and leads to the new text
     except OSError as error:
-        raise OutputError(f"--output-file {printable(target)}: {error.strerror or error}; nothing was written; "
+        raise OutputError(f"--output-file {printable(target)}: {error.strerror or error}; {written} was written; "
                           "give a file in a directory that may be written") from error
+
+
+def is_stdout(target: str) -> bool:
+    """Returns whether that is the file behind stdout, as /dev/stdout is: what it holds already stays."""
+    try:
+        return os.path.samestat(Path(target).stat(), os.fstat(1))
+    except OSError:
+        return False
 
 
 def write_stdout(parts: Iterable[str]) -> None:
@@ -123,10 +133,11 @@ def write_stdout(parts: Iterable[str]) -> None:
         for part in parts:
             sys.stdout.buffer.write(part.encode())
         sys.stdout.buffer.flush()
-    except OSError:
+    except OSError as error:
         # Python would try to write the rest of the buffer again at the end, and complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
+        if not isinstance(error, BrokenPipeError):  # a reader that has enough is no failure
+            raise
 
 
 def replace(path: Path, parts: Iterable[str]) -> None:
