@@ -101,6 +101,13 @@ def test_what_is_wrong_with_a_recording_is_on_the_page(tmp_path: Path) -> None:
         assert said in text, text
 
 
+@pytest.mark.parametrize(("dropped", "said"), [
+    ({"ring_full": 8, "ring_share": 1, "recursion": 0}, "ring_share 1. The totals count them, the tables do not."),
+    ({"ring_full": 8, "recursion": 1}, "recursion 1. The tables lack them, and totals may be too low as well.")])
+def test_the_totals_are_called_right_only_where_they_are(dropped: dict[str, int], said: str, tmp_path: Path) -> None:
+    assert said in text_of(make("report", tmp_path, [r.start(), r.seen(), r.report(r.connection(), dropped=dropped)]))
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_from_outside_cannot_break_out(tmp_path: Path, name: str) -> None:
     evil = {"comm": name, "cgroup": name, "local": name, "remote": name}

@@ -22,6 +22,8 @@ from .summary import Group, Summary
 MAX_ROWS = 50
 MAX_ADVICE = 10
 MAX_SLOW_HOLDS = 5
+#: Places where the kernel side drops a record that it has counted; elsewhere it may not have come to count it.
+TOTALS_HAVE = {"ring_full", "ring_share"}
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,8 @@ def shortcomings(summary: Summary, report: Report | None) -> list[str]:
     dropped = dropped_records(report) if report else {}
     if dropped:
         said.append("Records were dropped: " + ", ".join(f"{word} {count:,}" for word, count in dropped.items())
-                    + ". The totals count them, the tables do not.")
+                    + (". The totals count them, the tables do not." if dropped.keys() <= TOTALS_HAVE else
+                       ". The tables lack them, and totals may be too low as well."))
     if report and summary.all.stalls and report.stalls > summary.all.stalls:
         said.append(f"The tracer reported {plural(report.stalls, 'stall')}; {summary.all.stalls:,} of them are in the "
                     "recording.")
