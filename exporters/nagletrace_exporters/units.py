@@ -11,12 +11,10 @@ from .records import EPOCH
 
 
 def milliseconds(us: int) -> str:
-    """Formats a duration as the tracer does, with three significant figures."""
-    if us < 1000:
-        return f"{us} us"
-    if us < 1_000_000:
-        return f"{us / 1000:.{2 if us < 10_000 else 1}f} ms"
-    return f"{us / 1_000_000:,.2f} s"
+    """Formats a duration as the tracer's nt_format_duration() does, with three significant figures."""
+    unit_us, name = (1, "us") if us < 1000 else (1000, "ms") if us < 999_500 else (1_000_000, "s")
+    value = us / unit_us
+    return f"{value:.{0 if us < 1000 or value >= 99.95 else 1 if value >= 9.995 else 2}f} {name}"
 
 
 def milliseconds_short(us: int) -> str:

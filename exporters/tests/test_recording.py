@@ -367,9 +367,9 @@ def test_what_the_daemon_had_before_it_was_watched_is_not_in_the_figures(tmp_pat
             assert done.stdout == ("java;[no stack recorded] 131595\n" if streamed else "")
             continue
         text = text_of(done.stdout)
-        for wrong in ("300", "200 ", "700", "told of", "9.00 s", "13.00 s", "31.0", "the tracer's sums"):
+        for wrong in ("300", "200 ", "700", "told of", "9.00 s", "13.0 s", "31.0", "the tracer's sums"):
             assert wrong not in text, wrong
-        assert ("3 stalls in 30.00 s lost 131.6 ms" if streamed else "No stall in 30.00 s") in done.stdout
+        assert ("3 stalls in 30.0 s lost 132 ms" if streamed else "No stall in 30.0 s") in done.stdout
         assert ("writev" in done.stdout) is bool(streamed), "advice on what was seen"
 
 
@@ -394,7 +394,7 @@ def test_a_daemon_that_began_anew_while_it_was_watched_tells_what_it_counted_sin
     FakeStream(tmp_path / "s", [], snapshots=[before, after])
     done = command("report", "--socket", tmp_path / "s", "--duration", "30s")
     assert done.returncode == 0, done.stderr
-    assert "100 writes" in done.stdout and "2 stalls in 30.00 s lost 80.0 ms" in done.stdout
+    assert "100 writes" in done.stdout and "2 stalls in 30.0 s lost 80.0 ms" in done.stdout
     assert "was started anew while it was watched: its counts are of its last 2.00 s alone" in done.stdout
 
 

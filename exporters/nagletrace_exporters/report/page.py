@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..records import Connection, Report, Stall
 from ..reports import connection_key
-from ..units import clock, milliseconds, milliseconds_short, milliseconds_signed
+from ..units import clock, milliseconds, milliseconds_signed
 from .charts import HEIGHT, Row, SliceRow, TimeLine, histogram_rows, slice_rows, time_line
 from .durations import Histogram
 from .ladder.choose import Chosen
@@ -321,7 +321,7 @@ def describe(ladder: Ladder) -> str:
 
 def caption_of(stall: Stall) -> str:
     peer = f", peer {stall.peer.name()}" if stall.peer else ""
-    rtt = f", smallest round trip {milliseconds_short(stall.min_rtt_us)}" if stall.min_rtt_us else ""
+    rtt = f", smallest round trip {milliseconds(stall.min_rtt_us)}" if stall.min_rtt_us else ""
     return (f"{stall.process.name()}, {stall.socket.local} → {stall.socket.remote}{peer}. It ended at "
             f"{clock(stall.time_us, True)} UTC; excess {milliseconds(stall.excess_us)}{rtt}; cause {stall.why}; "
             f"evidence {stall.evidence}.")
