@@ -342,6 +342,8 @@ def test_urls(text: str, made: str) -> None:
     (["--otlp.endpoint", "http://me:hush@h"], ("--otlp.endpoint", "--otlp.config.file")),
     (["--otlp.endpoint", "http://h/?key=hush"], ("--otlp.endpoint", "--otlp.config.file")),
     (["--otlp.config.file", "x"], ("--otlp.config.file", "--otlp.endpoint")),
+    (["--otlp.queue-records", "7"], ("--otlp.queue-records", "--otlp.endpoint")),
+    (["--otlp.queue-mib", "7"], ("--otlp.queue-mib", "--otlp.endpoint")),
     (["--otlp.queue-records", "0"], ("--otlp.queue-records", "0", "1")),
     (["--otlp.queue-mib", "x"], ("--otlp.queue-mib", "x", "MiB"))])
 def test_bad_options_get_one_line_and_code_2(arguments: list[str], words: tuple[str, ...],

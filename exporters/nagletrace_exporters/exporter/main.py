@@ -75,10 +75,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--otlp.config.file", dest="otlp_config", type=Path, metavar="FILE",
                          help="take TLS, credentials and headers for the receiver from this file")
     options.add_argument("--otlp.queue-records", dest="otlp_records", type=bounded_number(1, 10_000_000, "records"),
-                         default=QUEUE_RECORDS, metavar="N", help="let up to N records wait for the receiver "
-                         "(default %(default)s)")
-    options.add_argument("--otlp.queue-mib", dest="otlp_mib", type=bounded_number(1, 4096, "MiB"), default=QUEUE_MIB,
-                         metavar="N", help="let what waits take up to N MiB of memory (default %(default)s)")
+                         metavar="N", help=f"let up to N records wait for the receiver (default {QUEUE_RECORDS})")
+    options.add_argument("--otlp.queue-mib", dest="otlp_mib", type=bounded_number(1, 4096, "MiB"),
+                         metavar="N", help=f"let what waits take up to N MiB of memory (default {QUEUE_MIB})")
     options.add_argument("--log.level", dest="level", choices=["debug", "info", "warning", "error"], default="info",
                          help="log messages of this level and above (default %(default)s)")
     return options
@@ -87,8 +86,10 @@ def parser() -> argparse.ArgumentParser:
 def parse() -> argparse.Namespace:
     options = parser()
     given = options.parse_args()
-    if given.otlp_config and not given.otlp:
-        options.error("--otlp.config.file goes with --otlp.endpoint only")
+    for name, value in (("config.file", given.otlp_config), ("queue-records", given.otlp_records),
+                        ("queue-mib", given.otlp_mib)):
+        if value and not given.otlp:
+            options.error(f"--otlp.{name} goes with --otlp.endpoint only")
     return given
 
 
@@ -114,7 +115,8 @@ def carrier_of(options: argparse.Namespace) -> Carrier | None:
     if not options.otlp:
         return None
     return Carrier(options.socket, options.otlp, OtlpConfigFile(options.otlp_config, options.otlp.tls),
-                   resource_attributes(os.environ.get(RESOURCE, "")), options.otlp_records, options.otlp_mib << 20)
+                   resource_attributes(os.environ.get(RESOURCE, "")), options.otlp_records or QUEUE_RECORDS,
+                   (options.otlp_mib or QUEUE_MIB) << 20)
 
 
 def main() -> int:
