@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 
@@ -21,8 +21,8 @@ def milliseconds_short(us: int) -> str:
     return f"{us} us" if us < 1000 else bound(us)
 
 
-def milliseconds_signed(us: int) -> str:
-    return "0" if not us else f"−{milliseconds(-us)}" if us < 0 else milliseconds(us)
+def signed(us: int, form: Callable[[int], str]) -> str:
+    return "0" if not us else f"−{form(-us)}" if us < 0 else form(us)
 
 
 def bound(us: int) -> str:

@@ -45,7 +45,6 @@ class TimeLine:
     spots: list[Spot]
     levels: list[Level]
     begin: str
-    middle: str
     end: str
 
 
@@ -96,10 +95,8 @@ def time_line(points: list[Point], first_us: int, last_us: int) -> TimeLine | No
                   point.cause == "cork_ceiling", point.evidence == "seen") for point in points]
     shown = levels if len(levels) <= 8 else [level for level in levels if str(level)[0] == "1"]
     shown = shown[::-(-len(shown) // 8)]
-    middle = first_us + span // 2
-    long = span > 12 * 3_600_000_000
     return TimeLine(spots, [Level(height_of(level, levels), milliseconds_short(level)) for level in shown],
-                    clock(first_us, True), clock(middle, long), clock(last_us, long))
+                    clock(first_us, True), clock(last_us, span > 12 * 3_600_000_000))
 
 
 def height_of(duration_us: int, levels: list[int]) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..records import Connection, Report, Stall
 from ..reports import connection_key
-from ..units import clock, milliseconds, milliseconds_signed
+from ..units import clock, milliseconds, signed
 from .charts import HEIGHT, Row, SliceRow, TimeLine, histogram_rows, slice_rows, time_line
 from .durations import Histogram
 from .ladder.choose import Chosen
@@ -309,7 +309,7 @@ def ladder_part(chosen: Chosen) -> LadderPart:
         notes.append(f"{plural(drawing.unlabelled, 'label')} found no room; the table has them.")
     return LadderPart(heading, describe(ladder), caption_of(stall), notes,
                       f"{clock(zero_of(stall), True)} UTC", drawing,
-                      [(milliseconds_signed(at), end, what, basis) for at, end, what, basis in ladder.rows()])
+                      [(signed(at, milliseconds), end, what, basis) for at, end, what, basis in ladder.rows()])
 
 
 def describe(ladder: Ladder) -> str:

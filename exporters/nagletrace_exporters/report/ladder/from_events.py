@@ -69,7 +69,7 @@ def ladder_of(chosen: Chosen) -> Ladder:
     picture = Picture(stall, shown(stall, chosen.events), zero_of(stall))
     if not any(event.event in ("sent", "received") for event in picture.events):
         return from_stall(stall)
-    ladder = Ladder(stall, exact=True)
+    ladder = Ladder(stall)
     spans_from(picture, ladder)
     arrows = arrows_from(picture, ladder)
     ladder.arrows = arrows[:MAX_ARROWS]

@@ -75,8 +75,6 @@ class Ladder:
     arrows: list[Arrow] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    #: it is made of recorded events
-    exact: bool = False
 
     def range(self) -> tuple[int, int]:
         times = [t for s in self.spans for t in (s.begin, s.finish)] + [m.at for m in self.marks]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from ...units import milliseconds, round_numbers
+from ...units import milliseconds, milliseconds_short, round_numbers, signed
 from .from_record import RECEIVER, SENDER, Ladder, Span
 
 WIDTH = 384
@@ -170,7 +170,7 @@ def draw(ladder: Ladder) -> Drawing:
     for tick in scale.ticks():
         drawing.ticks.append(scale.y(tick))
         column.place(scale.y(tick), 12, 0)
-        drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", round_moment(tick)))
+        drawing.scale.append(Text(SCALE_X, scale.y(tick) + 4, "end", signed(tick, milliseconds_short)))
     for crowd in scale.crowds:
         y, bottom, us = scale.y(crowd[0]), scale.y(crowd[-1]), crowd[-1] - crowd[0]
         drawing.bands.append(Band(y, round(bottom - y, 2), us))
@@ -195,14 +195,6 @@ def name_of(ladder: Ladder, end: str) -> str:
 
 def short(text: str) -> str:
     return text if len(text) <= NAME else text[:NAME - 1] + "…"
-
-
-def round_moment(us: int) -> str:
-    """Writes a moment of the scale, which is round."""
-    sign, us = "−" if us < 0 else "", abs(us)
-    if us < 1_000_000:
-        return "0" if not us else f"{sign}{us} us" if us < 1000 else f"{sign}{us / 1000:g} ms"
-    return f"{sign}{us / 1_000_000:g} s"
 
 
 def draw_arrows(ladder: Ladder, drawing: Drawing, scale: Scale, labels: Labels) -> None:
