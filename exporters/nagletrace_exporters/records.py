@@ -240,11 +240,16 @@ def needed_flag(record: Json, key: str) -> bool:
     return value
 
 
+def flag_of(record: Json, key: str) -> bool | None:
+    return needed_flag(record, key) if key in record else None
+
+
 def address_of(record: Json, key: str) -> str:
     return needed_text(record, key, MAX_ADDRESS)
 
 
 Flag = Annotated[bool, Read(lambda record, key: record.get(key) is True)]
+MaybeFlag = Annotated[Optional[bool], Read(flag_of)]
 Word = Annotated[str, Read(needed_word, needed=True)]
 MaybeWord = Annotated[Optional[str], Read(lambda record, key: text_of(record, key, MAX_WORD))]
 Text = Annotated[str, Read(needed_text, needed=True)]
@@ -637,8 +642,8 @@ class Snapshot:
     bounds_us: Annotated[list[int], elements(needed_number, needed=True)]
     series: Annotated[list[Series], parts(Series, needed=True)]
     by_cgroup: Annotated[bool, Read(needed_flag, needed=True)]
-    #: a daemon before this key says nothing
-    filtered: Annotated[bool, Read(lambda record, key: record.get(key) is True)]
+    #: None: of an older daemon
+    filtered: MaybeFlag
     totals: Annotated[Totals, part(Totals, needed=True)]
     limits: Annotated[Limits, part(Limits, needed=True)]
     tracer: Annotated[Costs, part(Costs, needed=True)]

@@ -129,6 +129,12 @@ def test_what_nobody_saw_is_told_where_it_is_known(tmp_path: Path) -> None:
     assert of(scraped(tmp_path, answer), "nagletrace_unseen_delayed_acks_total") == 17
 
 
+def test_a_daemon_that_does_not_say_whether_it_filters_is_not_called_one_that_does_not(tmp_path: Path) -> None:
+    assert "nagletrace_filtered" not in {name for name, _ in scraped(tmp_path, snapshot())}
+    for filtered in (False, True):
+        assert of(scraped(tmp_path, {**snapshot(), "filtered": filtered}), "nagletrace_filtered") == filtered
+
+
 def test_the_state_of_standby_is_told_with_what_looks_estimate(tmp_path: Path) -> None:
     assert not {name for name, _ in scraped(tmp_path, snapshot()) if re.search("state|attach|look|sampled", name)}
     answer = snapshot(series("java", [40.0]))
@@ -318,6 +324,7 @@ def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
     answer["unseen"] = 0
     answer["unnamed_stacks"] = {"gone": 0}
     answer["kept"] = {"TCP_NODELAY": 0}
+    answer["filtered"] = False
     answer["standby"] = standby()
     with FakeDaemon(tmp_path / "s", answer) as daemon:
         registry = registry_of(daemon.path)

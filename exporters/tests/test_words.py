@@ -41,8 +41,8 @@ LISTS = re.compile(r"\b(?:by|on|group_left) \(([^)]*)\)")
 def labels_by_metric(tmp_path: Path) -> dict[str, set[str]]:
     """The metrics of an exporter whose daemon has a value for every one of them, under the names of samples."""
     answer = snapshot(series("java", [40.2], cgroup="/a"))
-    answer.update(unseen=1, kept={"TCP_NODELAY": 1}, unnamed_stacks={"busy": 1}, detached_hooks=["tcp_probe"],
-                  standby=standby())
+    answer.update(unseen=1, filtered=True, kept={"TCP_NODELAY": 1}, unnamed_stacks={"busy": 1},
+                  detached_hooks=["tcp_probe"], standby=standby())
     answer["tracer"].update(bpf_cpu_us=1, share_ppm=1)
     registry = CollectorRegistry()
     registry.register(Refusals())
