@@ -68,11 +68,13 @@ class Exporter:
         assert self.process.wait(PATIENCE) == 0
 
 
-def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
+def make_certificate(directory: Path, name: str, by: str = "") -> tuple[Path, Path]:
+    """Makes one that is signed by that of the name `by`, or by itself."""
     certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
+    signer = ["-CA", str(directory / f"{by}.pem"), "-CAkey", str(directory / f"{by}.key")] if by else []
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
-                    str(key), "-out", str(certificate)], check=True, capture_output=True)
+                    "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                    str(key), "-out", str(certificate), *signer], check=True, capture_output=True)
     return certificate, key
 
 

@@ -499,6 +499,18 @@ def test_a_private_ca_is_good_whatever_python_asks_of_public_ones(tmp_path: Path
         assert context and bool(context.verify_flags & ssl.VERIFY_X509_STRICT) == is_strict
 
 
+def test_a_ca_file_may_have_an_intermediate_one_alone(tmp_path: Path) -> None:
+    for name, by in (("root", ""), ("intermediate", "root"), ("server", "intermediate")):
+        certificate, key = make_certificate(tmp_path, name, by)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    config = tmp_path / "otlp.yml"
+    config.write_text("tls_config: {ca_file: intermediate.pem}\n")
+    with FakeReceiver(context=context) as receiver:
+        sender = Receiver(endpoint(f"https://127.0.0.1:{receiver.port}"), OtlpConfigFile(config, True))
+        assert sender.post(OK_BATCH).fate is Fate.DELIVERED
+
+
 # ---- the program ----
 
 

@@ -194,5 +194,6 @@ def tls_context(path: Path, given: dict[str, Any], config: OtlpConfig) -> ssl.SS
     config.server_name = name
     # From Python 3.13 on, create_default_context() refuses many a private CA (VERIFY_X509_STRICT).
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if "ca_file" in given else ssl.create_default_context()
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a CA file may have an intermediate one alone
     load_tls(context, path, "tls_config", given, config.stamps)
     return context
