@@ -316,6 +316,8 @@ REFUSED = {
                                  "'/otlp/endpoint'.*'collector:4318' does not match pattern"),
     "credentials for no receiver": (["--set", "otlp.secretName=token"],
                                     r"otlp\.secretName: token is for a receiver; give otlp\.endpoint too"),
+    "a queue for no receiver": (["--set", "exporter.options={--otlp.queue-mib=4}"],
+                                r"exporter\.options: --otlp\.queue-mib=4 is for a receiver; give otlp\.endpoint too"),
     "a key of half a length": (["--set-string", "fleetKey.value=00112233"], "'/fleetKey/value'.*pattern"),
     "two keys": (["--set-string", f"fleetKey.value={'0' * 32}", "--set", "fleetKey.secretName=fleet"],
                  r"fleetKey: value and secretName \(fleet\) are both given"),

@@ -85,6 +85,9 @@ imagePullPolicy: {{ . }}
 {{- fail (printf (print "exporter.options: %s: probes and monitors ask over http and without a password; leave it out, and "
   "name in networkPolicy.from who may scrape") .) -}}
 {{- end -}}
+{{- if and (hasPrefix "--otlp." $name) (has $name $known) (not $.Values.otlp.endpoint) -}}
+{{- fail (printf "exporter.options: %s is for a receiver; give otlp.endpoint too" .) -}}
+{{- end -}}
 {{- if and (hasPrefix "-" $name) (not (has $name $known)) -}}
 {{- fail (printf "exporter.options: %s is no option to give here: take one of %s, or otlp.endpoint and otlp.secretName" $name
   (join " " $known)) -}}
