@@ -42,8 +42,8 @@ int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
 	else if (!uname(&name))
 		snprintf(origin->host, sizeof(origin->host), "%s", name.nodename);
 	read_boot_id(origin->boot_id);
-	origin->filtered = is_filtered(settings) || settings->netns;
-	origin->all_late_acks = !is_filtered(settings) && settings->min_ns <= MIN_STALL_NS;
+	origin->filtered = is_filtered(settings);
+	origin->all_late_acks = !origin->filtered && settings->min_ns <= MIN_STALL_NS;
 	origin->all_holds = origin->all_late_acks && settings->all_holds;
 	memcpy(origin->next_key, settings->fleet_keys[1], sizeof(origin->next_key));
 	origin->next_key_ns = settings->next_fleet_key_ns;

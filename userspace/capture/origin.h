@@ -14,7 +14,7 @@ struct nt_origin {
 	char boot_id[37]; /* "": the kernel does not show it */
 	uint8_t key[NT_SIPHASH_KEY_LEN], next_key[NT_SIPHASH_KEY_LEN];
 	int64_t next_key_ns; /* from when on (since 1970) the next key is used; 0: there is none */
-	bool filtered;       /* the options choose processes, connections or a namespace */
+	bool filtered;       /* the options choose processes or connections */
 	bool all_late_acks;  /* no filter but --netns leaves out late ACKs, nor does a missing hook
 			      */
 	bool all_holds;      /* nor holds, and they are reported */

@@ -130,9 +130,9 @@ class NagletraceCollector(Collector):
         yield gauge("nagletrace_detached_hooks", "How many hooks the daemon detached for --max-overhead.",
                     len(snapshot.detached_hooks))
         if snapshot.filtered is not None:  # absent of an older daemon
-            yield gauge("nagletrace_filtered", "Whether the daemon's options choose processes, connections or a "
-                        "namespace: then its counts are of these alone, but for dropped records, which are the "
-                        "whole host's, and unseen ACKs, which are all those of the namespaces.", int(snapshot.filtered))
+            yield gauge("nagletrace_filtered", "Whether the daemon's options choose processes or connections: then its "
+                        "counts are of these alone, but for dropped records, which are the whole host's, and unseen "
+                        "ACKs, which are all those of the namespaces traced.", int(snapshot.filtered))
         yield gauge("nagletrace_start_time_seconds", "When the daemon started, since the epoch.",
                     snapshot.started_us / 1e6)
         yield from self._stalls(snapshot)
