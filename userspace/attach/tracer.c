@@ -70,8 +70,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 	config->target = target_kind(settings);
 	memcpy(config->name, settings->name, sizeof(config->name));
 	config->family = settings->only_v4 ? AF_INET : settings->only_v6 ? AF_INET6 : 0;
-	config->ports = settings->ports.count || settings->local_ports.count ||
-			settings->remote_ports.count;
+	config->ports = nt_chooses_ports(settings);
 	config->all_holds = settings->all_holds;
 	config->stacks = settings->stacks;
 	config->timeline = settings->timeline;

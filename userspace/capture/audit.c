@@ -84,9 +84,9 @@ static void keep(struct nt_audit *audit, struct space *space)
 
 static bool file_is_of_another(const struct nt_audit *audit, uint64_t file)
 {
+	/* one without a process may be gone, and its file another's */
 	for (const struct space *s = audit->spaces; s; s = s->hh.next)
-		if (s->file == file &&
-		    s->there) /* one without a process may be gone, and its file another's */
+		if (s->file == file && s->there)
 			return true;
 	return false;
 }
@@ -300,9 +300,7 @@ void nt_audit_resume(struct nt_audit *audit)
  */
 static bool counts_all(const struct nt_tracer *tracer, const struct nt_settings *settings)
 {
-	return tracer->hooks.family == NT_HOOKS_TRACEPOINT ||
-	       (!settings->ports.count && !settings->local_ports.count &&
-		!settings->remote_ports.count && !settings->only_v4 && !settings->only_v6);
+	return tracer->hooks.family == NT_HOOKS_TRACEPOINT || !nt_chooses_connections(settings);
 }
 
 struct nt_audit *nt_audit_new(const struct nt_tracer *tracer, const struct nt_settings *settings)

@@ -25,13 +25,6 @@ static void read_boot_id(char boot_id[37])
 	boot_id[strcspn(boot_id, "\n")] = '\0';
 }
 
-static bool is_filtered(const struct nt_settings *settings)
-{
-	return settings->n_pids || settings->name[0] || settings->cgroup || settings->ports.count ||
-	       settings->local_ports.count || settings->remote_ports.count || settings->only_v4 ||
-	       settings->only_v6;
-}
-
 int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
 {
 	struct utsname name;
@@ -42,7 +35,7 @@ int nt_origin_read(struct nt_origin *origin, const struct nt_settings *settings)
 	else if (!uname(&name))
 		snprintf(origin->host, sizeof(origin->host), "%s", name.nodename);
 	read_boot_id(origin->boot_id);
-	origin->filtered = is_filtered(settings);
+	origin->filtered = nt_chooses_processes(settings) || nt_chooses_connections(settings);
 	origin->all_late_acks = !origin->filtered && settings->min_ns <= MIN_STALL_NS;
 	origin->all_holds = origin->all_late_acks && settings->all_holds;
 	memcpy(origin->next_key, settings->fleet_keys[1], sizeof(origin->next_key));

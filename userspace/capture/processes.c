@@ -365,7 +365,7 @@ int nt_targets_start(struct nt_targets *targets, const struct nt_tracer *tracer)
 
 bool nt_targets_any(const struct nt_targets *targets)
 {
-	return targets->settings->n_pids || targets->settings->name[0] || targets->settings->cgroup;
+	return nt_chooses_processes(targets->settings);
 }
 
 bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process)

@@ -316,7 +316,7 @@ static bool check_pids(const struct nt_settings *settings, struct nt_error *erro
 	if (nt_process_ids_are_the_hosts())
 		return true;
 	nt_process_read_none();
-	if (!settings->n_pids && !settings->name[0] && !settings->cgroup && !settings->stacks)
+	if (!nt_chooses_processes(settings) && !settings->stacks)
 		return true;
 	return nt_error_set(
 		error, NT_EXIT_USAGE,

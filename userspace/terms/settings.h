@@ -96,6 +96,22 @@ struct nt_settings {
 	uint64_t quickack_limit_ns; /* fix: ACKs of these are delayed no longer; 0: as ever */
 };
 
+/* Do the options choose processes? Do they choose connections, besides by namespace? */
+static inline bool nt_chooses_processes(const struct nt_settings *settings)
+{
+	return settings->n_pids || settings->name[0] || settings->cgroup;
+}
+
+static inline bool nt_chooses_ports(const struct nt_settings *settings)
+{
+	return settings->ports.count || settings->local_ports.count || settings->remote_ports.count;
+}
+
+static inline bool nt_chooses_connections(const struct nt_settings *settings)
+{
+	return nt_chooses_ports(settings) || settings->only_v4 || settings->only_v6;
+}
+
 /*
  * With COUNT that many reports are written. Of a single one the closing report says the same;
  * behind several in text there is none, while a reader of JSON takes the totals from it.
