@@ -210,7 +210,7 @@ def test_one_users_names_leave_room_for_anothers() -> None:
         time.sleep(0.2)
         answer = daemon.ask("snapshot")
     assert names > 20, "too few to take all label sets"
-    assert answer["limits"]["folded_stalls"] > 0
+    assert answer["limits"]["folded_stalls"] > 0 and answer["filtered"] is True
     told = sum(s["stalls"] for s in answer["series"] if s["comm"].startswith("lab-"))
     assert told > 5
     assert_felt(result, told, max(0, lacking_in(answer) - lacking_in(before)))

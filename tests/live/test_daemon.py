@@ -304,7 +304,8 @@ def test_who_says_no_more_gets_all_that_was_asked_for() -> None:
         reader.socket.shutdown(socket.SHUT_WR)
         time.sleep(0.5)
         assert [line["type"] for line in reader.lines()] == ["snapshot"] * 250
-        assert daemon.ask("snapshot")["tracer"]["readers"] == 1
+        answer = daemon.ask("snapshot")
+        assert answer["tracer"]["readers"] == 1 and answer["filtered"] is False
 
 
 # ---- room for all ----
