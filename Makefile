@@ -373,8 +373,8 @@ format: ## format the C sources as .clang-format says, by clang-format 14
 BPF_COMPILE = $(CLANG) -g -O2 $(PREFIX_MAP) $(WARN) -target bpf -mcpu=v3 \
 	-D__TARGET_ARCH_$(ARCH) $(ASM_INCLUDE:%=-I%) -Ibpf
 
-# the tracer; what `nagletrace sample` loads instead; what `nagletrace fix --keep` attaches
-BPF_OBJECTS := nagletrace sample keep
+# the tracer, twice: by plain loads and by probed reads; what `nagletrace sample` loads instead; what `nagletrace fix --keep` attaches
+BPF_OBJECTS := nagletrace probed sample keep
 BPF_SKELETONS := $(BPF_OBJECTS:%=$(BUILD)/%.skel.h)
 
 $(BPF_OBJECTS:%=$(BUILD)/%.bpf.o): $(BUILD)/%.bpf.o: bpf/%.bpf.c | $(BUILD)/userspace
@@ -469,13 +469,15 @@ $(BUILD)/soak: tests/soak.c $(addprefix $(BUILD)/userspace/summary/,window.o agg
 BLIND_SOURCES := $(shell grep -l nagletrace.skel.h userspace/*/*.c)
 BLIND_OBJECTS := $(BLIND_SOURCES:userspace/%.c=$(BUILD)/blind/%.o)
 
-$(BUILD)/blind/nagletrace.skel.h: tests/live/blind.bpf.c $(wildcard bpf/*)
+BLIND_SKELETONS := $(BUILD)/blind/nagletrace.skel.h $(BUILD)/blind/probed.skel.h
+
+$(BLIND_SKELETONS): $(BUILD)/blind/%.skel.h: tests/live/blind.bpf.c $(wildcard bpf/*)
 	$(call say,BPF,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(BPF_COMPILE) -c $< -o $(@D)/nagletrace.bpf.o
-	$(Q)$(BPFTOOL) gen skeleton $(@D)/nagletrace.bpf.o name nagletrace_bpf > $@
+	$(Q)$(BPF_COMPILE) -DNT_DIRECT=$(if $(filter probed,$*),false,true) -c $< -o $(@D)/$*.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $(@D)/$*.bpf.o name $*_bpf > $@
 
-$(BUILD)/blind/%.o: userspace/%.c $(wildcard userspace/*/*.h bpf/*.h) $(BUILD)/blind/nagletrace.skel.h $(BUILD)/version.h
+$(BUILD)/blind/%.o: userspace/%.c $(wildcard userspace/*/*.h bpf/*.h) $(BLIND_SKELETONS) $(BUILD)/version.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -I$(BUILD)/blind $(ALL_CFLAGS) -c $< -o $@

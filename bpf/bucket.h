@@ -112,35 +112,18 @@ static __always_inline bool bucket_knows_large(struct sock *sk, const bool trust
 	return hash && b->large_hash == hash && b->large_jiffies == (u16)bpf_jiffies64();
 }
 
-static __always_inline bool may_hold(struct sock *sk, const bool direct)
-{
-	return READ_AS(direct, sk, sk_write_queue.qlen) ||
-	       buckets[READ_AS(direct, sk, __sk_common.skc_hash) % BUCKETS].holds;
-}
-
 /* May this socket have a tail or a hold? */
 static __always_inline bool socket_may_hold(struct sock *sk, const bool trusted)
 {
-	return ASK(trusted, may_hold, sk);
+	return READ(trusted, sk, sk_write_queue.qlen) || buckets[bucket_index(sk, trusted)].holds;
 }
 
 /* May a writer wait for room in the send buffer? sk_stream_is_writeable() */
-static __always_inline bool lacks_room(struct sock *sk, const bool direct)
+static __always_inline bool lacks_room(struct sock *sk, const bool trusted)
 {
-	int queued = READ_AS(direct, sk, sk_wmem_queued);
+	int queued = READ(trusted, sk, sk_wmem_queued);
 
-	return queued + (queued >> 1) > READ_AS(direct, sk, sk_sndbuf);
-}
-
-static __always_inline bool may_matter(struct sock *sk, struct sk_buff *skb, const bool direct)
-{
-	u32 hash = READ_AS(direct, sk, __sk_common.skc_hash);
-	const struct nt_bucket *b = &buckets[hash % BUCKETS];
-
-	return READ_AS(direct, sk, sk_write_queue.qlen) || b->holds ||
-	       (b->late_jiffies && bucket_awaits_answer(b)) ||
-	       (READ_AS(direct, skb, len) <= TCP_HEADER_MOST &&
-		(late_ack_may_come() || lacks_room(sk, direct)));
+	return queued + (queued >> 1) > READ(trusted, sk, sk_sndbuf);
 }
 
 /*
@@ -150,7 +133,12 @@ static __always_inline bool may_matter(struct sock *sk, struct sk_buff *skb, con
 static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *skb,
 					       const bool trusted)
 {
-	return ASK(trusted, may_matter, sk, skb);
+	const struct nt_bucket *b = &buckets[bucket_index(sk, trusted)];
+
+	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
+	       (b->late_jiffies && bucket_awaits_answer(b)) ||
+	       (READ(trusted, skb, len) <= TCP_HEADER_MOST &&
+		(late_ack_may_come() || lacks_room(sk, trusted)));
 }
 
 #endif /* NT_BUCKET_H */

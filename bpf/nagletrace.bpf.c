@@ -3,8 +3,13 @@
  * The programs: each fetches its socket and calls the rule of rules.h or pending_ack.h.
  *
  * Tracepoint programs are raw_tp here; user space turns them into BTF-typed ones (tp_btf) where the
- * kernel has BTF. userspace/attach/hooks.c knows which program belongs to which hook and family.
+ * kernel has BTF, and else takes probed.bpf.c. userspace/attach/hooks.c knows which program belongs
+ * to which hook and family.
  */
+#ifndef NT_DIRECT
+#define NT_DIRECT true
+#endif
+
 #include <linux/ptrace.h>
 #include "vmlinux_min.h"
 #include <linux/bpf.h>

@@ -428,13 +428,11 @@ struct nt_config {
 	__u8 ports;             /* only sockets with a port in the map `ports` */
 	__u8 all_holds;         /* report holds that are no stall too */
 	__u8 stacks;            /* take the call stack of the held write */
-	__u8 direct;            /* plain loads from BTF pointers are allowed in these programs */
 	__u8 functions;         /* send attempts are hooked, and not inferred from socket state */
 	__u8 sk_storage;        /* state lives in socket storage, not in a hash */
 	__u8 timeline;          /* report every event */
 	__u8 delack_by_rto_min; /* tcp_delack_max() derives it from the route's and the socket's */
-	__u8 cast;              /* this kernel has bpf_rdonly_cast(), since 6.2 */
-	__u8 reserved[1];
+	__u8 reserved[3];
 };
 
 /* A process has sockets that no hook follows all the way. */

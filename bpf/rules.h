@@ -159,16 +159,17 @@ static __always_inline bool last_was_write(const struct hold *h, const struct nt
 static __always_inline bool look_for_tail(const struct tcp *t, struct nt_tcp_state *s,
 					  struct hold **h, const bool trusted)
 {
-	bool tail = has_tail(t, trusted);
+	bool tail;
 
 	*h = hold_find(t, trusted);
-	if ((!tail && !*h) || large_tail_goes_on(*h, t, trusted))
+	if ((!has_tail(t, trusted) && !*h) || large_tail_goes_on(*h, t, trusted))
 		return false;
 	tcp_read_state(s, t, trusted);
 	if (*h && gone_out(*h, s)) {
 		hold_sent_unseen(*h, t, s, trusted);
 		*h = NULL;
 	}
+	tail = s->write_seq != s->snd_nxt;
 	if (!tail)
 		*h = NULL;
 	return tail;

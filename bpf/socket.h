@@ -10,30 +10,33 @@
 #include "verdict.h"
 
 /*
- * Reads the field of *ptr: directly, or by a probed read. The macro takes the pointer first, by
- * itself: CO-RE would relocate the way to it too.
+ * Does the kernel type the arguments of the hooks, so that programs may load directly? The compiler
+ * knows: a look at a configuration before each field would cost as much as the field, and the
+ * verifier would take what is left of the other way out of the program piece by piece.
  */
-#define READ_AS(direct, ptr, field)                                              \
+#ifndef NT_DIRECT
+#define NT_DIRECT false
+#endif
+
+/* Does it have bpf_rdonly_cast()? One that has all hooks of the tracepoint family does. */
+#ifndef NT_CAST
+#define NT_CAST NT_DIRECT
+#endif
+
+/*
+ * Reads the field of *ptr in the cheapest way that the verifier allows: directly, or by a probed
+ * read. The macro takes the pointer first, by itself: CO-RE would relocate the way to it too.
+ */
+#define READ(trusted, ptr, field)                                                \
 	({                                                                       \
 		typeof(&*(ptr)) __ptr = (ptr);                                   \
 		typeof(__ptr->field) __value;                                    \
-		if (direct)                                                      \
+		if ((trusted) && NT_DIRECT)                                      \
 			__value = __ptr->field;                                  \
 		else                                                             \
 			bpf_core_read(&__value, sizeof(__value), &__ptr->field); \
 		__value;                                                         \
 	})
-
-/* Reads the field in the cheapest way that the verifier allows. */
-#define READ(trusted, ptr, field) READ_AS((trusted) && nt_config.direct, ptr, field)
-
-/*
- * Asks a question of the fast path, where a look at nt_config.direct before each field would be
- * dear. The question takes the look's answer last: the compiler makes two programs of it, and the
- * verifier leaves one.
- */
-#define ASK(trusted, question, args...) \
-	((trusted) && nt_config.direct ? question(args, true) : question(args, false))
 
 #define PROBED(ptr, field...)                     \
 	({                                        \
@@ -47,11 +50,11 @@
 		BPF_CORE_READ_BITFIELD_PROBED(__probed, field); \
 	})
 
-#define READ_BITS(trusted, ptr, field)                                                        \
-	({                                                                                    \
-		typeof(&*(ptr)) __bits = (ptr);                                               \
-		(trusted) && nt_config.direct ? BPF_CORE_READ_BITFIELD(__bits, field)         \
-					      : BPF_CORE_READ_BITFIELD_PROBED(__bits, field); \
+#define READ_BITS(trusted, ptr, field)                                                 \
+	({                                                                             \
+		typeof(&*(ptr)) __bits = (ptr);                                        \
+		(trusted) && NT_DIRECT ? BPF_CORE_READ_BITFIELD(__bits, field)         \
+				       : BPF_CORE_READ_BITFIELD_PROBED(__bits, field); \
 	})
 
 /*
@@ -76,7 +79,7 @@ static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
 {
 	struct tcp t = {.sk = sk};
 
-	if (trusted && nt_config.direct)
+	if (trusted && NT_DIRECT)
 		t.tp = bpf_skc_to_tcp_sock(sk);
 	else
 		t.tp = (struct tcp_sock *)sk;
@@ -84,14 +87,14 @@ static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
 }
 
 /*
- * Returns the TCP socket at an address. Where nt_config.cast is set, the verifier takes it for
- * trusted, so that a field costs a load and not a probed read.
+ * Returns the TCP socket at an address. With NT_CAST the verifier takes it for trusted, so that a
+ * field costs a load and not a probed read.
  */
 static __always_inline struct tcp tcp_at(void *address)
 {
 	struct tcp t;
 
-	if (!nt_config.cast)
+	if (!NT_CAST)
 		return tcp_of(address, false);
 	t.sk = bpf_rdonly_cast(address, NT_TYPE_SOCK);
 	t.tp = bpf_rdonly_cast(address, NT_TYPE_TCP_SOCK);

@@ -55,7 +55,7 @@ int BPF_PROG(on_tcp_rcv_space_adjust, struct sock *sk)
 	event_read(sk);
 	if (nt_config.functions)
 		return 0;
-	t = nt_config.cast ? tcp_at(sk) : tcp_of(sk, true);
+	t = NT_CAST ? tcp_at(sk) : tcp_of(sk, true);
 	if (t.tp)
 		pending_ack_meets_read(&t, true);
 	return 0;
@@ -137,30 +137,23 @@ enum timer_kind {
 	TIMER_WRITE,
 };
 
-/*
- * Whose timer is it? Sets *t where it is a TCP socket's, which the caller may trust as far as
- * nt_config.cast says; most timers are not.
- */
-static __always_inline enum timer_kind timer_kind(struct timer_list *timer, struct tcp *t)
+/* Whose timer is it? Sets *sk where it is a TCP socket's; most timers are not. */
+static __always_inline enum timer_kind timer_kind(struct timer_list *timer, void **sk)
 {
 	const bool trusted = true;
 	u64 function = (u64)READ(trusted, timer, function);
-	enum timer_kind kind = TIMER_OTHER;
-	void *sk;
 
 	if (!function)
 		return TIMER_OTHER;
 	if (function == delack_timer_function) {
-		sk = (void *)timer - delack_timer_offset();
-		kind = TIMER_DELACK;
-	} else if (function == write_timer_function) {
-		sk = (void *)timer - write_timer_offset();
-		kind = TIMER_WRITE;
-	} else {
-		return TIMER_OTHER;
+		*sk = (void *)timer - delack_timer_offset();
+		return TIMER_DELACK;
 	}
-	*t = tcp_at(sk);
-	return kind;
+	if (function == write_timer_function) {
+		*sk = (void *)timer - write_timer_offset();
+		return TIMER_WRITE;
+	}
+	return TIMER_OTHER;
 }
 
 SEC("raw_tp/timer_start")
@@ -168,12 +161,16 @@ int BPF_PROG(on_timer_start, struct timer_list *timer)
 {
 	enum timer_kind kind;
 	struct tcp t;
+	void *sk;
 
-	kind = timer_kind(timer, &t);
+	kind = timer_kind(timer, &sk);
+	if (kind == TIMER_OTHER)
+		return 0;
+	t = tcp_at(sk);
 	if (kind == TIMER_DELACK)
-		ack_delayed(&t, nt_config.cast);
-	else if (kind == TIMER_WRITE)
-		write_timer_starts(&t, nt_config.cast);
+		ack_delayed(&t, NT_CAST);
+	else
+		write_timer_starts(&t, NT_CAST);
 	return 0;
 }
 
@@ -182,15 +179,19 @@ int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 {
 	enum timer_kind kind;
 	struct tcp t;
+	void *sk;
 
-	kind = timer_kind(timer, &t);
+	kind = timer_kind(timer, &sk);
+	if (kind == TIMER_OTHER)
+		return 0;
+	t = tcp_of(sk, false);
 	if (kind == TIMER_DELACK && !nt_config.functions && pending_ack_due(&t, false))
 		event_plain(t.sk, NT_EVENT_ACK_TIMER);
 	if (kind == TIMER_DELACK && nt_config.functions)
 		pending_ack_timer_alerts(&t);
 	else if (kind == TIMER_DELACK)
 		pending_ack_timer_expires(&t);
-	else if (kind == TIMER_WRITE)
+	else
 		write_timer_expires(&t);
 	return 0;
 }

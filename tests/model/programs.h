@@ -15,6 +15,9 @@
 #define NT_CONFIG_H /* bpf/config.h makes it constant, for the verifier */
 #include "nagletrace.h"
 static struct nt_config nt_config;
+static bool loads_directly, casts; /* as the compiler knows it for the kernel */
+#define NT_DIRECT loads_directly
+#define NT_CAST   casts
 /* so few that sockets meet at one */
 #define ACK_PLACES 4
 #include "nagletrace.bpf.c"

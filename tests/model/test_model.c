@@ -174,8 +174,6 @@ static void begin(const struct setting *setting)
 		.target = setting->target,
 		.all_holds = !setting->stalls_only,
 		.stacks = setting->stacks,
-		.direct = setting->direct,
-		.cast = setting->direct && !setting->guarded,
 		.functions = setting->family != TRACEPOINT,
 		.sk_storage = setting->sk_storage,
 		.name = "client",
@@ -184,6 +182,8 @@ static void begin(const struct setting *setting)
 	u8 one = 1;
 
 	setting_now = setting;
+	loads_directly = setting->direct;
+	casts = setting->direct && !setting->guarded;
 	programs_begin(&config, &idle, on_record);
 	pid_marks[client % NT_PID_MARKS] = one;
 	bpf_map_update_elem(&pids, &client, &one, BPF_ANY);

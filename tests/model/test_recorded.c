@@ -384,13 +384,12 @@ static void play(bool sk_storage, bool direct, u32 netns, u32 skip, u64 seed)
 		.min_ns = 1 * MS,
 		.tick_ns = recording.header.tick_ns,
 		.netns = netns,
-		.direct = direct,
-		.cast = direct,
 		.functions = !strcmp(recording.header.family, "function"),
 		.sk_storage = sk_storage,
 		.delack_by_rto_min = recording.header.delack_by_rto_min,
 	};
 
+	loads_directly = casts = direct;
 	memset(&replay, 0, sizeof(replay));
 	for (u32 i = 0; i < recording.n_stalls; i++)
 		recording.stalls[i].told = false;

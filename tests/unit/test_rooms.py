@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 USERSPACE = ROOT / "userspace"
 DESIGN = ROOT / "docs" / "design.md"
 #: What the build makes has no room, and the kernel side is below all of them: these are all that a room sees of it.
-BUILT = {"keep.skel.h", "nagletrace.skel.h", "sample.skel.h", "terminfo.h", "version.h"}
+BUILT = {"keep.skel.h", "nagletrace.skel.h", "probed.skel.h", "sample.skel.h", "terminfo.h", "version.h"}
 SHARED = {"bpf/keep.h", "bpf/nagletrace.h", "bpf/verdict.h", "bpf/words.h"}
 
 

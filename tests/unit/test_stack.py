@@ -8,9 +8,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from elftools.elf.elffile import ELFFile
 
-OBJECT = Path(__file__).parents[2] / "build" / "nagletrace.bpf.o"
+BUILD = Path(__file__).parents[2] / "build"
 #: A program and what it calls have so many bytes together, each rounded up: MAX_BPF_STACK and check_max_stack_depth()
 #: of kernels before 6.13.
 MOST, STEP = 512, 32
@@ -66,7 +67,8 @@ def deepest(name: str, all_of_them: dict[str, Function]) -> tuple[int, str]:
     return max(STEP, -(-function.stack // STEP) * STEP) + below, f"{name} {function.stack} {chain}"
 
 
-def test_no_program_needs_more_stack_than_the_oldest_kernel_has() -> None:
-    found = functions(OBJECT)
+@pytest.mark.parametrize("name", ["nagletrace", "probed"])
+def test_no_program_needs_more_stack_than_the_oldest_kernel_has(name: str) -> None:
+    found = functions(BUILD / f"{name}.bpf.o")
     assert len(found) > 20 and found["hold_judge"].stack
     assert not [(depth, chain) for depth, chain in (deepest(name, found) for name in found) if depth > MOST]

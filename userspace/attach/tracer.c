@@ -19,12 +19,18 @@
 #include "attach/iterator.h"
 #include "attach/loading.h"
 #include "nagletrace.skel.h"
+#include "probed.skel.h"
 
 /* Features that the verifier of this kernel may refuse; we try the attempts in order. */
 struct attempt {
 	bool sk_storage; /* in tracing programs since 5.11 */
-	bool direct;
+	bool direct;     /* plain loads from the arguments; else probed reads */
 };
+
+/* Both objects are of one source, so that the skeleton of one serves the other too. */
+_Static_assert(sizeof(struct nagletrace_bpf__rodata) == sizeof(struct probed_bpf__rodata) &&
+		       sizeof(struct nagletrace_bpf__bss) == sizeof(struct probed_bpf__bss),
+	       "variables have one place in both objects");
 
 static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 			   const struct nt_settings *settings)
@@ -75,8 +81,6 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 	config->stacks = settings->stacks;
 	config->timeline = settings->timeline;
 	config->functions = tracer->hooks.family != NT_HOOKS_TRACEPOINT;
-	config->direct = attempt->direct;
-	config->cast = attempt->direct && tracer->cast.function;
 	config->sk_storage = attempt->sk_storage;
 }
 
@@ -275,6 +279,23 @@ static int load_opened(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	return err;
 }
 
+/* Opens the programs, autoload as their sections have it. Returns NULL and sets errno on failure. */
+static struct nagletrace_bpf *open_programs(const struct bpf_object_open_opts *opts, bool direct)
+{
+	struct nagletrace_bpf *skel = calloc(1, sizeof(*skel));
+	int err = skel ? nagletrace_bpf__create_skeleton(skel) : -ENOMEM;
+
+	if (!err && !direct)
+		skel->skeleton->data = (void *)probed_bpf__elf_bytes(&skel->skeleton->data_sz);
+	if (!err)
+		err = bpf_object__open_skeleton(skel->skeleton, opts);
+	if (!err)
+		return skel;
+	nagletrace_bpf__destroy(skel);
+	errno = -err;
+	return NULL;
+}
+
 static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		     const struct nt_settings *settings, const struct attempt *attempt)
 {
@@ -284,7 +305,7 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 
 	nt_loading_begin(&loading, kernel->btf, settings->btf, settings->verbose);
 	open_opts.btf_custom_path = loading.btf;
-	tracer->skel = nagletrace_bpf__open_opts(&open_opts);
+	tracer->skel = open_programs(&open_opts, attempt->direct);
 	err = tracer->skel ? load_opened(tracer, kernel, settings, attempt, &loading) : -errno;
 	ended = nt_loading_end(&loading);
 	err = err ? err : ended;
@@ -307,7 +328,8 @@ static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	size_t first = tracer->hooks.family == NT_HOOKS_FUNCTION ? 0 : 1;
 	int err = -EINVAL;
 
-	if (!tracer->typed)
+	if (!tracer->typed ||
+	    (tracer->hooks.family == NT_HOOKS_TRACEPOINT && !tracer->cast.function))
 		first = 2;
 	for (size_t i = first; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
 		err = load_once(tracer, kernel, settings, &attempts[i]);

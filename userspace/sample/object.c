@@ -18,7 +18,7 @@ static int load_opened(struct sample_bpf *skel, const struct nt_settings *settin
 
 	config = (struct nt_config *)&skel->rodata->nt_config;
 	config->tick_ns = nt_kernel_tick_ns();
-	config->direct = direct;
+	skel->rodata->direct = direct;
 	config->all_holds = settings->all_holds;
 	bpf_program__set_autoload(skel->progs.dump_held, !open);
 	bpf_program__set_autoload(skel->progs.dump_owners, !open);
