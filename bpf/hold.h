@@ -271,6 +271,10 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 
 	if (!r)
 		return;
+	if (la) { /* first: the verifier would follow all that comes after with and without one */
+		r->receiver = la->end;
+		r->ack = la->part;
+	}
 	r->cause = cause;
 	r->evidence = evidence;
 	r->pattern = nt_hold_pattern(f, cause);
@@ -301,10 +305,6 @@ static __always_inline void hold_report(const struct hold *h, const struct tcp *
 	if (f->release == NT_RELEASE_ACK && h->ack_seen) {
 		r->numbers.ack = h->ack;
 		r->numbers.seq = h->ack_seq;
-	}
-	if (la) {
-		r->receiver = la->end;
-		r->ack = la->part;
 	}
 	ring_submit(r);
 }
@@ -429,13 +429,17 @@ static __noinline int event_hold_end(const struct hold *h, struct sock *sk, u32 
 }
 
 /*
- * Counts the hold h, which is over and lies in that level of the scratch, and reports it.
- * This is a function by itself to spare its caller's stack.
+ * Counts the hold that is over and lies in that level of the scratch, and reports it. This is a
+ * global function for the verifier's sake, as hold_count().
  */
-static __noinline int hold_over(const struct hold *h, u32 level, u32 release, u64 released_ns)
+__noinline int hold_over(u32 level, u32 release, u64 released_ns)
 {
-	u64 lasted_ns = duration_ns(h->begin_ns, released_ns);
+	struct hold *h = scratch_get(level);
+	u64 lasted_ns;
 
+	if (!h)
+		return 0;
+	lasted_ns = duration_ns(h->begin_ns, released_ns);
 	hold_count(hold_owner(h), h->held.reason, release, h->begin_ns, released_ns);
 	if (lasted_ns >= nt_config.min_ns || lasted_ns >= SLOW_NS)
 		hold_name_kernel(level);
@@ -495,7 +499,7 @@ static __always_inline void hold_release(struct hold *h, const struct tcp *t,
 	/* only the program that deletes the hold judges it */
 	if (hold_delete(t->sk)) {
 		if (ended)
-			hold_over(&ended->hold, level, release, released_ns);
+			hold_over(level, release, released_ns);
 		else
 			count_dropped(NT_DROPPED_HOLD_MAP);
 	}
@@ -644,7 +648,8 @@ static __always_inline struct hold *hold_note(struct hold *h, const struct tcp *
 		       s->write_seq - s->snd_nxt >= s->mss);
 	barrier();
 	h->sk = (u64)t->sk;
-	if (begins && reason != NT_HOLD_SNDBUF) /* that one ends just now */
+	/* the configuration first: else the verifier follows all ways to here to the end */
+	if (nt_config.timeline && begins && reason != NT_HOLD_SNDBUF) /* that one ends just now */
 		event_hold_begin(t->sk, reason, s->snd_nxt, s->write_seq - s->snd_nxt,
 				 s->snd_nxt - s->snd_una);
 	return h;

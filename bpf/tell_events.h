@@ -265,9 +265,8 @@ static __always_inline void event_state(struct sock *sk, u8 state)
 static __always_inline void event_hold_begin(struct sock *sk, u8 reason, u32 seq, u32 bytes,
 					     u32 in_flight_bytes)
 {
-	if (nt_config.timeline)
-		event_note(socket_number(sk), 0, NT_EVENT_HOLD_BEGIN | (u64)reason << 8,
-			   halves(seq, bytes), halves(0, in_flight_bytes));
+	event_note(socket_number(sk), 0, NT_EVENT_HOLD_BEGIN | (u64)reason << 8, halves(seq, bytes),
+		   halves(0, in_flight_bytes));
 }
 
 #endif /* NT_TELL_EVENTS_H */
