@@ -695,6 +695,9 @@ static __always_inline void hold_note_writer(struct hold *h, struct sock *sk, vo
 {
 	u32 now_us = bpf_ktime_get_ns() / 1000;
 
+	/* nothing keeps an ACK on another CPU from ending the hold, and the memory is used again */
+	if (h->sk != (u64)sk)
+		return;
 	/* tcp_sendmsg_locked() returns before its caller unlocks the socket */
 	h->unlocked_us = nt_config.functions ? h->wrote_us : now_us;
 	h->wrote_us = now_us;
@@ -710,6 +713,13 @@ static __always_inline void hold_note_writer(struct hold *h, struct sock *sk, vo
 	h->writer.target = nt_config.target != NT_TARGET_ALL && current_is_target();
 	if (nt_config.stacks)
 		stack_take(ctx, &h->stack, h->writer.tgid);
+	barrier();
+	if (h->sk == (u64)sk)
+		return;
+	h->writer = (struct writer){}; /* somebody else's by now, whose owner user space finds */
+	h->stack.id = NT_NO_STACK;
+	h->writes = h->write_bytes = h->written = 0;
+	h->flight = FLIGHT_UNSURE;
 }
 
 /*
@@ -754,6 +764,9 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 	u32 polled, level;
 
 	if (!asleep && !(PROBED(t->sk, sk_socket, flags) & nospace))
+		return false;
+	/* it waits for something else than this ACK, as for memory: sk_stream_wait_memory() */
+	if (!lacks_room(t->sk, trusted))
 		return false;
 	if (!socket_wanted(t->sk, trusted))
 		return false;

@@ -113,13 +113,24 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 }
 
 /*
+ * Did the timer that was seen to expire send the bytes? One that found the socket in use waits, and
+ * the program that uses it may send corked bytes first: it uncorks, or it fills the segment.
+ */
+static inline bool nt_seen_timer_sent(const struct nt_held *held, const struct nt_tcp_state *s)
+{
+	if (held->timer_seen != NT_RELEASE_TIMER)
+		return held->timer_seen;
+	return held->reason != NT_HOLD_CORK || (s->nonagle & NT_NAGLE_CORK && !nt_filled(held, s));
+}
+
+/*
  * Infers the release from the state alone, where the attempt's arguments are not known. The caller
  * asks before TCP processes the next ACK.
  */
 static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 						    const struct nt_tcp_state *s)
 {
-	if (held->timer_seen)
+	if (nt_seen_timer_sent(held, s))
 		return held->timer_seen;
 	if (nt_released_by_probe(held, s))
 		return NT_RELEASE_LOSS_PROBE;

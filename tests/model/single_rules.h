@@ -105,6 +105,38 @@ static void write_is_looked_at_again(u32 tail, void (*meanwhile)(void))
 	endpoint_leaves(e);
 }
 
+/* An ACK ends the hold on another CPU while a program names its writer; another socket's takes its memory. */
+static void another_cpu_takes_the_memory(void)
+{
+	host.on_read = NULL;
+	hold_at_hand(looked_at)->sk++;
+}
+
+static void writer_is_not_named_in_another_hold(void)
+{
+	struct endpoint *e = endpoint_with_tail(100, 50);
+	struct hold *h;
+	struct tcp t = tcp_at_hand(e);
+
+	looked_at = e;
+	attempt_fails(e);
+	h = hold_at_hand(e);
+	host.pid_tgid = 7ULL << 32 | 7;
+	host.on_read = another_cpu_takes_the_memory;
+	hold_note_writer(h, t.sk, NULL, 50);
+	assert_null(host.on_read);
+	assert_int_equal(h->writer.tgid, 0);
+	assert_int_equal(h->writes, 0);
+	hold_note_writer(h, t.sk, NULL, 50);
+	assert_int_equal(h->written, 0);
+	h->sk = (u64)t.sk;
+	hold_note_writer(h, t.sk, NULL, 50);
+	assert_int_equal(h->writer.tgid, 7);
+	assert_int_equal(h->writes, 1);
+	host.pid_tgid = 0;
+	endpoint_leaves(e);
+}
+
 /* The attempt of this write went unseen, and left nothing: the next look at the hold finds its end. */
 static void write_without_tail_is_not_looked_at(void)
 {
@@ -1469,6 +1501,7 @@ enum room {
 	POLLS_FOR_DATA,
 	OF_ANOTHER_NAMESPACE,
 	MAP_IS_FULL,
+	MEMORY_LACKS, /* and no room in the buffer, while a writer sleeps */
 	ROOMS,
 };
 
@@ -1483,14 +1516,14 @@ static bool room_is_told(enum room room)
 	struct socket_wq queue = {.wait.head.next = &watch.wait.entry};
 	u64 silent_ns = room == ROOM_WITHOUT_LATE_ACK ? 10 * MS : 40 * MS;
 	struct late_ack *la = NULL;
-	bool told_so, asleep = room <= WRITER_SLEEPS;
+	bool told_so, asleep = room <= WRITER_SLEEPS || room == MEMORY_LACKS;
 
 	packets_free(e);
 	sock_of(e)->sk_socket = &socket;
 	sock_of(e)->sk_wq = asleep ? NULL : &queue;
 	sock_of(e)->sk_write_pending = asleep;
 	sock_of(e)->sk_wmem_queued = 4096;
-	sock_of(e)->sk_sndbuf = 4608;
+	sock_of(e)->sk_sndbuf = room == MEMORY_LACKS ? 8192 : 4608;
 	e->tp.lsndtime = world_jiffies();
 	world_delay(silent_ns / 2);
 	if (room == ANOTHER_READS)
@@ -1502,6 +1535,8 @@ static bool room_is_told(enum room room)
 		la->part.begin_ns = world.now_ns - silent_ns;
 		la->part.end_ns = world.now_ns;
 	}
+	if (room == MEMORY_LACKS)
+		late_ack_goes(); /* else nobody would look */
 	nt_config.netns = room == OF_ANOTHER_NAMESPACE ? 99 : 0;
 	host_sized(&hold_hash)->refuses = room == MAP_IS_FULL;
 	segment_comes(e, room == ACK_WITH_DATA, key.ack, tcp_stamp(e));

@@ -644,6 +644,7 @@ static void a_tail_is_looked_at_when_something_may_have_changed(void **state)
 	large_tail_waits_a_millisecond(1448, true);
 	large_tail_waits_a_millisecond(1437, false); /* and grows to less than a segment */
 	write_without_tail_is_not_looked_at();
+	writer_is_not_named_in_another_hold();
 	what_is_in_flight_is_one_write_if_it_left_alone();
 	begin(&(struct setting){.family = TRACEPOINT});
 	write_is_looked_at_again(50, another_cpu_acknowledges);

@@ -188,6 +188,19 @@ TEST(the_probe_timer_is_told_by_who_saw_it)
 	held.timer_seen = NT_RELEASE_TIMER;
 	s.nonagle = NT_NAGLE_CORK;
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+	held.reason = NT_HOLD_MSG_MORE;
+	s.nonagle = 0;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+}
+
+TEST(the_program_that_kept_the_timer_waiting_may_send_first)
+{
+	held.timer_seen = NT_RELEASE_TIMER;
+	held.reason = NT_HOLD_CORK;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_UNCORK);
+	s.nonagle = NT_NAGLE_CORK;
+	s.snd_nxt = held.seq + MSS;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_FULL_SEGMENT);
 }
 
 TEST(a_corked_segment_that_nobody_was_seen_to_send_is_the_probe_timers)
