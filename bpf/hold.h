@@ -77,13 +77,6 @@ struct ended_hold {
 _Static_assert(sizeof(struct ended_hold) <= SCRATCH_BYTES, "a hold fits the scratch");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct hold);
-} hold_storage SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, u64);
@@ -98,8 +91,6 @@ static __always_inline struct hold *hold_entry(struct sock *sk)
 {
 	u64 key = (u64)sk;
 
-	if (nt_config.sk_storage)
-		return bpf_sk_storage_get(&hold_storage, sk, NULL, 0);
 	return bpf_map_lookup_elem(&hold_hash, &key);
 }
 
@@ -144,14 +135,9 @@ static __always_inline struct hold *hold_new(const struct tcp *t, const bool tru
 		return h;
 	}
 	__sync_fetch_and_add(&buckets[bucket].holds, 1);
-	if (nt_config.sk_storage) {
-		h = bpf_sk_storage_get(&hold_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-		err = h ? 0 : hold_entry(sk) ? -EEXIST : -ENOMEM;
-	} else {
-		err = bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST);
-		if (!err)
-			h = bpf_map_lookup_elem(&hold_hash, &key);
-	}
+	err = bpf_map_update_elem(&hold_hash, &key, &no_hold, BPF_NOEXIST);
+	if (!err)
+		h = bpf_map_lookup_elem(&hold_hash, &key);
 	if (err) {
 		__sync_fetch_and_add(&buckets[bucket].holds, -1);
 		if (err != -EEXIST)
@@ -167,12 +153,8 @@ static __always_inline bool hold_delete(struct sock *sk)
 {
 	u32 bucket = bucket_index(sk, false);
 	u64 key = (u64)sk;
-	long err;
+	long err = bpf_map_delete_elem(&hold_hash, &key);
 
-	if (nt_config.sk_storage)
-		err = bpf_sk_storage_delete(&hold_storage, sk);
-	else
-		err = bpf_map_delete_elem(&hold_hash, &key);
 	if (!err)
 		__sync_fetch_and_add(&buckets[bucket].holds, -1);
 	return err != -ENOENT;

@@ -307,24 +307,6 @@ int BPF_PROG(on_sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
-/* ---- what is left of sockets whose events went by while nothing was attached ---- */
-
-SEC("iter/bpf_sk_storage_map")
-int forget_holds(struct bpf_iter__bpf_sk_storage_map *ctx)
-{
-	if (ctx->sk)
-		bpf_sk_storage_delete(&hold_storage, ctx->sk);
-	return 0;
-}
-
-SEC("iter/bpf_sk_storage_map")
-int forget_acks(struct bpf_iter__bpf_sk_storage_map *ctx)
-{
-	if (ctx->sk)
-		bpf_sk_storage_delete(&ack_storage, ctx->sk);
-	return 0;
-}
-
 /* ---- which network namespaces there are, and who lives in them ---- */
 
 /* Where there are more than these, user space learns that some are missing. */

@@ -429,10 +429,9 @@ struct nt_config {
 	__u8 all_holds;         /* report holds that are no stall too */
 	__u8 stacks;            /* take the call stack of the held write */
 	__u8 functions;         /* send attempts are hooked, and not inferred from socket state */
-	__u8 sk_storage;        /* state lives in socket storage, not in a hash */
 	__u8 timeline;          /* report every event */
 	__u8 delack_by_rto_min; /* tcp_delack_max() derives it from the route's and the socket's */
-	__u8 reserved[3];
+	__u8 reserved[4];
 };
 
 /* A process has sockets that no hook follows all the way. */

@@ -15,13 +15,6 @@
 #define DELACK_MAX_NS 200000000ULL
 
 struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct nt_pending_ack);
-} ack_storage SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u64);
@@ -31,10 +24,10 @@ struct {
 static const struct nt_pending_ack no_pending_ack;
 
 /*
- * Where there is no socket storage, sockets share places by the hash of their addresses. The first
- * one keeps its ACK there, which costs a fraction of a look into the map; the others keep theirs in
- * the map. If two CPUs take one place at once, the last one has it, and for the other the start of
- * its ACK went unseen. A socket stays at its place while it is connected.
+ * Sockets share places by the hash of their addresses. The first one keeps its ACK there, which
+ * costs a fraction of a look into the map, or of socket storage; the others keep theirs in the map.
+ * If two CPUs take one place at once, the last one has it, and for the other the start of its ACK
+ * went unseen. A socket stays at its place while it is connected.
  */
 #ifndef ACK_PLACES
 #define ACK_PLACES 8192
@@ -50,31 +43,18 @@ static __always_inline u32 ack_place_of(struct sock *sk, const bool trusted)
 /* No hook shows when an ACK becomes pending: what came since then is not known either. */
 bool ack_begins_unseen;
 
-/*
- * A socket's storage stays until the socket goes: to make it anew for each ACK, twice in every
- * exchange of small requests, would cost more than all else here. Its sk is 0 while no ACK is
- * pending.
- */
 static __always_inline struct nt_pending_ack *pending_ack_find(struct sock *sk, const bool trusted)
 {
 	struct nt_pending_ack *p;
 	u64 key = (u64)sk;
-	u32 i;
+	u32 i = ack_place_of(sk, trusted);
 
-	if (!nt_config.sk_storage) {
-		i = ack_place_of(sk, trusted);
-		if (ack_places[i].ack.sk == key)
-			return &ack_places[i].ack;
-		if (!ack_places[i].others)
-			return NULL;
-		p = bpf_map_lookup_elem(&ack_hash, &key);
-		return p && p->place == i ? p : NULL;
-	}
-	p = bpf_sk_storage_get(&ack_storage, sk, NULL, 0);
-	if (p && !p->sk)
-		p = NULL;
-	barrier_var(p); /* see hold_find() */
-	return p;
+	if (ack_places[i].ack.sk == key)
+		return &ack_places[i].ack;
+	if (!ack_places[i].others)
+		return NULL;
+	p = bpf_map_lookup_elem(&ack_hash, &key);
+	return p && p->place == i ? p : NULL;
 }
 
 /* No ACK is pending for so long: what is at that place belongs to a connection that is over. */
@@ -105,22 +85,15 @@ static __always_inline struct nt_pending_ack *ack_hash_new(struct sock *sk, u32 
 	return p;
 }
 
-/* NULL: no room, counted as dropped; or, in socket storage, another program was faster. */
+/* NULL: no room, counted as dropped. */
 static __always_inline struct nt_pending_ack *pending_ack_new(struct sock *sk, const bool trusted)
 {
 	struct nt_pending_ack *p;
-	u32 i;
+	u32 i = ack_place_of(sk, trusted);
 
-	if (nt_config.sk_storage) {
-		p = bpf_sk_storage_get(&ack_storage, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-		if (!p && bpf_sk_storage_get(&ack_storage, sk, NULL, 0))
-			return NULL;
-	} else {
-		i = ack_place_of(sk, trusted);
-		if (!ack_places[i].ack.sk || ack_place_is_left(&ack_places[i]))
-			return &ack_places[i].ack;
-		p = ack_hash_new(sk, i);
-	}
+	if (!ack_places[i].ack.sk || ack_place_is_left(&ack_places[i]))
+		return &ack_places[i].ack;
+	p = ack_hash_new(sk, i);
 	if (!p)
 		count_dropped(NT_DROPPED_ACK_MAP);
 	return p;
@@ -132,7 +105,7 @@ static __always_inline void pending_ack_delete(struct nt_pending_ack *p, struct 
 	u64 key = (u64)sk;
 	u32 i;
 
-	if (!nt_config.sk_storage && p != &ack_places[ack_place_of(sk, trusted)].ack) {
+	if (p != &ack_places[ack_place_of(sk, trusted)].ack) {
 		i = p->place % ACK_PLACES;
 		if (!bpf_map_delete_elem(&ack_hash, &key))
 			__sync_fetch_and_add(&ack_places[i].others, -1);

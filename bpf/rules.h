@@ -235,7 +235,7 @@ static __always_inline struct hold *tail_look(const struct tcp *t, bool written,
 
 /*
  * Does the same by a socket's number; hold_find() finds the hold then. This is a global function
- * for the verifier's sake (see hold_judge()), so it serves only where holds are found by number.
+ * for the verifier's sake, as hold_judge().
  */
 __noinline int tail_look_at(u64 sk, u32 written)
 {

@@ -439,13 +439,6 @@ struct bpf_iter__bpf_prog {
 	struct bpf_prog *prog;
 };
 
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	void *map;
-	struct sock *sk;
-	void *value;
-};
-
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;

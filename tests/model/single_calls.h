@@ -23,7 +23,6 @@ static void endpoint_leaves(struct endpoint *e)
 {
 	packets_free(e);
 	hook_destroy(e);
-	host_socket_gone(e);
 	n_told = 0;
 	scratch_is_free();
 }

@@ -158,7 +158,6 @@ static void endpoint_destroy(struct endpoint *e)
 	for (u32 i = 0; i < HOLDS_KEPT; i++)
 		judge_missed(e, &e->held[i]);
 	packets_free(e);
-	host_socket_gone(e);
 	e->destroyed = e->gone = true;
 	sock_of(e)->__sk_common.skc_state = TCP_CLOSE;
 	if (e->peer->destroyed) {

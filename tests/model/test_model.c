@@ -106,7 +106,7 @@ static void one_event(void)
 
 struct setting {
 	enum family family;
-	bool sk_storage, direct, guarded, short_run;
+	bool direct, guarded, short_run;
 	u32 netns; /* whose end is looked at; 0: both */
 	u32 skip;
 	u32 seed;
@@ -175,7 +175,6 @@ static void begin(const struct setting *setting)
 		.all_holds = !setting->stalls_only,
 		.stacks = setting->stacks,
 		.functions = setting->family != TRACEPOINT,
-		.sk_storage = setting->sk_storage,
 		.name = "client",
 	};
 	u32 client = tasks[0].tgid;
@@ -217,15 +216,11 @@ static void begin(const struct setting *setting)
 
 static struct host_map *some_map(void)
 {
-	switch (random_below(5)) {
+	switch (random_below(3)) {
 	case 0:
 		return host_sized(&hold_hash);
 	case 1:
-		return host_storage_of(&hold_storage);
-	case 2:
 		return host_sized(&ack_hash);
-	case 3:
-		return host_storage_of(&ack_storage);
 	default:
 		return host_sized(&late_acks);
 	}
@@ -482,7 +477,7 @@ static void exactly(const struct setting *setting)
 static void functions_tell_each_hold_as_it_was(void **state)
 {
 	for (int i = 0; i < 4; i++)
-		exactly(&(struct setting){.family = FUNCTION, .sk_storage = i & 1, .direct = i >> 1,
+		exactly(&(struct setting){.family = FUNCTION, .direct = i >> 1,
 					  .min_ns = i & 1 ? NO_LEAST : 0, .timeout_field = i & 1,
 					  .usec_stamps = i >> 1, .stacks = i >> 1, .seed = i});
 }
@@ -494,14 +489,14 @@ static void kprobes_tell_each_hold_as_it_was(void **state)
 
 static void only_stalls_are_told_where_no_more_is_asked_for(void **state)
 {
-	exactly(&(struct setting){.family = FUNCTION, .stalls_only = true, .sk_storage = true, .seed = 11});
+	exactly(&(struct setting){.family = FUNCTION, .stalls_only = true, .seed = 11});
 }
 
 /* The totals count the sockets of who was asked for; the records say who that is. */
 static void the_totals_are_of_who_was_asked_for(void **state)
 {
 	for (enum nt_target target = NT_TARGET_PIDS; target <= NT_TARGET_CGROUP; target++)
-		exactly(&(struct setting){.family = FUNCTION, .target = target, .sk_storage = target & 1,
+		exactly(&(struct setting){.family = FUNCTION, .target = target,
 					  .min_ns = NO_LEAST, .seed = 12 + target});
 }
 
@@ -510,8 +505,7 @@ static void dropped_is_what_found_no_room(void **state)
 	const u64 *dropped;
 
 	for (enum family family = 0; family < FAMILIES; family++) {
-		play(&(struct setting){.family = family, .sk_storage = family != KPROBE, .ring_full = true,
-				       .seed = 16 + family});
+		play(&(struct setting){.family = family, .ring_full = true, .seed = 16 + family});
 		dropped = totals_told()->dropped;
 		assert_true(host_ring.refused);
 		assert_int_equal(dropped[NT_DROPPED_RING_FULL], host_ring.refused);
@@ -519,15 +513,12 @@ static void dropped_is_what_found_no_room(void **state)
 		assert_int_equal(run.false_stalls, 0);
 		if (family != TRACEPOINT)
 			totals_are_exact();
-		play(&(struct setting){.family = family, .sk_storage = family != KPROBE, .maps_refuse = true,
-				       .seed = 20 + family});
+		play(&(struct setting){.family = family, .maps_refuse = true, .seed = 20 + family});
 		dropped = totals_told()->dropped;
 		assert_true(dropped[NT_DROPPED_HOLD_MAP] && dropped[NT_DROPPED_ACK_MAP]);
-		assert_int_equal(dropped[NT_DROPPED_HOLD_MAP], host_storage_of(&hold_storage)->refused +
-								 host_sized(&hold_hash)->refused);
-		assert_int_equal(dropped[NT_DROPPED_ACK_MAP], host_storage_of(&ack_storage)->refused +
-								host_sized(&ack_hash)->refused +
-								host_sized(&late_acks)->refused);
+		assert_int_equal(dropped[NT_DROPPED_HOLD_MAP], host_sized(&hold_hash)->refused);
+		assert_int_equal(dropped[NT_DROPPED_ACK_MAP],
+				 host_sized(&ack_hash)->refused + host_sized(&late_acks)->refused);
 		assert_int_equal(dropped[NT_DROPPED_RING_FULL], 0);
 		assert_int_equal(run.false_stalls, 0);
 		totals_are_the_records();
@@ -652,8 +643,6 @@ static void a_tail_is_looked_at_when_something_may_have_changed(void **state)
 	begin(&(struct setting){.family = FUNCTION});
 	timer_starts_when_a_hold_is_over();
 	dissolved_connection_leaves_no_hold();
-	begin(&(struct setting){.family = FUNCTION, .sk_storage = true});
-	dissolved_connection_leaves_no_hold();
 }
 
 static void a_tail_has_the_reason_that_tcp_has(void **state)
@@ -749,7 +738,7 @@ static void tracepoints_tell_each_stall(void **state)
 	struct setting s = {.family = TRACEPOINT};
 
 	for (int i = 0; i < 4; i++) {
-		s.sk_storage = s.timeout_field = i & 1;
+		s.timeout_field = i & 1;
 		s.direct = s.usec_stamps = i >> 1;
 		s.min_ns = i & 1 ? NO_LEAST : 0;
 		s.seed = 30 + i;
@@ -761,7 +750,7 @@ static void tracepoints_tell_each_stall(void **state)
 static void one_end_alone_accuses_nobody_falsely(void **state)
 {
 	for (enum family family = 0; family < FAMILIES; family++) {
-		struct setting s = {.family = family, .sk_storage = family != KPROBE, .seed = 40 + 2 * family};
+		struct setting s = {.family = family, .seed = 40 + 2 * family};
 
 		for (s.netns = CLIENT_SPACE; s.netns <= SERVER_SPACE; s.netns++, s.seed++) {
 			s.usec_stamps = s.netns == CLIENT_SPACE;
@@ -777,8 +766,7 @@ static void programs_that_are_skipped_accuse_nobody(void **state)
 
 	for (u32 i = 0; i < 4; i++) {
 		for (enum family family = 0; family < FAMILIES; family++) {
-			struct setting s = {.family = family, .sk_storage = i & 1, .skip = rates[i],
-					    .seed = 100 + 16 * family + i};
+			struct setting s = {.family = family, .skip = rates[i], .seed = 100 + 16 * family + i};
 
 			pool_play(&s);
 			pool_check(&s);

@@ -462,13 +462,18 @@ unsigned long long nt_kernel_tick_ns(void)
 	return tick.tv_nsec;
 }
 
-bool nt_kernel_delack_by_rto_min(void)
+bool nt_kernel_since(unsigned int major, unsigned int minor, unsigned int patch)
 {
-	unsigned int major = 0, minor = 0, patch = 0;
+	unsigned int has[3] = {0};
 	struct utsname name;
 
 	if (uname(&name))
 		return false;
-	sscanf(name.release, "%u.%u.%u", &major, &minor, &patch);
-	return (major << 20 | minor << 10 | patch) >= (6 << 20 | 6 << 10 | 10);
+	sscanf(name.release, "%u.%u.%u", &has[0], &has[1], &has[2]);
+	return (has[0] << 20 | has[1] << 10 | has[2]) >= (major << 20 | minor << 10 | patch);
+}
+
+bool nt_kernel_delack_by_rto_min(void)
+{
+	return nt_kernel_since(6, 6, 10);
 }

@@ -82,6 +82,9 @@ void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t si
  */
 bool nt_kernel_delack_by_rto_min(void);
 
+/* Is the kernel of this version or a later one? */
+bool nt_kernel_since(unsigned int major, unsigned int minor, unsigned int patch);
+
 /* Returns one jiffy in ns: the resolution of the coarse clock is one tick. */
 unsigned long long nt_kernel_tick_ns(void);
 

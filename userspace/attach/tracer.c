@@ -16,21 +16,23 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "attach/iterator.h"
 #include "attach/loading.h"
 #include "nagletrace.skel.h"
 #include "probed.skel.h"
 
-/* Features that the verifier of this kernel may refuse; we try the attempts in order. */
-struct attempt {
-	bool sk_storage; /* in tracing programs since 5.11 */
-	bool direct;     /* plain loads from the arguments; else probed reads */
-};
-
 /* Both objects are of one source, so that the skeleton of one serves the other too. */
-_Static_assert(sizeof(struct nagletrace_bpf__rodata) == sizeof(struct probed_bpf__rodata) &&
-		       sizeof(struct nagletrace_bpf__bss) == sizeof(struct probed_bpf__bss),
-	       "variables have one place in both objects");
+#define SAME_PLACE(section, variable)                                            \
+	_Static_assert(offsetof(struct nagletrace_bpf__##section, variable) ==   \
+			       offsetof(struct probed_bpf__##section, variable), \
+		       "a variable has one place in both objects")
+SAME_PLACE(rodata, nt_config);
+SAME_PLACE(bss, buckets);
+SAME_PLACE(bss, ack_places);
+SAME_PLACE(bss, delack_timer_function);
+SAME_PLACE(bss, ack_begins_unseen);
+SAME_PLACE(bss, late_acks_wanted);
+_Static_assert(sizeof(struct nagletrace_bpf__bss) == sizeof(struct probed_bpf__bss),
+	       "both objects have the same variables");
 
 static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 			   const struct nt_settings *settings)
@@ -62,8 +64,7 @@ static enum nt_target target_kind(const struct nt_settings *settings)
 	return settings->cgroup ? NT_TARGET_CGROUP : NT_TARGET_ALL;
 }
 
-static void configure(struct nt_tracer *tracer, const struct nt_settings *settings,
-		      const struct attempt *attempt)
+static void configure(struct nt_tracer *tracer, const struct nt_settings *settings)
 {
 	struct nt_config *config = (struct nt_config *)&tracer->skel->rodata->nt_config;
 
@@ -81,13 +82,11 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 	config->stacks = settings->stacks;
 	config->timeline = settings->timeline;
 	config->functions = tracer->hooks.family != NT_HOOKS_TRACEPOINT;
-	config->sk_storage = attempt->sk_storage;
 }
 
 /*
  * Makes an entry take memory only while it exists: there may be one for each socket of a large
- * host, since the tracepoint family does not see each ACK go. Tracing programs may use such maps
- * since 6.1.
+ * host, since we do not see each ACK go.
  */
 static void grow_on_demand(struct bpf_map *map, unsigned int most)
 {
@@ -111,18 +110,12 @@ static void size_by_cpus(struct bpf_map *map)
  * Sizes the maps: those that this run does not use are not made, and those for filters shrink to a
  * minimum without the filter.
  */
-static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settings,
-		      const struct attempt *attempt)
+static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settings)
 {
 	struct nagletrace_bpf *skel = tracer->skel;
 	bool filtered = target_kind(settings) != NT_TARGET_ALL;
 
-	bpf_map__set_autocreate(skel->maps.hold_storage, attempt->sk_storage);
-	bpf_map__set_autocreate(skel->maps.ack_storage, attempt->sk_storage);
-	bpf_map__set_autocreate(skel->maps.hold_hash, !attempt->sk_storage);
-	bpf_map__set_autocreate(skel->maps.ack_hash, !attempt->sk_storage);
-	/* that tracepoint exists since 6.3 */
-	if (!program_is_missing(tracer, "on_sock_send_length")) {
+	if (nt_kernel_since(6, 1, 0)) { /* tracing programs may use such maps since then */
 		grow_on_demand(skel->maps.hold_hash, 1 << 16);
 		grow_on_demand(skel->maps.ack_hash, 1 << 18);
 	}
@@ -141,8 +134,8 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settin
 }
 
 /*
- * Has the arguments of a raw tracepoint program typed where the kernel has BTF: plain loads and
- * socket storage need it.
+ * Has the arguments of a raw tracepoint program typed where the kernel has BTF: plain loads need
+ * it.
  */
 static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, size_t i,
 			  struct nt_loading *loading)
@@ -169,8 +162,7 @@ static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, si
 }
 
 static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
-			   const struct nt_settings *settings, bool forgets,
-			   struct nt_loading *loading)
+			   const struct nt_settings *settings, struct nt_loading *loading)
 {
 	struct bpf_program *prog;
 	int err;
@@ -191,8 +183,6 @@ static int choose_programs(struct nt_tracer *tracer, struct nt_kernel *kernel,
 				  tracer->typed && !tracer->cast.function);
 	bpf_program__set_autoload(tracer->skel->progs.dump_kept,
 				  tracer->typed && settings->counts_kept);
-	bpf_program__set_autoload(tracer->skel->progs.forget_holds, forgets);
-	bpf_program__set_autoload(tracer->skel->progs.forget_acks, forgets);
 	return 0;
 }
 
@@ -255,20 +245,17 @@ static int make_slow_rows(const struct nt_tracer *tracer)
 }
 
 static int load_opened(struct nt_tracer *tracer, struct nt_kernel *kernel,
-		       const struct nt_settings *settings, const struct attempt *attempt,
-		       struct nt_loading *loading)
+		       const struct nt_settings *settings, struct nt_loading *loading)
 {
-	int err;
+	int err = choose_programs(tracer, kernel, settings, loading);
 
-	err = choose_programs(tracer, kernel, settings, settings->standby && attempt->sk_storage,
-			      loading);
 	if (!err)
 		err = place_all_casts(tracer);
 	if (!err)
 		err = nt_loading_types(loading, tracer->skel->obj);
 	if (!err) {
-		configure(tracer, settings, attempt);
-		size_maps(tracer, settings, attempt);
+		configure(tracer, settings);
+		size_maps(tracer, settings);
 		err = nagletrace_bpf__load(tracer->skel);
 		/* libbpf takes a feature for missing if it could not try it for lack of memory */
 		if (!err && !tracer->skel->bss)
@@ -279,7 +266,8 @@ static int load_opened(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	return err;
 }
 
-/* Opens the programs, autoload as their sections have it. Returns NULL and sets errno on failure. */
+/* Opens the programs, autoload as their sections have it. Returns NULL and sets errno on failure.
+ */
 static struct nagletrace_bpf *open_programs(const struct bpf_object_open_opts *opts, bool direct)
 {
 	struct nagletrace_bpf *skel = calloc(1, sizeof(*skel));
@@ -297,7 +285,7 @@ static struct nagletrace_bpf *open_programs(const struct bpf_object_open_opts *o
 }
 
 static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
-		     const struct nt_settings *settings, const struct attempt *attempt)
+		     const struct nt_settings *settings, bool direct)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open_opts);
 	struct nt_loading loading;
@@ -305,8 +293,8 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 
 	nt_loading_begin(&loading, kernel->btf, settings->btf, settings->verbose);
 	open_opts.btf_custom_path = loading.btf;
-	tracer->skel = open_programs(&open_opts, attempt->direct);
-	err = tracer->skel ? load_opened(tracer, kernel, settings, attempt, &loading) : -errno;
+	tracer->skel = open_programs(&open_opts, direct);
+	err = tracer->skel ? load_opened(tracer, kernel, settings, &loading) : -errno;
 	ended = nt_loading_end(&loading);
 	err = err ? err : ended;
 	if (err) {
@@ -316,27 +304,18 @@ static int load_once(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	return err;
 }
 
-/*
- * Loads the programs in the cheapest way that works: one kernel's verifier refuses what another's
- * accepts.
- */
+/* Loads the programs that load from sockets directly, or, where the verifier refuses that, the
+ * others. */
 static int load(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		const struct nt_settings *settings)
 {
-	static const struct attempt attempts[] = {{true, true}, {false, true}, {false, false}};
-	/* helpers do not accept sockets that a program found by arithmetic or in registers */
-	size_t first = tracer->hooks.family == NT_HOOKS_FUNCTION ? 0 : 1;
-	int err = -EINVAL;
+	bool direct = tracer->typed &&
+		      (tracer->hooks.family != NT_HOOKS_TRACEPOINT || tracer->cast.function);
+	int err = load_once(tracer, kernel, settings, direct);
 
-	if (!tracer->typed ||
-	    (tracer->hooks.family == NT_HOOKS_TRACEPOINT && !tracer->cast.function))
-		first = 2;
-	for (size_t i = first; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
-		err = load_once(tracer, kernel, settings, &attempts[i]);
-		if (!err || err == -EPERM || err == -ENOMEM)
-			break;
-	}
-	return err;
+	if (!err || err == -EPERM || err == -ENOMEM || !direct)
+		return err;
+	return load_once(tracer, kernel, settings, false);
 }
 
 static int attach_hook(struct nt_tracer *tracer, size_t i, const char *target)
@@ -384,30 +363,6 @@ static int teach_timers(const struct nt_tracer *tracer)
 	return 0;
 }
 
-/* The storage of sockets can be emptied by an iterator alone: we have no descriptor of theirs. */
-static int open_forgetting(struct nt_tracer *tracer)
-{
-	struct nagletrace_bpf *skel = tracer->skel;
-	struct {
-		struct bpf_program *prog;
-		struct bpf_map *map;
-	} each[] = {{skel->progs.forget_holds, skel->maps.hold_storage},
-		    {skel->progs.forget_acks, skel->maps.ack_storage}};
-
-	for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
-		union bpf_iter_link_info info = {.map.map_fd = bpf_map__fd(each[i].map)};
-		LIBBPF_OPTS(bpf_iter_attach_opts, opts, .link_info = &info,
-			    .link_info_len = sizeof(info));
-
-		if (!bpf_program__autoload(each[i].prog))
-			continue;
-		tracer->forget[i] = bpf_program__attach_iter(each[i].prog, &opts);
-		if (!tracer->forget[i])
-			return -errno;
-	}
-	return 0;
-}
-
 static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 		  const struct nt_settings *settings, const char **failed)
 {
@@ -432,8 +387,7 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 	}
 	tracer->skel->bss->ack_begins_unseen = tracer->hooks.family == NT_HOOKS_TRACEPOINT &&
 					       program_is_missing(tracer, "on_timer_start");
-	*failed = "the storage of sockets";
-	return open_forgetting(tracer);
+	return 0;
 }
 
 static bool family_refused(struct nt_kernel *kernel, enum nt_hooks family, int cause,
@@ -564,10 +518,6 @@ void nt_tracer_close(struct nt_tracer *tracer)
 		bpf_link__destroy(tracer->links[i]);
 		tracer->links[i] = NULL;
 	}
-	for (size_t i = 0; i < sizeof(tracer->forget) / sizeof(tracer->forget[0]); i++) {
-		bpf_link__destroy(tracer->forget[i]);
-		tracer->forget[i] = NULL;
-	}
 	nagletrace_bpf__destroy(tracer->skel);
 	tracer->skel = NULL;
 }
@@ -673,18 +623,6 @@ static int empty(const struct bpf_map *map)
 	return err == -ENOENT ? 0 : err;
 }
 
-static int empty_storage(const struct bpf_link *iterator)
-{
-	struct nt_iterator reader = {};
-	const void *nothing;
-	int err;
-
-	if (!iterator)
-		return 0;
-	err = nt_iterator_begin(&reader, iterator, 1);
-	return err ? err : nt_iterator_next(&reader, &nothing);
-}
-
 int nt_tracer_pause(struct nt_tracer *tracer)
 {
 	struct nagletrace_bpf *skel = tracer->skel;
@@ -695,8 +633,6 @@ int nt_tracer_pause(struct nt_tracer *tracer)
 	detach_all(tracer);
 	/* a program that still runs on another CPU would leave something behind */
 	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
-	for (size_t i = 0; !err && i < sizeof(tracer->forget) / sizeof(tracer->forget[0]); i++)
-		err = empty_storage(tracer->forget[i]);
 	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
 		err = empty(maps[i]);
 	memset(skel->bss->buckets, 0, sizeof(skel->bss->buckets));

@@ -16,7 +16,6 @@ struct nt_tracer {
 	struct nagletrace_bpf *skel;
 	struct bpf_link *links[NT_MAX_HOOKS]; /* by place in nt_hooks */
 	const char *targets[NT_MAX_HOOKS]; /* what each of them hooks; NULL: it is not attached */
-	struct bpf_link *forget[2];        /* of iterators: see nt_tracer_pause() */
 	struct nt_hook_set hooks;
 	uint64_t missed_detached; /* runs that the detached ones missed while they were attached */
 	bool typed;               /* tracepoints are BTF-typed */

@@ -136,7 +136,7 @@ static __attribute__((unused)) struct host_map *host_map_make(uint32_t type, uin
 	map->type = type;
 	map->key_size = key_size;
 	map->value_size = value_size;
-	map->max_entries = type == BPF_MAP_TYPE_SK_STORAGE ? UINT32_MAX : max_entries;
+	map->max_entries = max_entries;
 	map->slots = 64;
 	map->entries = calloc(map->slots, sizeof(*map->entries));
 	map->next = host_maps;
@@ -145,22 +145,19 @@ static __attribute__((unused)) struct host_map *host_map_make(uint32_t type, uin
 }
 
 /* The map's definition is all pointers that nobody follows: the first of them holds the map. */
-#define host_map_of(map, key_bytes)                                                  \
+#define host_sized(map)                                                              \
 	({                                                                           \
 		struct host_map *__host;                                             \
 		memcpy(&__host, (map), sizeof(__host));                              \
 		if (!__host) {                                                       \
 			__host = host_map_make(sizeof(*(map)->type) / sizeof(int),   \
-					       key_bytes, sizeof(*(map)->value), 0); \
+					       sizeof(*(map)->key),                  \
+					       sizeof(*(map)->value),                \
+					       sizeof(*(map)->max_entries) /         \
+						       sizeof(int));                 \
 			memcpy((map), &__host, sizeof(__host));                      \
 		}                                                                    \
 		__host;                                                              \
-	})
-#define host_sized(map)                                                                \
-	({                                                                             \
-		struct host_map *__sized = host_map_of(map, sizeof(*(map)->key));      \
-		__sized->max_entries = sizeof(*(map)->max_entries) / sizeof(int);      \
-		__sized;                                                               \
 	})
 
 static __attribute__((unused)) struct host_entry *host_find(struct host_map *map, const void *key)
@@ -297,36 +294,9 @@ static __attribute__((unused)) long host_delete(struct host_map *map, const void
 	return 0;
 }
 
-static __attribute__((unused)) void *host_storage(struct host_map *map, const void *sk,
-						  uint64_t flags)
-{
-	uint64_t key = (uintptr_t)sk;
-	void *value = host_lookup(map, &key);
-
-	return value || !(flags & BPF_SK_STORAGE_GET_F_CREATE) ? value : host_add(map, &key);
-}
-
-/* The socket's memory is given back: its storage goes with it. */
-static __attribute__((unused)) void host_socket_gone(const void *sk)
-{
-	uint64_t key = (uintptr_t)sk;
-
-	for (struct host_map *map = host_maps; map; map = map->next)
-		if (map->type == BPF_MAP_TYPE_SK_STORAGE)
-			host_delete(map, &key);
-}
-
 #define bpf_map_lookup_elem(map, key)               host_lookup(host_sized(map), key)
 #define bpf_map_update_elem(map, key, value, flags) host_update(host_sized(map), key, value, flags)
 #define bpf_map_delete_elem(map, key)               host_delete(host_sized(map), key)
-#define host_storage_of(map)                        host_map_of(map, 8)
-#define bpf_sk_storage_get(map, sk, value, flags) \
-	host_storage(host_storage_of(map), sk, (uint64_t)(flags))
-#define bpf_sk_storage_delete(map, sk)                    \
-	({                                                \
-		uint64_t __sk = (uintptr_t)(sk);          \
-		host_delete(host_storage_of(map), &__sk); \
-	})
 
 /* ---- ring buffers: a record is read as it is submitted ---- */
 
