@@ -29,6 +29,7 @@ echo "nagletrace: installing$missing"
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
 	trap '$sudo rm -f $policy' EXIT
+	trap 'exit 130' INT TERM HUP # else dash leaves it there
 	printf '#!/bin/sh\nexit 101\n' | $sudo tee $policy >/dev/null
 	$sudo chmod 755 $policy
 fi

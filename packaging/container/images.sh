@@ -29,6 +29,7 @@ forget() {
 	rm -rf "$store" "$out/context"
 }
 trap forget EXIT
+trap 'exit 130' INT TERM HUP # else dash leaves all there
 rm -f "$out/context/packages"/*.deb
 cp "$packages"/*.deb "$out/context/packages"
 
@@ -42,7 +43,8 @@ if [ -z "$base" ]; then
 			--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
 			--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
 			--dpkgopt='path-include=/usr/share/doc/*/copyright' \
-			"$suite" "$out/base-$suite.part" && mv "$out/base-$suite.part" "$out/base-$suite.tar"
+			"$suite" "$out/base-$suite.part" || exit
+		mv "$out/base-$suite.part" "$out/base-$suite.tar"
 	}
 	container=$(buildah from scratch)
 	buildah add -q "$container" "$out/base-$suite.tar" / >/dev/null
