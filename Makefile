@@ -15,7 +15,9 @@ unitdir ?= $(prefix)/lib/systemd/system
 sysusersdir ?= $(prefix)/lib/sysusers.d
 DESTDIR ?=
 
-CC      ?= gcc
+ifneq ($(filter default undefined,$(origin CC)),)
+CC      := gcc
+endif
 STRIP   ?= strip
 CLANG   ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /sbin/bpftool) bpftool)
@@ -65,7 +67,7 @@ ARM64_PACKAGES := qemu-system-arm busybox-static python3-pytest $(CROSS_PACKAGES
 
 BENCH_PACKAGES := bpftrace bpfcc-tools tcpdump util-linux iproute2 python3
 SERVER_PACKAGES := redis-server redis-tools nginx-light apache2-utils postgresql iperf3
-GO_PACKAGES    := $(if $(shell command -v go 2>/dev/null),,golang-go)
+GO_PACKAGES    := $(if $(shell command -v go 2>/dev/null),,golang-go ca-certificates)
 GADGET_PACKAGES := clang llvm make libbpf-dev python3 $(GO_PACKAGES)
 CLUSTER_PACKAGES := etcd-server containerd runc containernetworking-plugins debootstrap iproute2 util-linux python3-venv
 GUEST_PACKAGES := qemu-system-x86 busybox-static kmod file python3-venv python3-impacket
@@ -100,6 +102,12 @@ FUZZERS := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 UNITS   := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/model/test_*.c))
 
 .DEFAULT_GOAL := build
+# each builds by a make of its own: two of them at once would write the same files
+ifneq ($(word 2,$(filter-out $(BUILD)/%,$(MAKECMDGOALS))),)
+ifeq ($(MAKELEVEL),0)
+.NOTPARALLEL:
+endif
+endif
 STATIC_MACHINES := $(MACHINE) $(if $(CROSS_PACKAGES),aarch64)
 VERSION := $(shell cat VERSION)
 .PHONY: help deps deps-test build demo demo-monitoring bench bench-instructions bench-join install install-command install-exporters uninstall dist \
@@ -212,6 +220,7 @@ bench-instructions: ## instructions that tracing adds, by kernel and hooks: docs
 	@$(SUDO) /usr/bin/python3 tests/bench/instructions.py $(K) $(H:%=--hooks %)
 
 bench-join: ## how nagletrace-join grows with what is recorded: docs/fleets.md; K="1 10" chooses the millions of records
+	@tests/deps.sh python3 python3-venv
 	@/usr/bin/python3 tests/bench/join.py $(K)
 
 fuzz: ## what comes from outside, SECONDS=600 for each; leaves in tests/fuzz/corpus the 20 inputs a target that reach most
@@ -233,6 +242,7 @@ pasted: deps-test ## renew the outputs that README and docs show, from real runs
 	@$(SUDO) /usr/bin/python3 tests/pasted.py $(OUTPUT)
 
 dashboard: ## write dashboards/grafana/*.json by their generator
+	@tests/deps.sh python3 python3-venv
 	@tools=$$(/usr/bin/python3 tests/tools.py) && rm -rf $(BUILD)/grafana && mkdir -p $(BUILD)/grafana && \
 	$$tools/python3 dashboards/grafana/generate.py $(BUILD)/grafana && \
 	cp $(BUILD)/grafana/*.json dashboards/grafana/
@@ -283,6 +293,7 @@ install-command: build
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/runbooks docs/runbooks/*.md
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/pictures docs/pictures/*.png
 	install -D -m 0644 -t $(DESTDIR)$(docdir)/kubernetes packaging/kubernetes/*.yaml
+	rm -rf $(DESTDIR)$(docdir)/helm
 	cp -rL --no-preserve=mode,ownership packaging/helm $(DESTDIR)$(docdir)/
 
 install-exporters:

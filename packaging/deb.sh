@@ -21,6 +21,8 @@ fi
 rm -f "$out/files"
 cp -r "$tree/packaging/debian" "$tree/debian"
 cd "$tree"
+# debian/rules has flags and directories of its own
+unset MAKEFLAGS MAKELEVEL
 /usr/bin/python3 debian/changelog.py "$version-$revision" CHANGELOG.md >debian/changelog
 # without packages of debugging symbols: what lies there then is what is to be installed
 DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-} noautodbgsym" dpkg-buildpackage -b -us -uc >../build.log 2>&1 || {

@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 #: What is in the cache is taken as it is for this long; after that something newer is looked for.
 FRESH_S = 7 * 24 * 3600.0
@@ -95,10 +96,20 @@ def machine_sources(etc: Path = Path("/etc/apt")) -> Iterator[tuple[str, list[st
         yield from deb822_entries(file.read_text(errors="replace"))
 
 
+def of_list(uri: str) -> str:
+    """The first of a list of mirrors, as Debian's images for clouds have it; another URI as it is."""
+    if not uri.startswith("mirror+file:"):
+        return uri
+    path = Path(urlsplit(uri).path)
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    return next((line.split()[0] for line in lines if line.strip() and not line.startswith("#")), uri)
+
+
 def mirrors(etc: Path = Path("/etc/apt")) -> dict[str, str]:
     """The machine's URIs of Debian's archive, by kind: main and security."""
     found: dict[str, str] = {}
-    for uri, suites in machine_sources(etc):
+    for named, suites in machine_sources(etc):
+        uri = of_list(named)
         if re.search(r"/debian(-security)?/?$", uri):
             security = any(re.search(r"-security$|/updates$", suite) for suite in suites)
             found.setdefault("security" if security else "main", uri)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import go_modules
 from debian import Unavailable, locked
+from repository import git
 
 ROOT = Path(__file__).resolve().parent.parent
 GADGET = ROOT / "packaging" / "gadget"
@@ -47,8 +49,9 @@ def apart(store: Path, *command: object) -> list[str]:
 
 def committed() -> str:
     """When the last commit was made, or what CHANGELOG.md has of it, in s since 1970."""
-    done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else f"{(ROOT / 'CHANGELOG.md').stat().st_mtime:.0f}"
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        return git("log", "-1", "--format=%ct")
+    return f"{(ROOT / 'CHANGELOG.md').stat().st_mtime:.0f}"
 
 
 def build(directory: Path) -> Path:

@@ -41,7 +41,9 @@ def is_made(place: Path, wanted: Path) -> bool:
 
 
 def digest(wanted: Path) -> str:
-    return hashlib.sha256(wanted.read_bytes()).hexdigest()
+    """Of what is wanted, and of the Python that it is for."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return hashlib.sha256(version.encode() + wanted.read_bytes()).hexdigest()
 
 
 def tools(requirements: Path = WANTED, name: str = "python-tools") -> Path:

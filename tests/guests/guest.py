@@ -145,7 +145,7 @@ def require_tools() -> None:
 
 def virtme() -> Path:
     """The directory with vng in it: a virtual environment in the cache, whole once it is marked."""
-    place = cache() / VIRTME.replace("==", "-")
+    place = cache() / f"{VIRTME.replace('==', '-')}-python{sys.version_info.major}.{sys.version_info.minor}"
     mark = place / "complete"
     with locked(place.with_name(f".{place.name}.lock")):
         if mark.exists() and (place / "bin" / "vng").exists():

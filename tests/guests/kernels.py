@@ -120,7 +120,7 @@ class Store:
 
     def sweep(self) -> None:
         """Removes what an interrupted run left, and kernels that no name stands for any more."""
-        for left in self.directory.glob(f".{self.name}-*"):
+        for left in self.directory.glob(f".{self.name}-" + "?" * 8):  # as tempfile names them; not of 6.1-rt
             shutil.rmtree(left, ignore_errors=True)
         pointers = list(self.directory.glob("*.json"))
         if any(time.time() - pointer.stat().st_mtime < REPLACED_S for pointer in pointers):
