@@ -348,6 +348,7 @@ def test_without_btf_it_says_what_to_give() -> None:
     assert_one_line(done, 3, "BTF", "--btf FILE", os.uname().release)
     assert run("check", prefix=WITHOUT_BTF).returncode == 3
     assert_one_line(run("-d", "1s", "--btf", "/etc/passwd"), 3, "--btf /etc/passwd", os.uname().release)
+    assert_one_line(run("check", "--btf", "/etc/passwd"), 3, "--btf /etc/passwd", "it has no BTF")
 
 
 @pytest.mark.quick

@@ -197,6 +197,14 @@ def test_a_command_that_becomes_another_user_still_gets_our_signals() -> None:
 
 
 @pytest.mark.quick
+def test_a_command_in_a_group_of_its_own_gets_the_terminals_signals_too() -> None:
+    with Terminal(str(NAGLETRACE), "--", "setsid", "sh", "-c", "echo up; exec sleep 60") as terminal:
+        terminal.wait_for("up")
+        terminal.press(b"\x03")
+        assert terminal.process.wait(PATIENCE) == 128 + signal.SIGINT
+
+
+@pytest.mark.quick
 def test_a_signal_before_ready_means_that_the_command_never_runs_and_that_shows() -> None:
     for how in (signal.SIGTERM, signal.SIGINT):
         with subprocess.Popen([NAGLETRACE, "--", "echo", "ran"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -85,6 +85,18 @@ TEST(lines_come_whole_however_they_are_cut)
 	expect_line("five");
 }
 
+TEST(what_lies_there_whole_is_an_answer_however_late_somebody_looks)
+{
+	char *line;
+	size_t length;
+
+	say("one\n");
+	assert_int_equal(nt_answers_wait(&answers, 1, &line, &length), 0);
+	assert_string_equal(line, "one");
+	say("tw");
+	assert_int_equal(wait_in_vain(1), -EAGAIN);
+}
+
 TEST(who_ends_has_said_what_came_before)
 {
 	say("one\nhalf");

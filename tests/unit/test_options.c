@@ -490,6 +490,8 @@ TEST(the_number_of_stalls_that_fail_is_1_or_what_stands_behind_the_equals_sign)
 	assert_int_equal(good("--fail-on-stall=7 -- true").fail_on_stalls, 7);
 	assert_int_equal(good("--fail-on-stall 5").interval_ns, 5000000000);
 	refused("--fail-on-stall=0", "--fail-on-stall", "0", "1 or more");
+	refused("--fail-on-stall --fail-on-stall=7", "--fail-on-stall", "7", "give it once");
+	refused("--fail-on-stall=7 --fail-on-stall", "--fail-on-stall", "\"\"", "give it once");
 	refused("daemon --fail-on-stall", "--fail-on-stall", "`daemon`", "leave it out");
 }
 

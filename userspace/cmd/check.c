@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <bpf/btf.h>
 #include "base/log.h"
 #include "base/streams.h"
 #include "base/text.h"
@@ -17,23 +18,9 @@
 static const enum nt_hooks families[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE, NT_HOOKS_TRACEPOINT};
 #define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
-/* Writes "yes", or the reason why the hook cannot be used. */
-static void hook_status(struct nt_kernel *kernel, const struct nt_hook *hook, char *out,
-			size_t size)
-{
-	const char *target;
-	int err = nt_kernel_hook(kernel, hook, &target);
-
-	if (!err)
-		snprintf(out, size, "%s%s", "yes",
-			 strcmp(target, hook->target) ? " (alternative)" : "");
-	else
-		nt_kernel_explain(kernel, err, out, size);
-}
-
 static void print_table(struct nt_kernel *kernel)
 {
-	char status[160];
+	const char *target;
 
 	printf("%-10s %-24s %-10s %-9s %s\n", "FAMILY", "HOOK", "KIND", "OFFERED",
 	       "LOST WITHOUT IT");
@@ -43,10 +30,9 @@ static void print_table(struct nt_kernel *kernel)
 
 			if (!(hook->families & NT_FAMILY(families[f])))
 				continue;
-			hook_status(kernel, hook, status, sizeof(status));
 			printf("%-10s %-24s %-10s %-9s %s%s\n", nt_family_name(families[f]),
 			       hook->target, nt_attach_name(hook->how),
-			       strncmp(status, "yes", 3) ? "no" : "yes", hook->part,
+			       nt_kernel_hook(kernel, hook, &target) ? "no" : "yes", hook->part,
 			       hook->required ? " (required)" : "");
 		}
 	}
@@ -60,14 +46,16 @@ static void print_kept(void *context, const struct nt_kept *kept)
 	nt_fix_print_kept(stdout, kept);
 }
 
-static void print_text(struct nt_kernel *kernel, enum nt_hooks chosen)
+static void print_text(const struct nt_settings *settings, struct nt_kernel *kernel,
+		       enum nt_hooks chosen)
 {
 	char reason[160];
 	int err;
 
 	printf("kernel      %s %s\n", kernel->uname.release, kernel->uname.machine);
-	printf("BTF         %s\n",
-	       kernel->btf ? "yes (/sys/kernel/btf/vmlinux)" : "no; --btf FILE gives it");
+	printf("BTF         %s\n", kernel->btf     ? "yes (/sys/kernel/btf/vmlinux)"
+				   : settings->btf ? "no; that of --btf will do"
+						   : "no; --btf FILE gives it");
 	printf("lockdown    %s\n", kernel->lockdown[0] ? kernel->lockdown : "not known");
 	for (size_t f = 0; f < N_FAMILIES; f++) {
 		err = nt_kernel_family(kernel, families[f]);
@@ -101,7 +89,7 @@ static struct json_object *hook_object(struct nt_kernel *kernel, const struct nt
 	json_object_object_add(o, "required", json_object_new_boolean(hook->required));
 	json_object_object_add(o, "part", json_object_new_string(hook->part));
 	if (err) {
-		hook_status(kernel, hook, status, sizeof(status));
+		nt_kernel_explain(kernel, err, status, sizeof(status));
 		json_object_object_add(o, "reason", json_object_new_string(status));
 	}
 	return o;
@@ -120,7 +108,8 @@ static void add_kept(void *list, const struct nt_kept *kept)
 	json_object_array_add(list, o);
 }
 
-static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
+static void print_json(const struct nt_settings *settings, struct nt_kernel *kernel,
+		       enum nt_hooks chosen)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
 	struct json_object *costs = json_object_new_object(), *kept = json_object_new_array();
@@ -148,10 +137,22 @@ static void print_json(struct nt_kernel *kernel, enum nt_hooks chosen)
 	nt_json_write(stdout, o);
 }
 
-static void (*const print[])(struct nt_kernel *kernel, enum nt_hooks chosen) = {
+static void (*const print[])(const struct nt_settings *settings, struct nt_kernel *kernel,
+			     enum nt_hooks chosen) = {
 	[NT_OUTPUT_TEXT] = print_text,
 	[NT_OUTPUT_JSON] = print_json,
 };
+
+/* Returns false, with a message, where libbpf finds no types in the file of --btf. */
+static bool given_btf_serves(const struct nt_settings *settings)
+{
+	struct btf *given = settings->btf ? btf__parse(settings->btf, NULL) : NULL;
+
+	if (settings->btf && !given)
+		nt_log("--btf %s: it has no BTF; give a file with the kernel's BTF", settings->btf);
+	btf__free(given);
+	return given || !settings->btf;
+}
 
 enum nt_exit nt_check(const struct nt_settings *settings)
 {
@@ -163,6 +164,8 @@ enum nt_exit nt_check(const struct nt_settings *settings)
 	int err;
 
 	nt_quiet_libbpf(settings->verbose);
+	if (!given_btf_serves(settings))
+		return NT_EXIT_KERNEL;
 	if (!nt_permission_check(&error))
 		return nt_error_log(&error);
 	nt_kernel_probe(&kernel);
@@ -171,7 +174,7 @@ enum nt_exit nt_check(const struct nt_settings *settings)
 	err = chosen == NT_HOOKS_AUTO ? -EOPNOTSUPP : nt_kernel_family(&kernel, chosen);
 	if (!kernel.btf && !settings->btf)
 		err = -ENODATA;
-	print[settings->output](&kernel, err ? NT_HOOKS_AUTO : chosen);
+	print[settings->output](settings, &kernel, err ? NT_HOOKS_AUTO : chosen);
 	if (err) {
 		nt_kernel_explain(&kernel, err, reason, sizeof(reason));
 		code = err == -NT_E_PARANOID ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL;

@@ -60,12 +60,12 @@ static void build_tables(struct option table[NT_MAX_OPTIONS], char shorts[2 * NT
 
 static int take(struct nt_parse *p, const struct nt_option *option, const char *value)
 {
-	const char **before = &p->given[option - nt_options];
+	const char **before = &p->given[option - nt_options], *now = value ? value : "";
 
 	snprintf(p->spelled, sizeof(p->spelled), "--%s", option->name);
-	if (*before && value && !nt_may_be_repeated(option) && strcmp(*before, value))
-		return nt_refuse(p, value, "given twice with different values; give it once");
-	*before = value ? value : "";
+	if (*before && !nt_may_be_repeated(option) && strcmp(*before, now))
+		return nt_refuse(p, now, "given twice with different values; give it once");
+	*before = now;
 	return nt_option_read(p, option, value);
 }
 

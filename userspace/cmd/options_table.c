@@ -300,13 +300,11 @@ const struct nt_command_row nt_commands[] = {
 
 int nt_fail(struct nt_parse *p, const char *format, ...)
 {
-	char text[4 * NT_OPTION_ERROR_LEN];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(p->err, p->err_size, format, args);
 	va_end(args);
-	snprintf(p->err, p->err_size, "%s", text);
 	return -EINVAL;
 }
 

@@ -18,11 +18,10 @@ enum nt_option_kind {
 	NT_LEVEL,       /* raises an int each time */
 	NT_CHOICE,      /* sets an enum to .choice */
 	NT_ANSWER,      /* makes .choice the command, which answers at once */
-	NT_LAST_WITHOUT_VALUE = NT_ANSWER,
-	NT_ENUM,     /* one of .words; sets an enum to its place there */
-	NT_DURATION, /* in ns; at least .least */
-	NT_COUNT,    /* at least .least; at most .most if that is set */
-	NT_PERCENT,  /* in millionths, above 0 */
+	NT_ENUM,        /* one of .words; sets an enum to its place there */
+	NT_DURATION,    /* in ns; at least .least */
+	NT_COUNT,       /* at least .least; at most .most if that is set */
+	NT_PERCENT,     /* in millionths, above 0 */
 	NT_PIDS,
 	NT_PORTS,
 	NT_COMM, /* a process's name */

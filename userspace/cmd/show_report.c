@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -130,11 +129,9 @@ static enum nt_exit show_all(int fd, const struct nt_settings *settings)
 
 enum nt_exit nt_show_report(const struct nt_settings *settings)
 {
+	int err, fd = nt_client_connect(settings->socket, true);
 	enum nt_exit code;
-	int fd, err;
 
-	signal(SIGPIPE, SIG_IGN);
-	fd = nt_client_connect(settings->socket, true);
 	if (fd < 0)
 		return cannot_reach(settings, -fd);
 	err = ask(fd, settings);

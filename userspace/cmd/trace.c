@@ -414,7 +414,6 @@ static enum nt_exit start_and_run(struct trace *trace)
 	};
 	struct nt_error error;
 
-	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
 	if (!nt_session_start(&trace->session, trace->settings, &start, &error))
 		return nt_error_log(&error);
 	if (trace->settings->workload && !nt_workload_start())

@@ -105,6 +105,13 @@ static int code_of(int status)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : KILLED_BY + WTERMSIG(status);
 }
 
+/* Has the terminal sent this signal to the command too? It has if both are of one group; whoever
+ * left it goes on when the terminal is gone. */
+static bool reached(pid_t command, const siginfo_t *info)
+{
+	return info->si_code > 0 && (info->si_signo == SIGHUP || getpgid(command) == getpgrp());
+}
+
 /*
  * Passes signals on to the command until it and the tracer have ended. A terminal has sent its
  * signals to the command itself. Once the command has ended, a signal ends us, which ends the
@@ -135,7 +142,7 @@ static _Noreturn void supervise(pid_t command, pid_t tracer, const sigset_t *sig
 			continue;
 		if (ended) /* perhaps by this very signal, which ended the tracer first */
 			_exit(code ? code : *runs ? KILLED_BY + number : NT_EXIT_FAILED);
-		if (info.si_code <= 0 && kill(command, number))
+		if (!reached(command, &info) && kill(command, number))
 			nt_log("cannot pass signal %d on to the command: %s", number,
 			       strerror(errno));
 	}

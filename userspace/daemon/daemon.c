@@ -362,10 +362,8 @@ static int call_each(struct daemon *d, uint64_t ns, nt_loop_call *call)
 static int watch_all(struct daemon *d)
 {
 	const uint64_t ends = NT_SIGNAL(SIGTERM) | NT_SIGNAL(SIGINT);
-	int err;
+	int err = nt_loop_signals(d->loop, ends, NT_SIGNAL(SIGHUP), on_signal, d);
 
-	signal(SIGPIPE, SIG_IGN);
-	err = nt_loop_signals(d->loop, ends, NT_SIGNAL(SIGHUP), on_signal, d);
 	if (err >= 0)
 		err = call_each(d, NT_SECOND_NS, on_second);
 	if (err >= 0)

@@ -28,8 +28,11 @@ void nt_answers_close(struct nt_answers *answers)
 	nt_answers_open(answers, -1);
 }
 
-/* Makes room for a chunk behind the bytes that have come, and for a NUL. */
-static bool make_room(struct nt_answers *answers)
+/*
+ * Makes room for a chunk behind the bytes that have come, and for a NUL. Returns CAME, or why there
+ * is none.
+ */
+static enum nt_answers_state make_room(struct nt_answers *answers)
 {
 	size_t room = answers->room ? 2 * answers->room : 4 * CHUNK_BYTES;
 	char *more;
@@ -40,25 +43,26 @@ static bool make_room(struct nt_answers *answers)
 		answers->taken = 0;
 	}
 	if (answers->length + CHUNK_BYTES < answers->room)
-		return true;
+		return NT_ANSWERS_CAME;
 	if (answers->length > NT_ANSWER_MAX)
-		return false;
+		return NT_ANSWERS_ENDLESS;
 	if (room > NT_ANSWER_MAX + 2 * CHUNK_BYTES)
 		room = NT_ANSWER_MAX + 2 * CHUNK_BYTES;
 	more = realloc(answers->bytes, room);
 	if (!more)
-		return false;
+		return NT_ANSWERS_NO_MEMORY;
 	answers->bytes = more;
 	answers->room = room;
-	return true;
+	return NT_ANSWERS_CAME;
 }
 
 enum nt_answers_state nt_answers_read(struct nt_answers *answers)
 {
+	enum nt_answers_state room = make_room(answers);
 	ssize_t n;
 
-	if (!make_room(answers))
-		return NT_ANSWERS_ENDLESS;
+	if (room != NT_ANSWERS_CAME)
+		return room;
 	n = recv(answers->fd, answers->bytes + answers->length, CHUNK_BYTES, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return NT_ANSWERS_NOTHING;
@@ -114,14 +118,18 @@ int nt_answers_wait(struct nt_answers *answers, uint64_t deadline_ns, char **lin
 			return -ENODATA;
 		case NT_ANSWERS_ENDLESS:
 			return -EMSGSIZE;
+		case NT_ANSWERS_NO_MEMORY:
+			return -ENOMEM;
 		case NT_ANSWERS_NOTHING:
 			err = wait_for_input(answers, deadline_ns);
 			if (err)
 				return err;
 			break;
 		case NT_ANSWERS_CAME:
-			if (nt_now_ns() >= deadline_ns)
-				return -EAGAIN; /* bytes without end are no answer */
+			/* bytes without end are no answer */
+			*line = nt_answers_line(answers, length);
+			if (*line || nt_now_ns() >= deadline_ns)
+				return *line ? 0 : -EAGAIN;
 		}
 	}
 }

@@ -37,6 +37,7 @@ enum nt_answers_state {
 	NT_ANSWERS_NOTHING, /* nothing came yet */
 	NT_ANSWERS_ENDED,   /* nothing more will come */
 	NT_ANSWERS_ENDLESS, /* a line is longer than NT_ANSWER_MAX */
+	NT_ANSWERS_NO_MEMORY,
 };
 
 /* Reads answers from this socket, which stays the caller's. */
@@ -56,7 +57,7 @@ char *nt_answers_line(struct nt_answers *answers, size_t *length);
  * Waits for the next line until deadline_ns (CLOCK_MONOTONIC). With UINT64_MAX it waits as long as
  * it takes; but once a part of the line has come, only NT_CLIENT_PATIENCE_S for the rest. Returns
  * 0, or -EAGAIN: the line did not come in time; -ENODATA: no more will come; -EMSGSIZE: the line is
- * longer than NT_ANSWER_MAX.
+ * longer than NT_ANSWER_MAX; -ENOMEM.
  */
 int nt_answers_wait(struct nt_answers *answers, uint64_t deadline_ns, char **line, size_t *length);
 

@@ -239,7 +239,6 @@ static void on_pids(void *context, uint32_t what)
 
 static int watch_signals(struct sample *sample)
 {
-	signal(SIGPIPE, SIG_IGN); /* the write itself fails instead */
 	return nt_loop_signals(sample->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, on_signal,
 			       sample);
 }

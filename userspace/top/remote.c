@@ -120,6 +120,9 @@ static bool read_some(struct nt_top_daemon *daemon, uint64_t now_ns)
 				 "`nagletrace daemon` with a smaller --max-series",
 				 now_ns);
 			return true;
+		case NT_ANSWERS_NO_MEMORY:
+			lose_for(daemon, strerror(ENOMEM), now_ns);
+			return true;
 		}
 	}
 	return news;

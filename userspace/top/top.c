@@ -191,7 +191,6 @@ static enum nt_exit run(struct top *top)
 	struct nt_error error;
 	int cause;
 
-	signal(SIGPIPE, SIG_IGN);
 	nt_top_model_init(&top->model, interval_ns);
 	if (!nt_top_source_open(&top->source, top->settings, top->loop, interval_ns,
 				&top->model.live, &error))
