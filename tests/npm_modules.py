@@ -65,12 +65,19 @@ def without_hosts(of: Any) -> Any:
     return [without_hosts(value) for value in of] if isinstance(of, list) else of
 
 
+def a_line_each(lock: dict[str, Any]) -> str:
+    """The lock as JSON, each module on one line."""
+    about = json.dumps({name: value for name, value in lock.items() if name != "packages"})
+    lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(one)}" for path, one in lock["packages"].items())
+    return f'{about[:-1]}, "packages": {{\n{lines}\n}}}}\n'
+
+
 def write_lock(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         shutil.copy(directory / "package.json", temporary)
         run_npm(Path(temporary), "install", "--package-lock-only", *INSTALL)
         lock = json.loads((Path(temporary) / "package-lock.json").read_text())
-    (directory / "package-lock.json").write_text(json.dumps(without_hosts(lock), indent="\t") + "\n")
+    (directory / "package-lock.json").write_text(a_line_each(without_hosts(lock)))
 
 
 if __name__ == "__main__":
