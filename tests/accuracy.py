@@ -293,6 +293,8 @@ def run_guest(name: str, hooks: list[str], commit: str, dirty: bool) -> int:
                           stderr=subprocess.PIPE)
     sys.stderr.write(done.stderr)
     cpu = (cpu_seconds() - used) / (time.monotonic() - began)
+    for path in place.glob(f"{name}-*.json"):  # what was wrong in an older run
+        (SCORES / path.name).with_suffix(".wrong.txt").unlink(missing_ok=True)
     for path in place.glob(f"{name}-*"):
         if path.suffix == ".json" and done.returncode in (0, 1):  # else nobody waited for the emulator
             path.write_text(json.dumps({**json.loads(path.read_text()), "cpu": round(cpu, 2)}, indent=1) + "\n")

@@ -142,10 +142,11 @@ class Run:
         """Returns what the tracer missed or invented, and what went on around the first of it; "" if there is nothing.
 
         It may miss as many stalls as may be lacking: where the kernel runs no BPF program, a whole softirq runs unseen,
-        and the sender's end may be part of it. may_be: so many more may be wrong: missed, invented, or told with other
-        writes.
+        and the sender's end may be part of it. No late ACK is lacking in what a cork held. may_be: so many more may be
+        wrong: missed, invented, or told with other writes.
         """
-        missed = max(0, len(self.score.missed) - self.lacking - self.not_by_timer())
+        by_ack = sum(stall.cause != "cork_ceiling" for stall in self.score.missed)
+        missed = len(self.score.missed) - min(by_ack, self.lacking + self.not_by_timer())
         # two connections may have one bucket, in which the kernel side keeps what it knows of the last one's writes
         other_writes = max(0, len(self.score.other_writes) - self.score.matched // 1000)
         if missed + len(self.score.false) + other_writes <= may_be:
