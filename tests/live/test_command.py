@@ -326,23 +326,6 @@ def test_without_privilege_the_missing_capabilities_are_named(command: list[str]
 
 
 @pytest.mark.quick
-def test_with_one_capability_the_other_is_named() -> None:
-    only = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf",
-            "--ambient-caps=-all,+bpf")
-    assert_one_line(run("-d", "1s", prefix=only), 4, "CAP_PERFMON missing")
-
-
-@pytest.mark.quick
-def test_the_two_capabilities_suffice() -> None:
-    both = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf,+perfmon",
-            "--ambient-caps=-all,+bpf,+perfmon")
-    with Lab("write-write-read") as lab, Tracer("-n", "lab-client", prefix=both) as tracer:
-        result = lab.play()
-        tracer.stop()
-    assert_felt(result, len(of_lab(lab, tracer.stalls())))
-
-
-@pytest.mark.quick
 def test_without_btf_it_says_what_to_give() -> None:
     done = run("-d", "1s", prefix=WITHOUT_BTF)
     assert_one_line(done, 3, "BTF", "--btf FILE", os.uname().release)

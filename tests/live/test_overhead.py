@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from daemon import Daemon
-from harness import PATIENCE, Lab, Tracer, run, trace
+from harness import PATIENCE, Lab, Tracer, trace
 from spaces import fdinfo
 
 #: No host that has any traffic keeps below this.
@@ -102,12 +102,3 @@ def test_the_daemon_detaches_stays_and_says_so() -> None:
     assert health["missing_hooks"] == before["missing_hooks"], "the kernel lacks no more than before"
     assert snapshot["tracer"]["share_ppm"] > snapshot["tracer"]["limit_ppm"] == 1
     assert "bpf_cpu_us" not in snapshot["tracer"]
-
-
-@pytest.mark.quick
-def test_without_the_privilege_for_the_statistics_it_says_which() -> None:
-    both = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+bpf,+perfmon",
-            "--ambient-caps=-all,+bpf,+perfmon", "--bounding-set=-all,+bpf,+perfmon")
-    done = run("--max-overhead", "1", "-d", "1s", "--hooks", Tracer.hooks, prefix=both)
-    assert done.returncode == 4 and done.stdout == ""
-    assert "--max-overhead 1" in done.stderr and "CAP_SYS_ADMIN" in done.stderr

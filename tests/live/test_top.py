@@ -467,13 +467,6 @@ def test_on_a_kernel_that_cannot_it_says_why(place: Path) -> None:
     assert code == 3 and len(lines) == 1 and "--btf FILE" in lines[0]
 
 
-@pytest.mark.quick
-def test_a_socket_of_another_group_is_said(fake: FakeDaemon) -> None:
-    fake.path.chmod(0o600)
-    code, lines = in_terminal(*NOBODY, *TOP, "--socket", str(fake.path))
-    assert code == 4 and len(lines) == 1 and "group" in lines[0] and "as root" in lines[0]
-
-
 # ---- real stalls ----
 
 
