@@ -262,6 +262,7 @@ static __always_inline void event_state(struct sock *sk, u8 state)
 		   PROBED(tp, rcv_nxt));
 }
 
+/* The caller has asked whether somebody wants a timeline. */
 static __always_inline void event_hold_begin(struct sock *sk, u8 reason, u32 seq, u32 bytes,
 					     u32 in_flight_bytes)
 {
