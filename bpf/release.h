@@ -54,7 +54,8 @@ static inline bool nt_released_by_ack(const struct nt_held *held, const struct n
 	case NT_HOLD_NAGLE:
 		return moved && !held->corked && !nt_after(held->sml, s->snd_una);
 	case NT_HOLD_MSG_MORE: /* it binds its own call only: then Nagle decides */
-		return moved && (s->nonagle & NT_NAGLE_OFF || !nt_after(held->sml, s->snd_una));
+		return moved && held->una != held->seq && /* something was in flight */
+		       (s->nonagle & NT_NAGLE_OFF || !nt_after(held->sml, s->snd_una));
 	case NT_HOLD_RWND:
 		return moved || s->snd_wnd != held->wnd;
 	default:
@@ -93,11 +94,11 @@ static inline enum nt_release nt_release_by_application(const struct nt_held *he
 		 * when the segment went too early, which the caller checks */
 		return nt_after(s->snd_nxt, held->end_seq) ? NT_RELEASE_UNCORK : NT_RELEASE_TIMER;
 	case NT_HOLD_MSG_MORE:
-		/* nothing was written since, so a segment of the peer caused the attempt, maybe one
-		 * with data; or the probe timer, which runs while nothing is in flight, and not
-		 * before its time, which the caller checks */
-		if (s->write_seq == held->end_seq)
-			return held->seq == s->snd_una ? NT_RELEASE_TIMER : NT_RELEASE_ACK;
+		/* nothing was written before they went, so a segment of the peer caused the
+		 * attempt, maybe one with data; or the probe timer, which runs while nothing is in
+		 * flight, and not before its time, which the caller checks */
+		if (s->write_seq == held->end_seq || s->snd_una == held->end_seq)
+			return held->una == held->seq ? NT_RELEASE_TIMER : NT_RELEASE_ACK;
 		return nt_filled(held, s) ? NT_RELEASE_FULL_SEGMENT : NT_RELEASE_UNCORK;
 	case NT_HOLD_NAGLE:
 		if (s->nonagle & NT_NAGLE_OFF)
@@ -166,8 +167,10 @@ static inline enum nt_release nt_release_from_attempt(const struct nt_held *held
 		return s->nonagle_arg & NT_NAGLE_OFF ? NT_RELEASE_NODELAY : NT_RELEASE_PUSH;
 	}
 	release = nt_release_from_state(held, s);
-	/* the probe timer makes no attempt: it sends by tcp_write_wakeup() */
-	return release == NT_RELEASE_TIMER && held->reason == NT_HOLD_MSG_MORE && !held->timer_seen
+	/* the probe timer makes no attempt: it sends by tcp_write_wakeup(), and what the peer has
+	 * had was sent before this attempt */
+	return release == NT_RELEASE_TIMER && held->reason == NT_HOLD_MSG_MORE &&
+			       !held->timer_seen && !nt_after(s->snd_una, held->seq)
 		       ? NT_RELEASE_ACK
 		       : release;
 }

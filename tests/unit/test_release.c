@@ -148,6 +148,14 @@ TEST(the_peers_segment_or_the_timer_lets_msg_more_go_where_nothing_was_written)
 	held.una = s.snd_una = held.seq;
 	assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_ACK);
 	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+	/* a timer that no program saw, and the ACK of what it sent; more may have been written
+	 * since */
+	for (s.snd_una = held.end_seq; s.write_seq <= held.end_seq + 1; s.write_seq++) {
+		assert_int_equal(nt_release_from_attempt(&held, &s), NT_RELEASE_TIMER);
+		assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_TIMER);
+	}
+	s.snd_una++; /* they went with what was written since */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_UNCORK);
 }
 
 TEST(a_loss_probe_is_told_by_what_it_left_behind)
