@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """A TCP peer that is a script: it plays the application at this kernel's end, and every packet of the other end.
 
-CONTRIBUTING.md has the language. The peer answers nothing by itself, and a packet that the script does not expect ends
-it: so the script knows what was sent, when and why, and asks nobody.
+CONTRIBUTING.md has the language. Two verbs stand for lines of it: `send N …` for `write N` and the packet that goes at
+once, for each N; `exchange N M` for N bytes from the peer, which are acknowledged at once and read, and `send M`. The
+connection is interactive after that, and delays its next ACK.
+
+The peer answers nothing by itself, and a packet that the script does not expect ends it: so the script knows what was
+sent, when and why, and asks nobody.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 FLAGS = {"F": 1, "S": 2, "R": 4, "P": 8, ".": 16, "U": 32}
@@ -28,6 +32,8 @@ OPTIONS = {"nodelay": (socket.IPPROTO_TCP, socket.TCP_NODELAY), "cork": (socket.
            "sndbuf": (socket.SOL_SOCKET, socket.SO_SNDBUF)}
 PEER_FIRST = 0xFFFFFF80  # its numbers wrap around soon
 AFTER_MS = 5  # nothing more may come after the last step
+#: A packet of the kernel's: the end of its numbers, and what it acknowledges.
+SENT = re.compile(r">\S* \S+ (?:\d+:)?(\d+)(?: ack (\d+))?")
 
 
 class Departure(Exception):
@@ -64,6 +70,25 @@ class Script:
     steps: list[Step]
 
 
+def spelled(lines: list[str]) -> Iterator[str]:
+    """The lines, with those written out that `send` and `exchange` stand for."""
+    sent = came = 1  # the ends of what the kernel has sent, and of what it has acknowledged
+    for line in lines:
+        verb, *sizes = line.split()
+        if verb not in ("send", "exchange"):
+            if found := SENT.search(line):
+                sent, came = max(sent, int(found[1])), int(found[2] or came)
+            yield line
+            continue
+        if verb == "exchange":
+            size = int(sizes.pop(0))
+            yield from (f"< P. {came}:{came + size}", f"> . {sent} ack {came + size}", f"read {size}")
+            came += size
+        for size in map(int, sizes):
+            yield from (f"write {size}", f"> P. {sent}:{sent + size} ack {came}")
+            sent += size
+
+
 def parse(page: str) -> list[Script]:
     """All scripts of a page, each in every role, family and value of its `for`."""
     scripts = []
@@ -75,7 +100,8 @@ def parse(page: str) -> list[Script]:
             heads[head] = rest or head
         variable, *values = heads["for"].split()
         for value in values or [""]:
-            steps = [Step.parse(line.replace(f"${variable}", value)) for line in lines if line]
+            valued = [line.replace(f"${variable}", value) for line in lines if line]
+            steps = [Step.parse(line) for line in spelled(valued)]
             scripts += [Script(name.replace(f"${variable}", value), role, int(family), heads, steps)
                         for role in heads["roles"].split() for family in heads["over"].split()]
     return scripts
