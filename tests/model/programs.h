@@ -4,13 +4,10 @@
 #ifndef NT_MODEL_PROGRAMS_H
 #define NT_MODEL_PROGRAMS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#include "../unit/unit.h"
 
 #define NT_CONFIG_H /* bpf/config.h makes it constant, for the verifier */
 #include "nagletrace.h"
@@ -23,7 +20,6 @@ static bool loads_directly, casts; /* as the compiler knows it for the kernel */
 #include "nagletrace.bpf.c"
 
 #define US     1000ULL
-#define MS     1000000ULL
 #define SECOND 1000000000ULL
 
 /* Runs a program with these arguments, as a raw tracepoint or fentry passes them. */

@@ -474,7 +474,7 @@ static void exactly(const struct setting *setting)
 	assert_int_equal(run.told, truth.stalls[1] + truth.stalls[2] + truth.stalls[3]);
 }
 
-static void functions_tell_each_hold_as_it_was(void **state)
+TEST(functions_tell_each_hold_as_it_was)
 {
 	for (int i = 0; i < 4; i++)
 		exactly(&(struct setting){.family = FUNCTION, .direct = i >> 1,
@@ -482,25 +482,25 @@ static void functions_tell_each_hold_as_it_was(void **state)
 					  .usec_stamps = i >> 1, .stacks = i >> 1, .seed = i});
 }
 
-static void kprobes_tell_each_hold_as_it_was(void **state)
+TEST(kprobes_tell_each_hold_as_it_was)
 {
 	exactly(&(struct setting){.family = KPROBE, .min_ns = NO_LEAST, .seed = 10});
 }
 
-static void only_stalls_are_told_where_no_more_is_asked_for(void **state)
+TEST(only_stalls_are_told_where_no_more_is_asked_for)
 {
 	exactly(&(struct setting){.family = FUNCTION, .stalls_only = true, .seed = 11});
 }
 
 /* The totals count the sockets of who was asked for; the records say who that is. */
-static void the_totals_are_of_who_was_asked_for(void **state)
+TEST(the_totals_are_of_who_was_asked_for)
 {
 	for (enum nt_target target = NT_TARGET_PIDS; target <= NT_TARGET_CGROUP; target++)
 		exactly(&(struct setting){.family = FUNCTION, .target = target,
 					  .min_ns = NO_LEAST, .seed = 12 + target});
 }
 
-static void dropped_is_what_found_no_room(void **state)
+TEST(dropped_is_what_found_no_room)
 {
 	const u64 *dropped;
 
@@ -526,7 +526,7 @@ static void dropped_is_what_found_no_room(void **state)
 }
 
 /* No level of the scratch is free: what cannot be judged is counted as dropped, and as nothing else. */
-static void dropped_is_what_could_not_be_judged(void **state)
+TEST(dropped_is_what_could_not_be_judged)
 {
 	u64 told_or_dropped = 0, were = 0;
 
@@ -544,7 +544,7 @@ static void dropped_is_what_could_not_be_judged(void **state)
 }
 
 /* See hook_guard(); a short run is enough to pass everywhere. */
-static void untrusted_sockets_are_read_by_probes_only(void **state)
+TEST(untrusted_sockets_are_read_by_probes_only)
 {
 	play(&(struct setting){.family = KPROBE, .direct = true, .guarded = true, .short_run = true,
 			       .seed = 26});
@@ -557,7 +557,7 @@ static void untrusted_sockets_are_read_by_probes_only(void **state)
 }
 
 /* Which may be a little late, as round trips vary: latest_answer_ns(). */
-static void an_answer_to_a_late_ack_comes_a_round_trip_after_it(void **state)
+TEST(an_answer_to_a_late_ack_comes_a_round_trip_after_it)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	answer_comes_within(20 * MS, 20 * MS, 30 * MS + world.tick_ns);
@@ -570,7 +570,7 @@ static void an_answer_to_a_late_ack_comes_a_round_trip_after_it(void **state)
  * By its timestamps: what it echoes left before the ACK was pending, 40 ms, or is that ACK, which
  * may have its own well before it leaves. Without them by the time, to an eighth of the round trip.
  */
-static void what_was_sent_before_the_ack_came_is_no_answer(void **state)
+TEST(what_was_sent_before_the_ack_came_is_no_answer)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	assert_true(answer_is_told(20 * MS, 20 * MS, 10 * MS, 1));
@@ -581,7 +581,7 @@ static void what_was_sent_before_the_ack_came_is_no_answer(void **state)
 	assert_false(answer_is_told(16 * MS, 16 * MS, 14 * MS - 1, -1));
 }
 
-static void loss_explains_a_wait(void **state)
+TEST(loss_explains_a_wait)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	assert_true(wait_is_told(NO_RECOVERY));
@@ -594,7 +594,7 @@ static void loss_explains_a_wait(void **state)
 	assert_false(wait_is_told(CORK_SINCE));
 }
 
-static void what_began_unseen_is_told_when_its_timer_ends_it(void **state)
+TEST(what_began_unseen_is_told_when_its_timer_ends_it)
 {
 	begin(&(struct setting){.family = KPROBE});
 	cork_ends_by_timer();
@@ -606,7 +606,7 @@ static void what_began_unseen_is_told_when_its_timer_ends_it(void **state)
 	assert_int_equal(unseen_ack_began(world.tick_ns + 1), 0); /* something else has moved it */
 }
 
-static void what_ended_unseen_is_told_by_the_time_that_the_socket_keeps(void **state)
+TEST(what_ended_unseen_is_told_by_the_time_that_the_socket_keeps)
 {
 	u64 told_ns;
 
@@ -623,13 +623,13 @@ static void what_ended_unseen_is_told_by_the_time_that_the_socket_keeps(void **s
 }
 
 /* More would cost a bulk transfer too much. */
-static void a_large_tail_is_looked_at_once_in_a_jiffy(void **state)
+TEST(a_large_tail_is_looked_at_once_in_a_jiffy)
 {
 	begin(&(struct setting){.family = TRACEPOINT});
 	assert_int_equal(lookups_of_segments(100), 0);
 }
 
-static void a_tail_is_looked_at_when_something_may_have_changed(void **state)
+TEST(a_tail_is_looked_at_when_something_may_have_changed)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	large_tail_waits_a_millisecond(1448, true);
@@ -645,7 +645,7 @@ static void a_tail_is_looked_at_when_something_may_have_changed(void **state)
 	dissolved_connection_leaves_no_hold();
 }
 
-static void a_tail_has_the_reason_that_tcp_has(void **state)
+TEST(a_tail_has_the_reason_that_tcp_has)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	writes_cause_an_attempt_unless_the_device_or_pacing_does();
@@ -657,7 +657,7 @@ static void a_tail_has_the_reason_that_tcp_has(void **state)
 	timeline_tells_where_a_hold_begins_changes_and_ends();
 }
 
-static void a_segment_does_what_the_kernel_lets_it(void **state)
+TEST(a_segment_does_what_the_kernel_lets_it)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	attempts_may_go_unseen();
@@ -680,7 +680,7 @@ static void a_segment_does_what_the_kernel_lets_it(void **state)
 	assert_false(late_ack_is_inferred(100, 40, 20 * MS + 1));
 }
 
-static void timers_send_what_they_may(void **state)
+TEST(timers_send_what_they_may)
 {
 	begin(&(struct setting){.family = TRACEPOINT});
 	timer_leaves_interactive_mode();
@@ -693,7 +693,7 @@ static void timers_send_what_they_may(void **state)
 	assert_false(probe_timer_releases(0, 0));
 }
 
-static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **state)
+TEST(ends_and_acks_that_went_unseen_are_found_by_what_they_left)
 {
 	begin(&(struct setting){.family = FUNCTION});
 	facts_are_those_of_the_hold();
@@ -718,7 +718,7 @@ static void ends_and_acks_that_went_unseen_are_found_by_what_they_left(void **st
 }
 
 /* SECURITY.md has these numbers. */
-static void a_share_has_so_many_records_a_second(void **state)
+TEST(a_share_has_so_many_records_a_second)
 {
 	begin(&(struct setting){.family = TRACEPOINT});
 	assert_int_equal(RECORDS_BYTES / (sizeof(struct nt_record) + 8), 3196);
@@ -733,7 +733,7 @@ static void a_share_has_so_many_records_a_second(void **state)
 	}
 }
 
-static void tracepoints_tell_each_stall(void **state)
+TEST(tracepoints_tell_each_stall)
 {
 	struct setting s = {.family = TRACEPOINT};
 
@@ -747,7 +747,7 @@ static void tracepoints_tell_each_stall(void **state)
 	pool_check(&s);
 }
 
-static void one_end_alone_accuses_nobody_falsely(void **state)
+TEST(one_end_alone_accuses_nobody_falsely)
 {
 	for (enum family family = 0; family < FAMILIES; family++) {
 		struct setting s = {.family = family, .seed = 40 + 2 * family};
@@ -760,7 +760,7 @@ static void one_end_alone_accuses_nobody_falsely(void **state)
 	}
 }
 
-static void programs_that_are_skipped_accuse_nobody(void **state)
+TEST(programs_that_are_skipped_accuse_nobody)
 {
 	const u32 rates[] = {200, 20, 4, 2};
 
@@ -779,33 +779,8 @@ static void programs_that_are_skipped_accuse_nobody(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(functions_tell_each_hold_as_it_was),
-		cmocka_unit_test(kprobes_tell_each_hold_as_it_was),
-		cmocka_unit_test(only_stalls_are_told_where_no_more_is_asked_for),
-		cmocka_unit_test(the_totals_are_of_who_was_asked_for),
-		cmocka_unit_test(dropped_is_what_found_no_room),
-		cmocka_unit_test(dropped_is_what_could_not_be_judged),
-		cmocka_unit_test(untrusted_sockets_are_read_by_probes_only),
-		cmocka_unit_test(an_answer_to_a_late_ack_comes_a_round_trip_after_it),
-		cmocka_unit_test(what_was_sent_before_the_ack_came_is_no_answer),
-		cmocka_unit_test(loss_explains_a_wait),
-		cmocka_unit_test(what_began_unseen_is_told_when_its_timer_ends_it),
-		cmocka_unit_test(what_ended_unseen_is_told_by_the_time_that_the_socket_keeps),
-		cmocka_unit_test(a_large_tail_is_looked_at_once_in_a_jiffy),
-		cmocka_unit_test(a_tail_is_looked_at_when_something_may_have_changed),
-		cmocka_unit_test(a_tail_has_the_reason_that_tcp_has),
-		cmocka_unit_test(a_segment_does_what_the_kernel_lets_it),
-		cmocka_unit_test(timers_send_what_they_may),
-		cmocka_unit_test(ends_and_acks_that_went_unseen_are_found_by_what_they_left),
-		cmocka_unit_test(a_share_has_so_many_records_a_second),
-		cmocka_unit_test(tracepoints_tell_each_stall),
-		cmocka_unit_test(one_end_alone_accuses_nobody_falsely),
-		cmocka_unit_test(programs_that_are_skipped_accuse_nobody),
-	};
-
 	const char *trace = getenv("NAGLETRACE_MODEL_TRACE");
 	unsigned long long from, to;
 
@@ -815,5 +790,5 @@ int main(void)
 	}
 	cmocka_set_test_filter(getenv("NAGLETRACE_MODEL_TEST"));
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_main(argc, argv, NULL, NULL, NULL, NULL);
 }

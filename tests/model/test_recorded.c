@@ -436,7 +436,7 @@ static void play_whole(void)
 		      recording.header.count, recording.n_stalls);
 }
 
-static void what_real_kernels_showed_is_told_as_the_wire_has_it(void **state)
+TEST(what_real_kernels_showed_is_told_as_the_wire_has_it)
 {
 	for_each_recording(play_whole);
 }
@@ -464,7 +464,7 @@ static void play_one_end(void)
 	assert_true(!recording.n_stalls || told);
 }
 
-static void one_end_alone_invents_no_stall(void **state)
+TEST(one_end_alone_invents_no_stall)
 {
 	for_each_recording(play_one_end);
 }
@@ -493,18 +493,9 @@ static void play_with_gaps(void)
 	}
 }
 
-static void with_programs_skipped_no_stall_is_invented(void **state)
+TEST(with_programs_skipped_no_stall_is_invented)
 {
 	for_each_recording(play_with_gaps);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_real_kernels_showed_is_told_as_the_wire_has_it),
-		cmocka_unit_test(one_end_alone_invents_no_stall),
-		cmocka_unit_test(with_programs_skipped_no_stall_is_invented),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()
