@@ -19,6 +19,34 @@ static struct endpoint *lone_endpoint(void)
 	return e;
 }
 
+/* Returns an end with so many bytes in flight, the last of them in a small segment, and an unsent tail. */
+static struct endpoint *endpoint_with_tail(u32 in_flight, u32 tail)
+{
+	struct endpoint *e = lone_endpoint();
+
+	e->tp.rtt_min.s[0].v = 100;
+	e->tp.packets_out = !!in_flight;
+	e->tp.data_segs_out = 10;
+	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + in_flight;
+	e->tp.write_seq = e->tp.pushed_seq = e->tp.snd_nxt + tail;
+	e->tp.rcv_tstamp = world_jiffies();
+	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, tail, 0));
+	tcp_mstamp_refresh(e);
+	return e;
+}
+
+static void attempt_fails(struct endpoint *e)
+{
+	tcp_mstamp_refresh(e);
+	hook_write_xmit_exit(e, e->tp.mss_cache, e->tp.nonagle, 0);
+}
+
+static void tail_goes(struct endpoint *e)
+{
+	packets_free(e);
+	e->tp.snd_nxt = e->tp.snd_sml = e->tp.write_seq;
+}
+
 static void endpoint_leaves(struct endpoint *e)
 {
 	packets_free(e);
@@ -123,18 +151,11 @@ enum recovery {
 /* Nagle holds a segment for 50 ms and an ACK releases it: says whether a stall is reported. */
 static bool wait_is_told(enum recovery recovery)
 {
-	struct endpoint *e = lone_endpoint();
+	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct inet_connection_sock *icsk = &e->tp.inet_conn;
 	bool was_told;
 
-	e->tp.rtt_min.s[0].v = 100;
-	e->tp.packets_out = 1;
-	e->tp.data_segs_out = 10;
-	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + 100;
-	e->tp.write_seq = e->tp.snd_nxt + 50;
-	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
-	tcp_mstamp_refresh(e);
-	hook_write_xmit_exit(e, 1448, 0, 0);
+	attempt_fails(e);
 	world_delay(50 * MS);
 	icsk->icsk_ca_state = recovery == RECOVERY_AT_ACK ? 3 : CA_OPEN;
 	e->tp.nonagle = recovery == CORK_SINCE ? NT_NAGLE_CORK : 0;
@@ -147,8 +168,7 @@ static bool wait_is_told(enum recovery recovery)
 	e->tp.total_retrans = recovery == RETRANSMITTED;
 	tcp_mstamp_refresh(e);
 	e->tp.snd_una = e->tp.snd_nxt;
-	e->tp.snd_nxt = e->tp.snd_sml = e->tp.write_seq;
-	packets_free(e);
+	tail_goes(e);
 	hook_write_xmit_exit(e, 1448, 0, 0);
 	was_told = n_told && told[0].cause;
 	if (was_told)
@@ -175,16 +195,9 @@ enum since {
  */
 static u64 unseen_end_is_told(u64 after_ns, enum since since)
 {
-	struct endpoint *e = lone_endpoint();
+	struct endpoint *e = endpoint_with_tail(100, 50);
 	u64 duration_ns = 0;
 
-	e->tp.rtt_min.s[0].v = 100;
-	e->tp.packets_out = 1;
-	e->tp.data_segs_out = 10;
-	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + 100;
-	e->tp.write_seq = e->tp.pushed_seq = e->tp.snd_nxt + 50;
-	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
-	tcp_mstamp_refresh(e);
 	hook_send_length(e, 50);
 	world_delay(after_ns);
 	e->tp.lsndtime = world_jiffies();
@@ -210,15 +223,12 @@ static u64 unseen_end_is_told(u64 after_ns, enum since since)
  * segment. */
 static void cork_ends_by_timer(void)
 {
-	struct endpoint *e = lone_endpoint();
+	struct endpoint *e = endpoint_with_tail(0, 50);
 	u64 began_ns = world.now_ns;
 
-	e->tp.write_seq += 50;
-	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
 	e->tp.nonagle = NT_NAGLE_CORK;
 	e->tp.inet_conn.icsk_pending = ICSK_TIME_PROBE0;
 	sock_of(e)->sk_tsq_flags = NT_TSQ_THROTTLED;
-	tcp_mstamp_refresh(e);
 	world_delay(200 * MS);
 	hook_timer_expire(e->write_timer.list);
 	assert_int_equal(n_told, 1);
@@ -231,13 +241,10 @@ static void cork_ends_by_timer(void)
 /* Tests that a probe timer does not end a cork while the application has the socket locked. */
 static void cork_outlasts_a_postponed_timer(void)
 {
-	struct endpoint *e = lone_endpoint();
+	struct endpoint *e = endpoint_with_tail(0, 50);
 
-	e->tp.write_seq += 50;
-	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, 50, 0));
 	e->tp.nonagle = NT_NAGLE_CORK;
 	e->tp.inet_conn.icsk_pending = ICSK_TIME_PROBE0;
-	tcp_mstamp_refresh(e);
 	hook_write_xmit_entry(e, 1448, NT_NAGLE_CORK, 0);
 	hook_write_xmit_exit(e, 1448, NT_NAGLE_CORK, 0);
 	hook_send_length(e, 50);

@@ -5,22 +5,6 @@
 
 #include "single_calls.h"
 
-/* Returns an end with so many bytes in flight, the last of them in a small segment, and an unsent tail. */
-static struct endpoint *endpoint_with_tail(u32 in_flight, u32 tail)
-{
-	struct endpoint *e = lone_endpoint();
-
-	e->tp.rtt_min.s[0].v = 100;
-	e->tp.packets_out = !!in_flight;
-	e->tp.data_segs_out = 10;
-	e->tp.snd_nxt = e->tp.snd_sml = e->tp.snd_una + in_flight;
-	e->tp.write_seq = e->tp.pushed_seq = e->tp.snd_nxt + tail;
-	e->tp.rcv_tstamp = world_jiffies();
-	queue_put_behind(e, NULL, packet_new(e, e->tp.snd_nxt, tail, 0));
-	tcp_mstamp_refresh(e);
-	return e;
-}
-
 static struct tcp tcp_at_hand(struct endpoint *e)
 {
 	return tcp_of(sock_of(e), true);
@@ -31,18 +15,6 @@ static struct hold *hold_at_hand(struct endpoint *e)
 	struct tcp t = tcp_at_hand(e);
 
 	return hold_find(&t, true);
-}
-
-static void attempt_fails(struct endpoint *e)
-{
-	tcp_mstamp_refresh(e);
-	hook_write_xmit_exit(e, e->tp.mss_cache, e->tp.nonagle, 0);
-}
-
-static void tail_goes(struct endpoint *e)
-{
-	packets_free(e);
-	e->tp.snd_nxt = e->tp.snd_sml = e->tp.write_seq;
 }
 
 static void tick_begins(void)
