@@ -70,48 +70,19 @@ class Program:
                 self.process.wait()
 
 
-class Webhook:
-    """What Alertmanager posts."""
+class Answers:
+    """What `answer` makes of the body of each request, on loopback; ended by stop()."""
 
-    def __init__(self, tell: Tell | None = None) -> None:
-        self.alerts: list[dict[str, Any]] = []
-        posted = self.alerts
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                for alert in body["alerts"]:
-                    posted.append(alert)
-                    if tell:
-                        tell(alert)
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def has(self, status: str, **labels: str) -> bool:
-        return any(a["status"] == status and labels.items() <= a["labels"].items() for a in list(self.alerts))
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class Page:
-    """Serves one text, as what kube-state-metrics tells of a cluster that does not change."""
-
-    def __init__(self, text: str) -> None:
+    def __init__(self, answer: Callable[[bytes], str]) -> None:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                text = answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.end_headers()
                 self.wfile.write(text.encode())
+
+            do_POST = do_GET
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -125,6 +96,25 @@ class Page:
         self.server.server_close()
 
 
+class Webhook(Answers):
+    """What Alertmanager posts."""
+
+    def __init__(self, tell: Tell | None = None) -> None:
+        self.alerts: list[dict[str, Any]] = []
+        self.tell = tell
+        super().__init__(self.take)
+
+    def take(self, body: bytes) -> str:
+        for alert in json.loads(body)["alerts"]:
+            self.alerts.append(alert)
+            if self.tell:
+                self.tell(alert)
+        return ""
+
+    def has(self, status: str, **labels: str) -> bool:
+        return any(a["status"] == status and labels.items() <= a["labels"].items() for a in list(self.alerts))
+
+
 def compressed(rules: str) -> str:
     """The same rules over seconds; names of recorded series stay."""
     return re.sub(r"\bfor: \d+m\b", f"for: {HOLD}", re.sub(r"\[\d+m\]", f"[{LOOK_BACK}]", rules))
@@ -134,13 +124,14 @@ class Stack:
     """Runs from the constructor's end on. addresses: what a person may look at, by name.
 
     daemon_arguments: of the daemon of this host; None: there is none, and add_host() brings those that there are.
+    kube_state: what kube-state-metrics tells, of a cluster that does not change.
     """
 
     def __init__(self, directory: Path, daemon_arguments: tuple[str, ...] | None = (),
                  tell: Tell | None = None, kube_state: str | None = None) -> None:
         self.directory = directory
         self.hosts: list[dict[str, Any]] = []
-        self.kube_state = Page(kube_state) if kube_state is not None else None
+        self.kube_state = Answers(lambda _: kube_state) if kube_state is not None else None
         self.space: Any = None  # the namespace that the daemon watches, where a test made one
         self.pod: Any = None  # in which its programs stall, likewise
         self.programs: list[Program] = []
@@ -205,7 +196,7 @@ class Stack:
         config.write_text(yaml.safe_dump({
             "route": {"receiver": "webhook", "group_by": ["..."], "group_wait": "1s", "group_interval": "1s"},
             "receivers": [{"name": "webhook",
-                           "webhook_configs": [{"url": self.webhook.url, "send_resolved": True}]}]}))
+                           "webhook_configs": [{"url": f"http://{self.webhook.address}/", "send_resolved": True}]}]}))
         self._start("alertmanager", ["prometheus-alertmanager", f"--config.file={config}",
                                      f"--storage.path={self.directory / 'alertmanager'}",
                                      f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="],
