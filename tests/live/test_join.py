@@ -9,7 +9,8 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor Du
 
 #: The end of a stall is told by the host that sent, and felt by the one that received; one machine's clock tells both.
 NEAR_S = 0.025
+HOSTS = (("web1", "client"), ("db1", "server"))
 
 
 @dataclass
@@ -34,37 +36,40 @@ class Recorded:
     unseen: int
 
 
-def lines_of(tracer: Tracer) -> list[Record]:
-    return [json.loads(line) for _, line in tracer.lines.all]
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
-    key = tmp_path_factory.mktemp("key") / "fleet.key"
-    key.touch(mode=0o600)
-    key.write_text(os.urandom(16).hex())
-    options = ("--fleet-key", str(key), "--late-acks")
+@contextmanager
+def network_of(slow: bool = False, lossy: bool = False) -> Iterator[Network]:
+    network = Network(slow, lossy)
     try:
-        network = Network()
         network.__enter__()
     except Cannot as cannot:
         pytest.skip(str(cannot))
     try:
-        tracers = {host: Tracer("--netns", str(network.pid(end)), *options, prefix=named(host))
-                   for host, end in (("web1", "client"), ("db1", "server"))}
-        try:
-            felt = play(network, STALLING + INNOCENT)
-            for tracer in tracers.values():
-                tracer.catch_up()
-                tracer.stop()
-            assert not any(dropped(tracer.closing()) for tracer in tracers.values())
-        finally:
-            for tracer in tracers.values():
-                tracer.close()
+        yield network
     finally:
         network.__exit__()
-    lines = {host: lines_of(tracer) for host, tracer in tracers.items()}
-    yield Recorded(felt, lines, sum(unseen(tracer) for tracer in tracers.values()))
+
+
+def traced(network: Network, key: str, played: Callable[[], list[Record]]) -> Recorded:
+    """Under a tracer on each host; played() returns what the ends felt."""
+    with ExitStack() as stack:
+        tracers = {host: stack.enter_context(Tracer("--netns", str(network.pid(end)), "--fleet-key", key, "--late-acks",
+                                                    prefix=named(host))) for host, end in HOSTS}
+        felt = played()
+        for tracer in tracers.values():
+            tracer.catch_up()
+            tracer.stop()
+    assert not any(dropped(tracer.closing()) for tracer in tracers.values())
+    lines = {host: [json.loads(line) for _, line in tracer.lines.all] for host, tracer in tracers.items()}
+    return Recorded(felt, lines, sum(unseen(tracer) for tracer in tracers.values()))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    key = tmp_path_factory.mktemp("key") / "fleet.key"
+    key.touch(mode=0o600)
+    key.write_text(os.urandom(16).hex())
+    with network_of() as network:
+        return traced(network, str(key), lambda: play(network, STALLING + INNOCENT))
 
 
 def assert_true(recorded: Recorded, joined: list[Record], missing: int = 0) -> None:

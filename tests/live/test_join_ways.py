@@ -8,17 +8,16 @@ import itertools
 import json
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from daemon import Daemon, Reader
-from harness import IN_GUEST, NAGLETRACE, PATIENCE, REST, Record, Tracer, dropped, unseen
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, REST, Record, dropped
 from joined import join
-from test_join import Recorded, assert_true, lines_of
-from two_hosts import INNOCENT, READ_LATE, ROUNDS, STALLING, Cannot, Exchange, Network, named, play
+from test_join import HOSTS, Recorded, assert_true, network_of, traced
+from two_hosts import INNOCENT, READ_LATE, ROUNDS, STALLING, Exchange, Network, named, play
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
 
@@ -26,35 +25,15 @@ pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor Du
 MARGIN_S = 1.1
 #: A stream of the daemon has totals this often.
 TOTALS_S = 60.0
-HOSTS = (("web1", "client"), ("db1", "server"))
-
-
-@contextmanager
-def network_of(slow: bool = False, lossy: bool = False) -> Iterator[Network]:
-    network = Network(slow, lossy)
-    try:
-        network.__enter__()
-    except Cannot as cannot:
-        pytest.skip(str(cannot))
-    try:
-        yield network
-    finally:
-        network.__exit__()
 
 
 def record(network: Network, key: str, prompt_from: int, exchanges: list[Exchange] = STALLING,
            rounds: int = ROUNDS) -> Recorded:
-    with ExitStack() as stack:
-        tracers = {host: stack.enter_context(Tracer("--netns", str(network.pid(end)), "--fleet-key", key, "--late-acks",
-                                                    prefix=named(host))) for host, end in HOSTS}
+    def played() -> list[Record]:
         time.sleep(MARGIN_S)
-        felt = play(network, exchanges, rounds, prompt_from)
-        for tracer in tracers.values():
-            tracer.catch_up()
-            tracer.stop()
-    assert not any(dropped(tracer.closing()) for tracer in tracers.values())
-    return Recorded(felt, {host: lines_of(tracer) for host, tracer in tracers.items()},
-                    sum(unseen(tracer) for tracer in tracers.values()))
+        return play(network, exchanges, rounds, prompt_from)
+
+    return traced(network, key, played)
 
 
 @pytest.mark.parametrize("by", ["traces", "daemons"])
