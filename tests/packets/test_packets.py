@@ -11,6 +11,7 @@ import errno
 import multiprocessing
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from multiprocessing.pool import Pool
 from multiprocessing.sharedctypes import Synchronized
@@ -29,6 +30,9 @@ SCRIPTS = [script for page in PAGES for script in peer.parse(page)]
 PLAYERS = 1 if IN_GUEST else 12  # each makes the others of a guest late
 #: What the kernel does at once comes no later than this; in ms.
 AT_ONCE_MS = 100.0 if IN_GUEST else 8.0
+#: Those that are played again begin so long apart, or the kernel's timers of one script would wake all who play it in
+#: one tick: at 400 ms, the timer wheel tells times apart by 32 ms.
+APART_S = 0.04
 #: No step is done later than this, or the script was another one.
 LATE_MS = 20.0 if IN_GUEST else 4.0
 #: No step of an exact script is: nagletrace allows an answer to come a tick of the kernel's late, and that may be 4 ms.
@@ -64,7 +68,8 @@ def enter(space: int, number: Synchronized[int]) -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
-def play(index: int, port: int) -> peer.Played:
+def play(index: int, port: int, delay_s: float) -> peer.Played:
+    time.sleep(delay_s)
     return peer.Player(SCRIPTS[index], links[0], port, AT_ONCE_MS).play()
 
 
@@ -93,9 +98,10 @@ class Stage:
 
     def play(self, left: list[int], attempts: int) -> None:
         """These scripts, under one tracer, until each was played as it stands, or so often."""
-        for _ in range(attempts):
+        for attempt in range(attempts):
+            apart_s = APART_S if attempt else 0.0
             with Tracer("--netns", str(self.space.holder.pid), "--all-holds", "--min", "3ms") as tracer:
-                calls = [(index, self.port + n) for n, index in enumerate(left)]
+                calls = [(index, self.port + n, n % PLAYERS * apart_s) for n, index in enumerate(left)]
                 played = self.pool.starmap_async(play, calls, 1).get(PATIENCE * 10)
                 tracer.stop()
             self.port += len(left)
