@@ -140,6 +140,11 @@ def family() -> str:
     return found[1]
 
 
+#: Little more than bpftrace needs to start.
+COUNTERS = ('BEGIN { printf("counters: ready\\n"); } tracepoint:sock:sock_send_length { @writes = count(); } '
+            "tracepoint:tcp:tcp_probe { @segments = count(); }")
+
+
 def subjects(sleeper: int) -> list[Subject]:
     ours, ready = str(NAGLETRACE), "nagletrace: ready"
     return [
@@ -149,6 +154,7 @@ def subjects(sleeper: int) -> list[Subject]:
         Subject("nagletrace --stacks", (ours, "--stacks"), ready),
         Subject("nagletrace --timeline", (ours, "--timeline"), ready),
         Subject("bpftrace, the same tracepoints", ("bpftrace", str(ROOT / "tests/bench/holds.bt")), "holds: ready"),
+        Subject("bpftrace, two counters", ("bpftrace", "-e", COUNTERS), "counters: ready"),
         Subject("tcpdump, headers of that port", ("tcpdump", "-i", "lo", "-s", "96", "-w", "/dev/null", "tcp", "port",
                                                   "7000"), "listening on", inside=True),
         Subject("tcplife (bpftrace)", ("tcplife.bt",), "Tracing"),
