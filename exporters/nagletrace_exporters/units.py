@@ -11,7 +11,7 @@ from .records import EPOCH
 
 
 def milliseconds(us: int) -> str:
-    """Formats a duration as the tracer's nt_format_duration() does, with three significant figures."""
+    """Formats a duration as the tracer's nt_duration() does, with three significant figures."""
     unit_us, name = (1, "us") if us < 1000 else (1000, "ms") if us < 999_500 else (1_000_000, "s")
     value = us / unit_us
     return f"{value:.{0 if us < 1000 or value >= 99.95 else 1 if value >= 9.995 else 2}f} {name}"

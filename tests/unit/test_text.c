@@ -11,10 +11,7 @@
 
 static void expect_duration(uint64_t ns, const char *expected)
 {
-	char text[16];
-
-	nt_format_duration(ns, text, sizeof(text));
-	assert_string_equal(text, expected);
+	assert_string_equal(nt_duration(ns).text, expected);
 }
 
 TEST(durations_have_three_figures_and_the_unit_that_fits)

@@ -12,7 +12,7 @@
 /* Two clocks that are read within this time are read at once. */
 #define CLOCKS_APART_NS 5000
 
-void nt_format_duration(uint64_t ns, char *out, size_t size)
+struct nt_duration nt_duration(uint64_t ns)
 {
 	static const struct {
 		double unit_ns;
@@ -21,8 +21,10 @@ void nt_format_duration(uint64_t ns, char *out, size_t size)
 	size_t u = ns < 999500 ? 0 : ns < 999500000 ? 1 : 2;
 	double value = ns / units[u].unit_ns;
 	int decimals = u == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+	struct nt_duration duration;
 
-	snprintf(out, size, "%.*f %s", decimals, value, units[u].name);
+	snprintf(duration.text, sizeof(duration.text), "%.*f %s", decimals, value, units[u].name);
+	return duration;
 }
 
 /*

@@ -10,8 +10,12 @@
 
 #define NT_ESCAPED_LEN(n) (4 * (n) + 1)
 
-/* Writes "312 us", "40.3 ms" or "2.10 s": three figures, at most 8 columns up to 999 s. */
-void nt_format_duration(uint64_t ns, char *out, size_t size);
+struct nt_duration {
+	char text[24];
+};
+
+/* Returns "312 us", "40.3 ms" or "2.10 s": three figures, at most 8 columns up to 999 s. */
+struct nt_duration nt_duration(uint64_t ns);
 
 /*
  * Copies text of at most length bytes (or up to its NUL) so that it can break no line and no

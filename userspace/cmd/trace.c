@@ -83,13 +83,11 @@ static void show_progress(void *context, uint32_t what)
 {
 	struct trace *trace = context;
 	struct nt_counts counts;
-	char elapsed[16];
 
 	nt_session_counts(&trace->session, &counts);
-	nt_format_duration(nt_now_ns() - trace->started_ns, elapsed, sizeof(elapsed));
-	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " stall%s, %llu dropped", elapsed,
-		trace->all.stalls.stalls, nt_plural(trace->all.stalls.stalls),
-		nt_counts_dropped(&counts));
+	fprintf(stderr, "\r\033[Knagletrace: %s, %" PRIu64 " stall%s, %llu dropped",
+		nt_duration(nt_now_ns() - trace->started_ns).text, trace->all.stalls.stalls,
+		nt_plural(trace->all.stalls.stalls), nt_counts_dropped(&counts));
 	fflush(stderr);
 	trace->progress_shown = true;
 }

@@ -98,7 +98,7 @@ static void end_look(struct nt_sampler *sampler)
 static void log_suspect(const struct nt_sampler *sampler)
 {
 	const struct nt_sampled *suspect = &sampler->suspect;
-	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], lasts[16];
+	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
 	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
 	struct nt_process process;
 
@@ -107,13 +107,12 @@ static void log_suspect(const struct nt_sampler *sampler)
 	nt_format_process(&process, name, sizeof(name));
 	nt_format_address(&suspect->end.tuple, true, local, sizeof(local));
 	nt_format_address(&suspect->end.tuple, false, remote, sizeof(remote));
-	nt_format_duration(suspect->reason == NT_HOLD_NAGLE ? nt_sampled_late_ns(suspect)
-							    : suspect->untouched_ns,
-			   lasts, sizeof(lasts));
 	nt_log("standby: attached, since %s %s → %s %s %s", name, local, remote,
 	       suspect->reason == NT_HOLD_NAGLE ? "waits for an ACK that is late by"
 						: "has had bytes corked for",
-	       lasts);
+	       nt_duration(suspect->reason == NT_HOLD_NAGLE ? nt_sampled_late_ns(suspect)
+							    : suspect->untouched_ns)
+		       .text);
 }
 
 static void attach(struct nt_sampler *sampler)
@@ -135,7 +134,6 @@ static void attach(struct nt_sampler *sampler)
 static void detach(struct nt_sampler *sampler)
 {
 	struct nt_standby *standby = &sampler->session->standby;
-	char lasts[16];
 	int err = nt_session_pause(sampler->session);
 
 	if (err)
@@ -143,9 +141,9 @@ static void detach(struct nt_sampler *sampler)
 	nt_session_drain(sampler->session);
 	/* a stall in the last records counts for this time */
 	nt_standby_detached(standby, nt_now_ns());
-	nt_format_duration(standby->quiet_ns, lasts, sizeof(lasts));
 	if (!quiet(sampler))
-		nt_log("standby: detached after %s without a stall", lasts);
+		nt_log("standby: detached after %s without a stall",
+		       nt_duration(standby->quiet_ns).text);
 }
 
 /* ---- the loop ---- */

@@ -375,13 +375,12 @@ static void write_before(struct fix *fix)
 /* Asks on the terminal. Text that was typed before the question is no answer. */
 static bool ask(struct fix *fix)
 {
-	char whose[NT_FIX_WHOSE_LEN], span[16];
+	char whose[NT_FIX_WHOSE_LEN];
 
 	nt_fix_whose(&fix->sockets, whose);
-	nt_format_duration(fix->settings->for_ns, span, sizeof(span));
 	tcflush(STDIN_FILENO, TCIFLUSH);
 	fprintf(stderr, "Set %s on %s for %s? [y/N] ", nt_fix_option_name(&fix->sockets), whose,
-		span);
+		nt_duration(fix->settings->for_ns).text);
 	fflush(stderr);
 	fix->asking = !nt_loop_watch(fix->loop, STDIN_FILENO, EPOLLIN, read_answer, fix);
 	while (fix->asking && !fix->ended)
@@ -397,13 +396,12 @@ static bool ask(struct fix *fix)
  * a slow reader would delay it. */
 static void announce(struct fix *fix)
 {
-	char text[NT_FIX_WHOSE_LEN + 100], whose[NT_FIX_WHOSE_LEN], span[16];
+	char text[NT_FIX_WHOSE_LEN + 100], whose[NT_FIX_WHOSE_LEN];
 
 	nt_fix_whose(&fix->sockets, whose);
-	nt_format_duration(fix->settings->for_ns, span, sizeof(span));
 	snprintf(text, sizeof(text), "setting %s%s on %s for %s; press Ctrl-C to stop early",
 		 nt_fix_option_name(&fix->sockets), sets_nodelay(fix) ? "" : " again and again",
-		 whose, span);
+		 whose, nt_duration(fix->settings->for_ns).text);
 	say(fix, text);
 }
 
@@ -451,12 +449,12 @@ static enum nt_exit report_stuck(const struct fix *fix)
 
 static enum nt_exit run(struct fix *fix)
 {
-	char text[80], span[16];
+	char text[80];
 	uint64_t until_ns;
 	enum nt_exit code;
 
-	nt_format_duration(fix->settings->for_ns, span, sizeof(span));
-	snprintf(text, sizeof(text), "watching for stalls for %s; nothing is changed yet", span);
+	snprintf(text, sizeof(text), "watching for stalls for %s; nothing is changed yet",
+		 nt_duration(fix->settings->for_ns).text);
 	say(fix, text);
 	begin_phase(fix, &fix->result.before);
 	until_ns = fix->phase->begin_ns + fix->settings->for_ns;

@@ -157,14 +157,12 @@ static bool read_program(__u32 id, enum nt_kept_remedy *remedy, struct nt_keep *
 
 void nt_fix_print_kept(FILE *out, const struct nt_kept *kept)
 {
-	char limit[24] = "", shown[NT_ESCAPED_LEN(NT_CGROUP_LEN)];
+	char shown[NT_ESCAPED_LEN(NT_CGROUP_LEN)];
 
-	if (kept->limit_us) {
-		strcpy(limit, " ");
-		nt_format_duration(kept->limit_us * 1000ULL, limit + 1, sizeof(limit) - 1);
-	}
 	nt_escape(kept->cgroup, NT_CGROUP_LEN, shown, sizeof(shown));
-	fprintf(out, "%s%s, %s, set on %" PRIu64 " connection%s: %s\n", kept->option, limit,
+	fprintf(out, "%s%s%s, %s, set on %" PRIu64 " connection%s: %s\n", kept->option,
+		kept->limit_us ? " " : "",
+		kept->limit_us ? nt_duration(kept->limit_us * 1000ULL).text : "",
 		kept->pinned ? "pinned" : "while a command runs", kept->connections,
 		nt_plural(kept->connections), shown);
 }
@@ -370,17 +368,14 @@ static bool check_limit(const struct keep *keep, struct nt_error *error)
 {
 	uint64_t least_ns = 2 * nt_kernel_tick_ns(), most_ns = 200 * 1000000ULL;
 	uint64_t limit_ns = keep->settings->quickack_limit_ns;
-	char least[16], given[16];
 
 	if (keep->remedy != NT_KEPT_DELACK || (limit_ns >= least_ns && limit_ns <= most_ns))
 		return true;
-	nt_format_duration(least_ns, least, sizeof(least));
-	nt_format_duration(limit_ns, given, sizeof(given));
 	return nt_error_set(
 		error, NT_EXIT_USAGE,
 		"--quickack-limit %s: this kernel takes %s (two jiffies) to 200 ms; give "
 		"one of these",
-		given, least);
+		nt_duration(limit_ns).text, nt_duration(least_ns).text);
 }
 
 static bool pin(struct keep *keep, struct nt_error *error)

@@ -291,13 +291,8 @@ static void print_rate(FILE *out, const char *what, double before, double during
 /* Prints durations; 0 means none, as of stalls that did not happen. */
 static void print_duration(FILE *out, const char *what, uint64_t before_ns, uint64_t during_ns)
 {
-	char b[24] = "-", d[24] = "-";
-
-	if (before_ns)
-		nt_format_duration(before_ns, b, sizeof(b));
-	if (during_ns)
-		nt_format_duration(during_ns, d, sizeof(d));
-	print_row(out, what, b, d);
+	print_row(out, what, before_ns ? nt_duration(before_ns).text : "-",
+		  during_ns ? nt_duration(during_ns).text : "-");
 }
 
 static void print_table(FILE *out, const struct nt_fix_result *result)
@@ -351,16 +346,15 @@ static void print_unset_stalls(FILE *out, const struct nt_fix_result *result)
 /* Says how much weaker TCP_QUICKACK is from outside than in the program. */
 static void print_again(FILE *out, const struct nt_fix_result *result)
 {
-	char text[TEXT_LEN], span[16];
+	char text[TEXT_LEN];
 
 	if (!result->again_ns)
 		return;
-	nt_format_duration(result->again_ns, span, sizeof(span));
 	snprintf(
 		text, sizeof(text),
 		"again every %s, up to which an ACK is still delayed; by the program itself, before "
 		"each read, it would not be",
-		span);
+		nt_duration(result->again_ns).text);
 	nt_text_labelled(out, "set", text, nt_text_width(result->writer));
 }
 

@@ -65,9 +65,6 @@ static double by_stall(const struct nt_fix_sum *sum)
 static bool undecided(const struct nt_fix_comparison *c, const char *option,
 		      char sentence[NT_FIX_SENTENCE_LEN])
 {
-	char span[16];
-
-	nt_format_duration(c->again_ns, span, sizeof(span));
 	if (!c->before.stalls && !c->all_before)
 		snprintf(sentence, NT_FIX_SENTENCE_LEN,
 			 "unclear: nothing stalled before, so there was nothing to improve");
@@ -76,7 +73,7 @@ static bool undecided(const struct nt_fix_comparison *c, const char *option,
 			sentence, NT_FIX_SENTENCE_LEN,
 			"unclear: %s could be set again only every %s, and an ACK that it sends so "
 			"late is a short wait, not none; choose fewer connections, as by --port",
-			option, span);
+			option, nt_duration(c->again_ns).text);
 	else if (c->before.writes && !c->during.writes)
 		snprintf(
 			sentence, NT_FIX_SENTENCE_LEN,
@@ -119,15 +116,14 @@ static void say_verdict(const struct nt_fix_comparison *c, enum nt_fix_verdict v
 {
 	double span_s = c->during.span_ns / 1e9, per = load(c);
 	double was = c->before.excess_ns / span_s, is = c->during.excess_ns / span_s;
-	char was_text[16], is_text[16], span[16], on[48];
+	struct nt_duration was_text, span = nt_duration(c->during.span_ns);
+	char on[48];
 
 	if (write) {
 		was /= c->before.writes / (c->before.span_ns / 1e9);
 		is /= c->during.writes / span_s;
 	}
-	nt_format_duration(was, was_text, sizeof(was_text));
-	nt_format_duration(is, is_text, sizeof(is_text));
-	nt_format_duration(c->during.span_ns, span, sizeof(span));
+	was_text = nt_duration(was);
 	if (c->connections == 1)
 		snprintf(on, sizeof(on), "the connection compared");
 	else
@@ -136,7 +132,7 @@ static void say_verdict(const struct nt_fix_comparison *c, enum nt_fix_verdict v
 		snprintf(sentence, NT_FIX_SENTENCE_LEN,
 			 "%s ends the stalls on %s: before, they cost %s %s; while it was set, for "
 			 "%s, there was none",
-			 option, on, was_text, write ? "a write" : "a second", span);
+			 option, on, was_text.text, write ? "a write" : "a second", span.text);
 	else
 		snprintf(sentence, NT_FIX_SENTENCE_LEN,
 			 "%s %s: on %s, %s were lost %s before, and %s while it was set (%+.0f %%)",
@@ -144,7 +140,7 @@ static void say_verdict(const struct nt_fix_comparison *c, enum nt_fix_verdict v
 			 verdict == NT_FIX_CURED    ? "cures it"
 			 : verdict == NT_FIX_HELPED ? "helps in part"
 						    : "does not help",
-			 on, was_text, write ? "by write" : "by second", is_text,
+			 on, was_text.text, write ? "by write" : "by second", nt_duration(is).text,
 			 was > 0 ? 100 * (is - was) / was : 0);
 	if (per < 0.5)
 		snprintf(sentence + strlen(sentence), NT_FIX_SENTENCE_LEN - strlen(sentence),

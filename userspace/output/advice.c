@@ -150,14 +150,13 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 static void describe_delay(const struct nt_stall *stall, const char *receiver, char *out,
 			   size_t size)
 {
-	char pending[16], until[40];
+	char until[48];
 
-	nt_format_duration(nt_pending_ack_ns(&stall->record.ack), pending, sizeof(pending));
 	snprintf(until, sizeof(until), "%s (%s",
 		 stall->record.ack.release == NT_ACK_TIMER  ? "until its timer fires"
 		 : stall->record.ack.release == NT_ACK_READ ? "until it reads"
 							    : "for long",
-		 pending);
+		 nt_duration(nt_pending_ack_ns(&stall->record.ack)).text);
 	switch (stall->record.ack.reason) {
 	case NT_ACK_REASON_QUICKACK_OFF:
 		snprintf(out, size,

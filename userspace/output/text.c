@@ -92,16 +92,16 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	const struct nt_record *r = &stall->record;
 	const struct nt_tuple *tuple = &nt_stall_end(stall, stall->side)->tuple;
 	const struct nt_process *process = nt_stall_process(stall, stall->side);
-	char clock[NT_UTC_LEN], name[NT_ESCAPED_LEN(NT_USER_LEN)] = "?", lasted[16], bytes[16];
+	char clock[NT_UTC_LEN], name[NT_ESCAPED_LEN(NT_USER_LEN)] = "?", bytes[16];
 	char named[sizeof(name) + 24];
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], connection[2 * NT_ADDRESS_LEN + 8];
+	struct nt_duration lasted = nt_duration(stall->duration_ns);
 
 	if (nt_is_late_ack(stall))
 		return 0;
 	format_clock(writer, r->time_ns, clock);
 	if (process->tgid)
 		nt_escape(process->comm, sizeof(process->comm), name, sizeof(name));
-	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
 	format_bytes(stall, bytes, sizeof(bytes));
 	nt_format_address(tuple, true, local, sizeof(local));
 	nt_format_address(tuple, false, remote, sizeof(remote));
@@ -111,7 +111,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 		nt_write_padded(out, name, 15);
 		fprintf(out, " %7d %-8s %8s %7s %-9s %-12s %-16s %-8s %s → %s\n",
 			process->tgid > 0 ? process->tgid : 0,
-			stall->side == NT_SIDE_SENDER ? "sender" : "receiver", lasted, bytes,
+			stall->side == NT_SIDE_SENDER ? "sender" : "receiver", lasted.text, bytes,
 			or_dash(r->sender.present ? nt_hold_reason_word(r->hold.reason) : NULL),
 			or_dash(nt_release_word(r->hold.release)),
 			or_dash(nt_pattern_word(r->pattern)),
@@ -126,7 +126,7 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 				sizeof(named));
 		nt_write_padded(out, named, 18);
 		fprintf(out, " %4s %8s %5s %s\n", stall->side == NT_SIDE_SENDER ? "send" : "recv",
-			lasted, bytes, connection);
+			lasted.text, bytes, connection);
 	}
 	return 0;
 }
@@ -239,7 +239,7 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 			    const struct nt_report *report)
 {
 	const struct nt_totals *t = &report->counts.totals;
-	char text[1024] = "", mean[16];
+	char text[1024] = "";
 	unsigned long long holds = 0, acks = 0;
 	const char *comma = " (";
 
@@ -252,9 +252,9 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 	for (size_t i = 1; i < NT_HOLD_REASONS; i++) {
 		if (!t->holds[i])
 			continue;
-		nt_format_duration(t->hold_ns[i] / t->holds[i], mean, sizeof(mean));
 		add_text(text, sizeof(text), "%s%s %llu, mean %s", comma, nt_hold_reason_word(i),
-			 (unsigned long long)t->holds[i], mean);
+			 (unsigned long long)t->holds[i],
+			 nt_duration(t->hold_ns[i] / t->holds[i]).text);
 		comma = "; ";
 	}
 	add_text(text, sizeof(text), "%s, %llu delayed ACK%s", holds ? ")" : "", acks,
@@ -290,7 +290,7 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 {
 	const struct nt_slow_row *rows[NT_SLOW_ROWS];
 	size_t n = nt_slow_choose(&report->counts, report->span_ns / 100, rows);
-	char sum[16], mean[16], name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], advice[NT_SLOW_TEXT];
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], advice[NT_SLOW_TEXT];
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
 	char text[NT_SLOW_TEXT + sizeof(name) + 2 * NT_ADDRESS_LEN + 96];
 
@@ -299,16 +299,15 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 	for (size_t i = 0; i < n; i++) {
 		const struct nt_slow *slow = &rows[i]->slow;
 
-		nt_format_duration(slow->duration_ns, sum, sizeof(sum));
-		nt_format_duration(slow->duration_ns / slow->holds, mean, sizeof(mean));
 		nt_slow_name(rows[i], name, sizeof(name));
 		nt_slow_advise(rows[i], advice);
 		nt_format_address(&slow->tuple, true, local, sizeof(local));
 		nt_format_address(&slow->tuple, false, remote, sizeof(remote));
 		snprintf(text, sizeof(text),
 			 "%s: %llu hold%s, %s in all, mean %s, last %s → %s; %s", name,
-			 (unsigned long long)slow->holds, nt_plural(slow->holds), sum, mean, local,
-			 remote, advice);
+			 (unsigned long long)slow->holds, nt_plural(slow->holds),
+			 nt_duration(slow->duration_ns).text,
+			 nt_duration(slow->duration_ns / slow->holds).text, local, remote, advice);
 		nt_text_labelled(out, nt_hold_reason_word(rows[i]->key.reason), text,
 				 nt_text_width(writer));
 	}
@@ -322,7 +321,7 @@ static void print_relay(const struct nt_writer *writer, FILE *out, const struct 
 	const struct nt_stall *last = &worst->last;
 	const struct nt_process *relay = nt_stall_process(last, last->side);
 	const struct nt_process *peer = nt_stall_process(last, !last->side);
-	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], other[sizeof(name) + 4] = "", sum[16];
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], other[sizeof(name) + 4] = "";
 	char remote[NT_ADDRESS_LEN], all[64] = "", text[2 * sizeof(name) + NT_ADDRESS_LEN + 256];
 
 	if (peer->tgid) {
@@ -331,16 +330,14 @@ static void print_relay(const struct nt_writer *writer, FILE *out, const struct 
 	}
 	nt_format_process(relay, name, sizeof(name));
 	nt_format_address(&nt_stall_end(last, last->side)->tuple, false, remote, sizeof(remote));
-	if (group->count > 1) {
-		nt_format_duration(group->excess_ns, sum, sizeof(sum));
+	if (group->count > 1)
 		snprintf(all, sizeof(all), "; %zu such connections: %" PRIu64 " stalls, %s",
-			 group->count, group->stalls, sum);
-	}
-	nt_format_duration(worst->excess_ns, sum, sizeof(sum));
+			 group->count, group->stalls, nt_duration(group->excess_ns).text);
 	snprintf(text, sizeof(text),
 		 "%s waited for %s%s: %" PRIu64 " stall%s, %s%s; what you trace was connected to "
 		 "it and may have waited too (-p %d shows cause and fix)",
-		 name, other, remote, worst->count, nt_plural(worst->count), sum, all, relay->tgid);
+		 name, other, remote, worst->count, nt_plural(worst->count),
+		 nt_duration(worst->excess_ns).text, all, relay->tgid);
 	nt_text_labelled(out, "behind it", text, nt_text_width(writer));
 }
 
@@ -372,19 +369,18 @@ static void print_standby(const struct nt_writer *writer, FILE *out, const struc
 	const struct nt_standby *standby = report->standby;
 	uint64_t attached_ns = report->counts.attached_ns;
 	uint64_t waited_ns = report->span_ns > attached_ns ? report->span_ns - attached_ns : 0;
-	char since[16], waited[16], excess[16], text[256];
+	struct nt_duration excess = nt_duration(report->counts.sampled_excess_ns);
+	char text[256];
 
 	if (!standby || standby->state == NT_STANDBY_OFF)
 		return;
-	nt_format_duration(nt_now_ns() - standby->since_ns, since, sizeof(since));
-	nt_format_duration(waited_ns, waited, sizeof(waited));
-	nt_format_duration(report->counts.sampled_excess_ns, excess, sizeof(excess));
 	snprintf(text, sizeof(text),
 		 "%s for %s; nothing was attached for %s of this time, in which looks at the "
 		 "sockets found %s%s lost",
-		 standby->state == NT_STANDBY_ATTACHED ? "attached" : "in standby", since, waited,
+		 standby->state == NT_STANDBY_ATTACHED ? "attached" : "in standby",
+		 nt_duration(nt_now_ns() - standby->since_ns).text, nt_duration(waited_ns).text,
 		 report->counts.sampled_excess_ns ? "about " : "no time",
-		 report->counts.sampled_excess_ns ? excess : "");
+		 report->counts.sampled_excess_ns ? excess.text : "");
 	nt_text_labelled(out, "standby", text, nt_text_width(writer));
 	if (standby->cannot_attach)
 		nt_text_labelled(out, "",
@@ -416,7 +412,7 @@ static void print_whose(const struct nt_writer *writer, FILE *out, const struct 
 	const struct nt_connection *worst = group->connections[0];
 	const struct nt_tuple *tuple = &nt_stall_end(&worst->last, worst->last.side)->tuple;
 	const struct nt_process *process = nt_stall_process(&worst->last, worst->last.side);
-	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], name[NT_PLACED_LEN], excess[16];
+	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], name[NT_PLACED_LEN];
 	char text[NT_PLACED_LEN + 2 * NT_ADDRESS_LEN + 64];
 	const char *side = worst->key.side == NT_SIDE_SENDER ? "sender" : "receiver";
 
@@ -435,9 +431,9 @@ static void print_whose(const struct nt_writer *writer, FILE *out, const struct 
 		fprintf(out, "\n  %s  %zu connections of %zu processes  (%s)\n",
 			text[0] ? text : "unknown", group->count, group->processes, side);
 	}
-	nt_format_duration(worst->excess_ns, excess, sizeof(excess));
 	snprintf(text, sizeof(text), "%s%s%s → %s, %" PRIu64 " stall%s, %s", name,
-		 name[0] ? "  " : "", local, remote, worst->count, nt_plural(worst->count), excess);
+		 name[0] ? "  " : "", local, remote, worst->count, nt_plural(worst->count),
+		 nt_duration(worst->excess_ns).text);
 	nt_text_labelled(out, "worst", text, nt_text_width(writer));
 }
 
@@ -446,20 +442,19 @@ static void print_group(const struct nt_writer *writer, FILE *out, const struct 
 			const struct nt_group *group)
 {
 	const struct nt_stall *last = &group->connections[0]->last;
-	char p50[16], p99[16], max[16], excess[16], sum[32] = "";
+	char sum[48] = "";
 	struct nt_advice advice;
 	char text[2 * NT_ADVICE_LEN];
 
-	nt_format_duration(nt_percentile(group->connections, group->count, 50), p50, sizeof(p50));
-	nt_format_duration(nt_percentile(group->connections, group->count, 99), p99, sizeof(p99));
-	nt_format_duration(group->max_ns, max, sizeof(max));
-	nt_format_duration(group->excess_ns, excess, sizeof(excess));
 	nt_advice_for(last, group->pattern, &advice);
 	print_whose(writer, out, group);
 	if (group->count > 1)
-		snprintf(sum, sizeof(sum), ", %s in all", excess);
+		snprintf(sum, sizeof(sum), ", %s in all", nt_duration(group->excess_ns).text);
 	snprintf(text, sizeof(text), "%" PRIu64 " stall%s: p50 %s, p99 %s, max %s%s", group->stalls,
-		 nt_plural(group->stalls), p50, p99, max, sum);
+		 nt_plural(group->stalls),
+		 nt_duration(nt_percentile(group->connections, group->count, 50)).text,
+		 nt_duration(nt_percentile(group->connections, group->count, 99)).text,
+		 nt_duration(group->max_ns).text, sum);
 	nt_text_labelled(out, "lasted", text, nt_text_width(writer));
 	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(writer));
 	nt_text_labelled(out, "why", advice.why, nt_text_width(writer));
@@ -506,23 +501,22 @@ static void print_headline(FILE *out, const struct nt_report *report,
 {
 	const struct nt_aggregate *a = report->stalls;
 	const struct nt_stall *last;
-	char span[16], excess[16], name[NT_ESCAPED_LEN(NT_USER_LEN) + 16];
+	struct nt_duration span = nt_duration(report->span_ns);
+	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16];
 
-	nt_format_duration(report->span_ns, span, sizeof(span));
 	if (!a->stalls) {
-		fprintf(out, "nagletrace: no stall in %s  ", span);
+		fprintf(out, "nagletrace: no stall in %s  ", span.text);
 		print_source(out, report);
 		return;
 	}
-	nt_format_duration(a->excess_ns, excess, sizeof(excess));
 	fprintf(out, "nagletrace: %" PRIu64 " stall%s in %s cost ", a->stalls, nt_plural(a->stalls),
-		span);
+		span.text);
 	if (n && !a->folded && list[0]->key.tgid && list[0]->key.tgid == list[n - 1]->key.tgid) {
 		last = &list[0]->last;
 		nt_format_process(nt_stall_process(last, last->side), name, sizeof(name));
 		fprintf(out, "%s ", name);
 	}
-	fprintf(out, "%s\n%*s", excess, 12, "");
+	fprintf(out, "%s\n%*s", nt_duration(a->excess_ns).text, 12, "");
 	print_source(out, report);
 }
 

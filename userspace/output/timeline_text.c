@@ -58,9 +58,8 @@ static const char *or_unknown(const char *word)
 static void describe(const struct nt_line *line, bool brief, char *text, size_t size)
 {
 	const struct nt_event *e = line->event;
-	char lasted[16];
+	struct nt_duration lasted = nt_duration(line->duration_ns);
 
-	nt_format_duration(line->duration_ns, lasted, sizeof(lasted));
 	switch (line->kind) {
 	case NT_LINE_WRITE:
 		snprintf(text, size, "write %u B", line->bytes);
@@ -80,10 +79,10 @@ static void describe(const struct nt_line *line, bool brief, char *text, size_t 
 	case NT_LINE_HOLD_END:
 		if (line->bytes)
 			snprintf(text, size, "releases %u B: %s, %s", line->bytes,
-				 or_unknown(nt_release_word(e->release)), lasted);
+				 or_unknown(nt_release_word(e->release)), lasted.text);
 		else
 			snprintf(text, size, "has waited for the ACK: %s, %s",
-				 or_unknown(nt_hold_reason_word(e->reason)), lasted);
+				 or_unknown(nt_hold_reason_word(e->reason)), lasted.text);
 		break;
 	case NT_LINE_ACK_DELAYED:
 		snprintf(text, size, "delays the ACK");
@@ -92,7 +91,7 @@ static void describe(const struct nt_line *line, bool brief, char *text, size_t 
 		snprintf(text, size, "delayed-ACK timer fires");
 		break;
 	case NT_LINE_ACK_SENT:
-		snprintf(text, size, "ACK delayed %s: %s", lasted,
+		snprintf(text, size, "ACK delayed %s: %s", lasted.text,
 			 or_unknown(nt_ack_release_word(line->how)));
 		break;
 	case NT_LINE_OPTIONS:
@@ -152,27 +151,26 @@ static void add_waits(const struct nt_line_end *end, const char *side, char *tex
 
 static void print_gap(const struct nt_writer *writer, FILE *out, const struct nt_line *line)
 {
-	char text[256] = "", lasted[16];
+	char text[256] = "";
 
-	nt_format_duration(line->gap_ns, lasted, sizeof(lasted));
 	add_waits(line->right ? line->other : line->end, "left", text, sizeof(text));
 	add_waits(line->right ? line->end : line->other, "right", text, sizeof(text));
 	if (!writer->wide)
 		nt_shorten(text, NARROW - BEFORE - 12);
-	fprintf(out, "%3u     · · · · · %s%s\n", line->connection, lasted, text);
+	fprintf(out, "%3u     · · · · · %s%s\n", line->connection, nt_duration(line->gap_ns).text,
+		text);
 }
 
 int nt_text_timeline_stall(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
 			   struct nt_stacks *stacks)
 {
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16], lasted[16], excess[16];
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN) + 16];
 
 	format_name(nt_stall_process(stall, stall->side), name, sizeof(name));
-	nt_format_duration(stall->duration_ns, lasted, sizeof(lasted));
-	nt_format_duration(stall->excess_ns, excess, sizeof(excess));
-	fprintf(out, "     * * * %s of %s: %s", stall->is_stall ? "stall" : "hold", lasted, name);
+	fprintf(out, "     * * * %s of %s: %s", stall->is_stall ? "stall" : "hold",
+		nt_duration(stall->duration_ns).text, name);
 	if (stall->is_stall)
-		fprintf(out, " lost %s (%s)", excess,
+		fprintf(out, " lost %s (%s)", nt_duration(stall->excess_ns).text,
 			or_unknown(nt_evidence_word(stall->record.evidence)));
 	fputc('\n', out);
 	return 0;

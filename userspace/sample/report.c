@@ -105,24 +105,24 @@ static void print_headline(FILE *out, const struct nt_sample_report *report)
 {
 	const struct nt_estimate *estimate = report->estimate;
 	struct nt_excess excess = nt_estimate_excess(estimate);
-	char span[16], cost[16], a_second[16], error[16];
+	struct nt_duration span = nt_duration(report->span_ns), error;
 
-	nt_format_duration(report->span_ns, span, sizeof(span));
 	if (!estimate->looks) {
-		fprintf(out, "nagletrace: no look in %s\n", span);
+		fprintf(out, "nagletrace: no look in %s\n", span.text);
 		return;
 	}
-	nt_format_duration(estimate->cost_ns / estimate->looks, cost, sizeof(cost));
-	nt_format_duration(excess.us * US, a_second, sizeof(a_second));
-	nt_format_duration(excess.error_us * US, error, sizeof(error));
+	error = nt_duration(excess.error_us * US);
 	if (excess.us || estimate->folded)
 		fprintf(out, "nagletrace: stalls cost %s%s a second, ± %s\n",
-			estimate->folded ? "at least " : "", a_second, error);
+			estimate->folded ? "at least " : "", nt_duration(excess.us * US).text,
+			error.text);
 	else
-		fprintf(out, "nagletrace: no stall seen; they cost less than %s a second\n", error);
+		fprintf(out, "nagletrace: no stall seen; they cost less than %s a second\n",
+			error.text);
 	fprintf(out, "%*s(%" PRIu64 " look%s in %s by %s, %s of CPU each)\n", 12, "",
-		estimate->looks, nt_plural(estimate->looks), span,
-		nt_source_word(report->source->kind), cost);
+		estimate->looks, nt_plural(estimate->looks), span.text,
+		nt_source_word(report->source->kind),
+		nt_duration(estimate->cost_ns / estimate->looks).text);
 	if (estimate->looks < NT_FEW_LOOKS)
 		fprintf(out, "%*slooked too seldom to judge by; give a longer INTERVAL\n", 12, "");
 }
@@ -143,15 +143,15 @@ static void print_connection(FILE *out, const struct nt_sample_report *report,
 	const struct nt_tuple *tuple = &seen->last.end.tuple;
 	const char *reason = reason_word(report->source, &seen->last);
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN], connection[2 * NT_ADDRESS_LEN + 8];
-	char name[NT_ESCAPED_LEN(NT_COMM_LEN)], named[sizeof(name) + 24],
-		longest[16] = "-", excess[16] = "-", share[16];
+	char name[NT_ESCAPED_LEN(NT_COMM_LEN)], named[sizeof(name) + 24], share[16];
+	struct nt_duration longest = {"-"}, excess = {"-"};
 	uint64_t looks = report->estimate->looks;
 
 	nt_escape(seen->process.comm, sizeof(seen->process.comm), name, sizeof(name));
 	if (seen->longest_ns)
-		nt_format_duration(seen->longest_ns, longest, sizeof(longest));
+		longest = nt_duration(seen->longest_ns);
 	if (nt_seen_stalls(seen))
-		nt_format_duration(nt_seen_excess(seen, looks).us * US, excess, sizeof(excess));
+		excess = nt_duration(nt_seen_excess(seen, looks).us * US);
 	snprintf(share, sizeof(share), 10 * seen->looks < looks ? "%.1f %%" : "%.0f %%",
 		 100.0 * seen->looks / looks);
 	nt_format_address(tuple, true, local, sizeof(local));
@@ -159,8 +159,8 @@ static void print_connection(FILE *out, const struct nt_sample_report *report,
 	if (report->settings->wide) {
 		nt_write_padded(out, seen->process.tgid ? name : "?", 15);
 		fprintf(out, " %7d %-9s %8s %6s %8s %7u %5u %s → %s\n", seen->process.tgid,
-			reason ? reason : "cork?", longest, share, excess, seen->last.bytes,
-			seen->last.mss, local, remote);
+			reason ? reason : "cork?", longest.text, share, excess.text,
+			seen->last.bytes, seen->last.mss, local, remote);
 		return;
 	}
 	nt_format_named(seen->process.tgid ? name : "?", seen->process.tgid, 18, named,
@@ -168,8 +168,8 @@ static void print_connection(FILE *out, const struct nt_sample_report *report,
 	snprintf(connection, sizeof(connection), ":%u → %s", tuple->local_port, remote);
 	nt_shorten(connection, 25);
 	nt_write_padded(out, named, 18);
-	fprintf(out, " %-9s %8s %6s %8s  %s\n", reason ? reason : "cork?", longest, share, excess,
-		connection);
+	fprintf(out, " %-9s %8s %6s %8s  %s\n", reason ? reason : "cork?", longest.text, share,
+		excess.text, connection);
 }
 
 static int write_text(FILE *out, const struct nt_sample_report *report, struct nt_seen **list,

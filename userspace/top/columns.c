@@ -48,17 +48,18 @@ static int decimals(double value)
 void nt_top_duration(uint64_t us, char *out, size_t size)
 {
 	double hours = us / 3.6e9;
-	char text[32], *blank;
+	struct nt_duration duration;
+	char *blank;
 
 	if (us >= HOURS_FROM_US) {
 		snprintf(out, size, "%.*fh", decimals(hours), hours);
 		return;
 	}
-	nt_format_duration(us * 1000, text, sizeof(text));
-	blank = strchr(text, ' ');
+	duration = nt_duration(us * 1000);
+	blank = strchr(duration.text, ' ');
 	if (blank)
 		memmove(blank, blank + 1, strlen(blank));
-	snprintf(out, size, "%s", text);
+	snprintf(out, size, "%s", duration.text);
 }
 
 void nt_top_rate(double rate, char *out, size_t size)

@@ -214,11 +214,9 @@ static void draw_step(struct ladder *l, size_t i)
 {
 	const struct step *step = &l->steps[i];
 	size_t row = l->rows[i];
-	char time[24];
+	struct nt_duration lasted = nt_duration(step->us * 1000);
+	const char *time = step->timeless ? "1 RTT on" : lasted.text;
 
-	nt_format_duration(step->us * 1000, time, sizeof(time));
-	if (step->timeless)
-		snprintf(time, sizeof(time), "1 RTT on");
 	write_at(l, row, nt_columns(time) < TIME_COLUMNS ? TIME_COLUMNS - nt_columns(time) : 0,
 		 TIME_COLUMNS, time);
 	if (step->arrow)
@@ -238,12 +236,11 @@ static void draw_life(struct ladder *l, size_t column, bool seen, size_t from, s
 static void name_span(struct ladder *l, bool left, const char *what, uint64_t us, size_t from,
 		      size_t to)
 {
-	char text[48], lasted[24];
+	char text[48];
 
 	if (to < from + 2)
 		return;
-	nt_format_duration(us * 1000, lasted, sizeof(lasted));
-	snprintf(text, sizeof(text), "%s %s", what, lasted);
+	snprintf(text, sizeof(text), "%s %s", what, nt_duration(us * 1000).text);
 	for (size_t row = (from + to) / 2; row < to; row++) {
 		size_t next = left ? l->sender_at - 2 : l->receiver_at + 2;
 

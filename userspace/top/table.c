@@ -52,15 +52,13 @@ static void draw_bar(struct nt_screen *screen, const struct nt_top_data *data,
 
 static void draw_totals(struct nt_screen *screen, int row, const struct nt_top_data *data)
 {
-	char excess[24];
 	int at;
 
-	nt_format_duration(data->excess_us * 1000, excess, sizeof(excess));
 	at = nt_screen_print(screen, row, 0, NT_INK_BOLD, "%.1f stalls/s now",
 			     nt_top_rates_now(&data->rates));
 	at += nt_screen_print(screen, row, at, NT_INK_PLAIN,
 			      "   in all %" PRIu64 " stall%s cost %s   ", data->stalls,
-			      nt_plural(data->stalls), excess);
+			      nt_plural(data->stalls), nt_duration(data->excess_us * 1000).text);
 	at += nt_screen_print(screen, row, at, data->records_dropped ? NT_INK_WARN : NT_INK_PLAIN,
 			      "%" PRIu64 " record%s dropped", data->records_dropped,
 			      nt_plural(data->records_dropped));
