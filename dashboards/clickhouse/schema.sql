@@ -448,6 +448,12 @@ WITH
             AND k.other = if(asked.side = 'sender', asked.other, asked.host)
             AND k.other_boot_id = if(asked.side = 'sender', asked.other_boot_id, asked.boot_id)
     ),
+    -- the other end of such a stall, at whatever time: somebody may have set that host's clock
+    there AS (
+        SELECT ack_id, host AS other, boot_id AS other_boot_id, if(r.sender.netns = 0, 'sender', 'receiver') AS side
+        FROM nagletrace.records AS r
+        WHERE hour IN around AND ack_id IN (SELECT ack_id FROM alone) AND (r.sender.netns = 0) != (r.receiver.netns = 0)
+    ),
     -- what the witnesses reported, by number, in each run
     told AS (
         SELECT host, boot_id, kind, time, number,
@@ -504,6 +510,7 @@ WHERE arrayExists(w -> dated.there_at - toIntervalMicrosecond(dated.give_us) BET
   AND NOT arrayExists(gap -> gap.1 <= dated.there_at + toIntervalMicrosecond(dated.give_us)
                               AND gap.2 >= dated.there_at - toIntervalMicrosecond(dated.give_us), g.list)
   AND (dated.side = 'sender' OR w.of_holds)
+  AND (dated.ack_id, dated.other, dated.other_boot_id, dated.side) NOT IN there
   AND dated.there_at - toIntervalMicrosecond(dated.give_us) > w.from_time
   AND dated.there_at + toIntervalMicrosecond(dated.give_us) < w.to_time;
 

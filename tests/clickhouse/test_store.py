@@ -318,6 +318,21 @@ def test_a_report_has_the_hours_joined_again_of_which_it_speaks(store: Store, tm
     assert told_of(store) == {"seen": 1, "contradicted": 1}
 
 
+def test_an_ack_that_a_clock_has_moved_away_contradicts_nothing(store: Store, tmp_path: Path) -> None:
+    web, db = duckdb.Host("web1"), duckdb.Host("db1")
+    web.start["holds"] = "all"
+    web.sends(0, 1)
+    db.delays(0, 1)
+    web.sends(10 * SECOND, 2)
+    db.delays(15 * SECOND, 2)
+    db.delays(20 * SECOND, 3, kind="stall")
+    web.sends(25 * SECOND, 3, kind="hold")
+    web.sends(30 * SECOND, 4)  # of this one the other host has nothing
+    store.insert(write(tmp_path / "all.jsonl", [*sent(web.lines(60 * SECOND)), *sent(db.lines(60 * SECOND))]))
+    store.refresh()
+    assert told_of(store) == {"seen": 1, "inferred": 2, "contradicted": 1}
+
+
 @pytest.mark.parametrize("late", ["web1", "db1"])
 def test_a_start_that_comes_late_has_the_hours_joined_again_that_it_makes_whole(late: str, store: Store,
                                                                                tmp_path: Path) -> None:

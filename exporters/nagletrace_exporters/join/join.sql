@@ -52,7 +52,7 @@ SELECT line, kind, time_us, origin, ack_id, duration_us, excess_us, rtt_us, who,
 
 -- step: receivers
 -- What a receiver's host has alone: a late ACK, or a stall that it infers. Of both for one ACK the late ACK has the
--- time at which it went out; `inferred` says that there was a stall besides.
+-- time at which it went out.
 CREATE TEMP TABLE receivers AS
 SELECT line, kind, time_us, origin, ack_id, pending_us, by_timer, who
 FROM records AS r ANTI JOIN repeated AS k ON k.ack_id = r.ack_id
@@ -205,18 +205,20 @@ HAVING sum(CASE WHEN kind IN ('start', 'streaming') THEN 1 ELSE 0 END) > 0
    AND min(CASE WHEN kind = 'report' THEN 1 ELSE complete END) >= 1;
 
 -- step: alone
--- Stalls that one host infers, and no other has a part of, with both addresses as it has them. What a receiver's host infers
--- only a sender's host with all its holds can deny.
+-- Stalls that one host infers, and no other has a part of, at whatever time (somebody may have set its clock), with both
+-- addresses as it has them. What a receiver's host infers only a sender's host with all its holds can deny.
 CREATE TEMP TABLE alone AS
 SELECT r.source AS source, r.line AS line, r.origin AS origin, r.time_us AS time_us, 1 AS by_sender, r.sender AS own,
        r.receiver AS far
 FROM records AS r
 SEMI JOIN (SELECT s.line FROM senders AS s ANTI JOIN pairs AS p ON p.s_line = s.line WHERE s.kind = 'stall') AS a
     ON a.line = r.line
+ANTI JOIN receivers AS x ON x.ack_id = r.ack_id AND x.origin <> r.origin
 WHERE r.kind = 'stall' AND r.by_sender AND NOT r.by_receiver AND r.ack_id <> 0
 UNION ALL
 SELECT r.source, r.line, r.origin, r.time_us, 0, r.receiver, r.sender
 FROM records AS r ANTI JOIN pairs AS p ON p.ack_id = r.ack_id AND p.r_origin = r.origin
+ANTI JOIN senders AS x ON x.ack_id = r.ack_id AND x.origin <> r.origin
 WHERE r.kind = 'stall' AND NOT r.by_sender AND r.by_receiver AND r.ack_id <> 0
   AND (SELECT count(*) FROM witnesses WHERE of_holds = 1) > 0;
 

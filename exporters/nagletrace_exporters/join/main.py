@@ -53,7 +53,7 @@ def check_files(files: list[str]) -> None:
     known: set[object] = set()
     for name in files:
         found: object = name
-        if name != "-":
+        if name != "-" and not Path(name).is_fifo():  # whose writer a look would end
             with open_recording(name, name) as file:
                 status = os.fstat(file.fileno())
             if stat.S_ISREG(status.st_mode):
