@@ -94,7 +94,7 @@ def run_command(name: str, run: Callable[[], None]) -> int:
         print(f"{name}: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        print(f"{name}: stopped; nothing was written", file=sys.stderr)
+        print(f"{name}: stopped", file=sys.stderr)
         return 1
     return 0
 

@@ -7,6 +7,7 @@ import contextlib
 import grp
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from .records import BadRecord, for_message, printable
 DEFAULT_SOCKET = Path("/run/nagletrace/nagletrace.sock")
 PROTOCOL = 1
 
+#: A daemon that takes no connection within this time does not answer.
+DAEMON_S = 5.0
+NO_ANSWER = "the daemon does not answer; look at its log, or restart it"
 #: A follower notices within this time that it shall stop.
 STOP_S = 0.2
 
@@ -47,6 +51,23 @@ def refused(path: Path, error: OSError) -> DaemonError:
     return DaemonError(path, f"not permitted; be of its group, {group}, or give `nagletrace daemon` another --group")
 
 
+@contextlib.contextmanager
+def _asking(path: Path, request: dict[str, Any], timeout_s: float) -> Iterator[socket.socket]:
+    """Yields a connection on which the request is sent."""
+    seconds, rest = divmod(timeout_s, 1)
+    with socket.socket(socket.AF_UNIX) as connection:
+        # connect() waits for a place in the daemon's queue only where the socket blocks
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(rest * 1e6)))
+        try:
+            connection.connect(str(path))
+        except BlockingIOError as error:
+            raise DaemonError(path, NO_ANSWER) from error
+        connection.settimeout(timeout_s)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the daemon refuses us, and has said why
+            connection.sendall(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
+        yield connection
+
+
 def ask(path: Path, request: dict[str, Any], timeout_s: float, most_bytes: int = MAX_LINE,
         most_values: int = MAX_VALUES) -> Answer:
     """Returns the daemon's answer to a request, within `timeout_s` in all.
@@ -56,10 +77,7 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float, most_bytes: int =
     """
     deadline = time.monotonic() + timeout_s
     try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(str(path))
-            connection.sendall(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
+        with _asking(path, request, timeout_s) as connection:
             line = next(split_lines(_until(connection, deadline, most_bytes), most_bytes), b"")
     except OSError as error:
         raise refused(path, error) from error
@@ -74,11 +92,8 @@ def stream(path: Path, seconds: float, stop: threading.Event, most_bytes: int = 
     """
     deadline = time.monotonic() + seconds
     try:
-        with socket.socket(socket.AF_UNIX) as connection:
+        with _asking(path, {"request": "stream", "format": "json"}, DAEMON_S) as connection:
             connection.settimeout(STOP_S)
-            connection.connect(str(path))
-            request = {"protocol": PROTOCOL, "request": "stream", "format": "json"}
-            connection.sendall(json.dumps(request).encode() + b"\n")
             for line in split_lines(_chunks(connection, deadline, stop), most_bytes):
                 if line.startswith(b'{"type":"error"'):
                     _parse(path, line, most_bytes, MAX_VALUES)

@@ -62,6 +62,7 @@ class Reading:
         """Yields the records that a page shows, in their order, and counts the others."""
         for line in lines:
             self.lines += 1
+            self.truncated = False
             if not line.strip():
                 continue
             try:

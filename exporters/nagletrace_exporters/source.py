@@ -18,7 +18,7 @@ from typing import BinaryIO, Union
 from .cli import Parser
 from .client import DaemonError, ask, stream
 from .delta import Watched
-from .lines import chunks_of, split_lines
+from .lines import TooLarge, chunks_of, split_lines
 from .recording import Reading, Record, RecordingError
 from .records import BadRecord, Report, Snapshot, Stall, decode, printable
 from .units import milliseconds
@@ -85,7 +85,9 @@ class Source:
         except DaemonError as error:
             if isinstance(error.__cause__, PermissionError):
                 raise RecordingError(f"--socket {error}", 4) from error
-            remedy = "; is `nagletrace daemon` running?" if isinstance(error.__cause__, OSError) else ""
+            remedy = ("; is `nagletrace daemon` running?" if isinstance(error.__cause__, OSError)
+                      else "; start `nagletrace daemon` with a smaller --max-connections"
+                      if isinstance(error.__cause__, TooLarge) else "")
             raise RecordingError(f"--socket {error}{remedy}") from error
         except BadRecord as error:
             raise RecordingError(f"--socket {path}: the daemon's answer lacks something: {error}") from error

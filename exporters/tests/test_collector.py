@@ -220,6 +220,13 @@ def test_cgroups_are_told_apart_where_the_daemon_does(tmp_path: Path) -> None:
     assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": "unknown"}, **NOWHERE, cgroup="/b") == 1
 
 
+def test_a_process_named_unknown_is_told_from_those_without_a_name(tmp_path: Path) -> None:
+    """A sum over both would go down when the daemon forgets one of them."""
+    samples = scraped(tmp_path, snapshot(series("unknown", [40.0, 41.0]), series(None, [3.0])))
+    for comm, stalls in (("unknown", 1), ("unknown (so named)", 2)):
+        assert of(samples, "nagletrace_stalls_total", **{**LABELS, "comm": comm}) == stalls
+
+
 @pytest.mark.parametrize("byte", ["\\x01", ","])
 def test_the_longest_names_cost_no_other_series_anything(tmp_path: Path, byte: str) -> None:
     """The daemon escapes a byte by four characters; a comma makes a snapshot look as if it had more values."""

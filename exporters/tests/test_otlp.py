@@ -527,6 +527,19 @@ def test_what_the_daemon_streams_arrives(daemon: StreamingDaemon) -> None:
             "delivered_records": 3, "dropped_records skipped": 6, "dropped_records malformed": 2, "following": 1}
 
 
+def test_what_came_between_two_streams_of_one_daemon_is_counted(daemon: StreamingDaemon) -> None:
+    with FakeReceiver() as receiver, Carrying(daemon, receiver.url) as exporter:
+        for number, started, dropped in ((3, 0, 1), (9, 0, 6), (14, 7, 7)):  # the last one is another start's
+            begin = {**STREAMING, "number": number, "started": recordings.at(started)}
+            daemon.begin = json.dumps(begin).encode() + b"\n"
+            daemon.hang_up()
+            assert daemon.followed.acquire(timeout=PATIENCE)
+            daemon.tell(stall(number + 1), {"type": "skipped", "protocol": 1, "stalls": 1})
+            assert receiver.requests.get(timeout=PATIENCE).numbers() == [number + 1]
+            name = "dropped_records skipped"
+            assert exporter.wait_for(**{name: dropped})[name] == dropped
+
+
 @pytest.mark.slow
 def test_a_daemon_that_starts_anew_is_followed_again(daemon: StreamingDaemon) -> None:
     with FakeReceiver() as receiver, Carrying(daemon, receiver.url) as exporter:

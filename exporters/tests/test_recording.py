@@ -235,7 +235,7 @@ def test_a_command_that_is_interrupted_is_one_line(capsys: pytest.CaptureFixture
         raise KeyboardInterrupt
 
     assert run_command("nagletrace-x", interrupted) == 1
-    assert capsys.readouterr().err == "nagletrace-x: stopped; nothing was written\n"
+    assert capsys.readouterr().err == "nagletrace-x: stopped\n"
 
 
 def test_what_the_file_behind_stdout_holds_stays(tmp_path: Path) -> None:
@@ -442,6 +442,38 @@ def test_an_answer_of_a_hostile_daemon_is_one_printable_line(tmp_path: Path, ans
     with FakeDaemon(tmp_path / "s", answer), pytest.raises(DaemonError) as told:
         ask(tmp_path / "s", {"request": "snapshot"}, 30)
     assert str(told.value).isprintable() and len(str(told.value)) < 500
+
+
+def test_a_daemon_that_accepts_nobody_is_waited_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as daemon, socket.socket(socket.AF_UNIX) as other:
+        daemon.bind(str(tmp_path / "s"))
+        daemon.listen(0)
+        other.connect(str(tmp_path / "s"))
+        began = time.monotonic()
+        with pytest.raises(DaemonError, match="does not answer"):
+            ask(tmp_path / "s", {"request": "snapshot"}, 0.3)
+        assert time.monotonic() > began + 0.2
+
+
+def test_who_is_refused_at_once_learns_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, write = b'{"type":"error","protocol":1,"error":"too many readers"}\n', json.dumps
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "s"))
+        daemon.listen()
+
+        def refuse() -> None:
+            with daemon.accept()[0] as connection:
+                connection.sendall(answer)
+
+        def write_once_refused(request: object) -> str:
+            refusing.join()
+            return write(request)
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        monkeypatch.setattr(json, "dumps", write_once_refused)
+        with pytest.raises(DaemonError, match="too many readers"):
+            ask(tmp_path / "s", {"request": "snapshot"}, 5)
 
 
 def test_a_series_of_another_shape_is_refused() -> None:

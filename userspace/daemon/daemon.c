@@ -155,6 +155,7 @@ static void begin_stream(struct daemon *d, struct nt_reader *reader, FILE *out,
 			 enum nt_format format)
 {
 	struct nt_writer writer = writer_of(format);
+	struct nt_daemon_state state;
 	char *text = NULL;
 	size_t length;
 	FILE *inner;
@@ -162,7 +163,8 @@ static void begin_stream(struct daemon *d, struct nt_reader *reader, FILE *out,
 	nt_reader_stream(reader, format);
 	if (format == NT_FORMAT_JSON) /* on_second() ends it, at most once a second */
 		want_late_acks(d);
-	nt_json_streaming(out, &d->session);
+	fill_state(d, &state);
+	nt_json_streaming(out, &state);
 	inner = writer.heading ? open_memstream(&text, &length) : NULL;
 	if (!inner)
 		return;
@@ -259,8 +261,10 @@ static void on_second(void *context, uint32_t what)
 	const char *unnamed;
 
 	nt_server_report_skipped(d->server);
-	if (d->session.standby.state == NT_STANDBY_WAITING)
+	if (d->session.standby.state == NT_STANDBY_WAITING) {
+		nt_owners_shrink(&d->session.owners);
 		return;
+	}
 	want_late_acks(d);
 	unnamed = nt_session_unnamed(&d->session);
 	if (unnamed)

@@ -243,11 +243,13 @@ int nt_json_stream_totals(FILE *out, const struct nt_session *session,
 	return nt_json_write(out, o);
 }
 
-int nt_json_streaming(FILE *out, const struct nt_session *session)
+int nt_json_streaming(FILE *out, const struct nt_daemon_state *state)
 {
+	const struct nt_session *session = state->session;
 	struct json_object *o = new_reply("streaming");
 
 	nt_json_time_now(o);
+	nt_json_time_of_day(o, "started", state->started_day_ns);
 	nt_json_origin(o, &session->origin);
 	if (session->settings->max_late_acks)
 		nt_json_late_acks(o, &session->origin);

@@ -31,7 +31,7 @@ int nt_json_health(FILE *out, const struct nt_daemon_state *state);
 int nt_json_text(FILE *out, const char *text);
 
 /* Confirms that a stream begins, and says where its records come from. */
-int nt_json_streaming(FILE *out, const struct nt_session *session);
+int nt_json_streaming(FILE *out, const struct nt_daemon_state *state);
 
 /*
  * Adds to a stream what was counted in the last span_ns: by that a reader knows what the stream

@@ -22,6 +22,8 @@ from ..records import BadRecord, Costs, LastStall, Limits, Series, Snapshot, Sta
 
 #: The label `comm` of processes that were gone before the daemon could name them.
 UNKNOWN = "unknown"
+#: The label of processes that have that name: a process's own has 15 bytes at most.
+SO_NAMED = "unknown (so named)"
 #: The labels of a daemon with --by-cgroup. One that is "", which Prometheus takes for no label, is of a process in no
 #: container.
 BY_CGROUP = ("cgroup", "container_id", "pod_uid")
@@ -164,8 +166,8 @@ class NagletraceCollector(Collector):
             raise BadRecord(f"{len(snapshot.series)} series, and not at most {self.max_series}{self._remedy()}")
         sums: dict[tuple[str, ...], Stalls] = {}
         for series in snapshot.series:
-            values = tuple(UNKNOWN if label == "comm" and series.comm is None else bounded(getattr(series, label) or "")
-                           for label in labels)
+            named = {"comm": UNKNOWN if series.comm is None else SO_NAMED if series.comm == UNKNOWN else series.comm}
+            values = tuple(bounded(named.get(label) or getattr(series, label) or "") for label in labels)
             stalls = sums.setdefault(values, Stalls())
             stalls.add(series)
             if self.exemplars and series.last:

@@ -81,6 +81,9 @@ class Carrier(Collector):
         self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
         self._failures: Counter[str] = Counter(dict.fromkeys(FAILURES, 0))
         self._following = False
+        #: the daemon of the last stream, and the last number of it that came
+        self._daemon: tuple[object, object] = (None, None)
+        self._number = 0
         self._threads = [threading.Thread(target=work, name=name, daemon=True)
                          for name, work in (("otlp-follow", self._follow), ("otlp-deliver", self._deliver))]
 
@@ -128,12 +131,16 @@ class Carrier(Collector):
             record: dict[str, Any] = parse_object(line, LINE_BYTES, LINE_VALUES)
             kind = record.get("type")
             if kind == "streaming":
+                self._begin(record)
                 return resource_of(record, self._resource)
             if kind == "skipped":
-                self._drop("skipped", needed_number(record, "stalls") + (number_of(record, "others") or 0))
+                skipped = needed_number(record, "stalls") + (number_of(record, "others") or 0)
+                self._drop("skipped", skipped)
+                self._number += skipped
             elif kind in SEVERITY:
                 if not resource:
                     raise BadRecord("a record before the stream's start")
+                self._number = number_of(record, "number") or self._number
                 if not self._queue.put(resource, log_record_of(record, time.time_ns())):
                     self._drop("queue_full", 1)
             elif not isinstance(kind, str):
@@ -142,6 +149,13 @@ class Carrier(Collector):
             self._drop("malformed", 1)
             log.debug("--otlp.endpoint: the daemon's line is malformed: %s", error)
         return resource
+
+    def _begin(self, streaming: dict[str, Any]) -> None:
+        """Counts what the same daemon reported since the stream before."""
+        daemon, number = (streaming.get("boot_id"), streaming.get("started")), number_of(streaming, "number") or 0
+        if daemon == self._daemon and None not in daemon and number > self._number:
+            self._drop("skipped", number - self._number)
+        self._daemon, self._number = daemon, number
 
     # ---- the receiver's side ----
 
