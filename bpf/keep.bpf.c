@@ -5,11 +5,13 @@
  * --keep` attaches one of these.
  */
 #include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "keep.h"
 
 #define IPPROTO_TCP 6
 #define TCP_NODELAY 1
+#define LOOPBACK    bpf_htonl(0x7f000001)
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -22,7 +24,7 @@ static __always_inline int set(struct bpf_sock_ops *ops, int name, int value)
 	if (ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
 	    ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
-	if (kept.port && ops->local_port != kept.port)
+	if (kept.port && (ops->local_port != kept.port || ops->local_ip4 != LOOPBACK))
 		return 1;
 	err = bpf_setsockopt(ops, IPPROTO_TCP, name, &value, sizeof(value));
 	if (err) {

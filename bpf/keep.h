@@ -7,7 +7,7 @@
 
 struct nt_keep {
 	__u32 limit_us; /* at most so long ACKs are delayed */
-	__u32 port;     /* only connections that were accepted on this port; 0: all */
+	__u32 port;     /* only connections with this port at 127.0.0.1; 0: all */
 	__u64 set;      /* connections that have the option */
 	__u64 refused;  /* those on which the kernel did not set it */
 	__s64 err;      /* with which it refused the last one, -errno */

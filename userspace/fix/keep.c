@@ -75,7 +75,8 @@ static bool is_detached(int link)
 	struct bpf_link_info info = {};
 	__u32 size = sizeof(info);
 
-	return !bpf_obj_get_info_by_fd(link, &info, &size) && !info.cgroup.cgroup_id;
+	return !bpf_obj_get_info_by_fd(link, &info, &size) && info.type == BPF_LINK_TYPE_CGROUP &&
+	       !info.cgroup.cgroup_id;
 }
 
 /* Removes the pins of cgroups that are gone. */
@@ -130,12 +131,30 @@ static enum nt_exit undo(const struct keep *keep)
 
 /* ---- what is kept ---- */
 
+/* Reads the counts of a program that has our name: its map may be another version's. */
+static int read_counts(__u32 id, struct nt_keep *kept)
+{
+	struct bpf_map_info info = {};
+	__u32 size = sizeof(info), zero = 0;
+	int map = bpf_map_get_fd_by_id(id), err = map < 0 ? -errno : 0;
+
+	memset(kept, 0, sizeof(*kept));
+	if (!err && bpf_obj_get_info_by_fd(map, &info, &size))
+		err = -errno;
+	if (!err && info.type == BPF_MAP_TYPE_ARRAY && info.value_size == sizeof(*kept) &&
+	    bpf_map_lookup_elem(map, &zero, kept))
+		err = -errno;
+	if (map >= 0)
+		close(map);
+	return err;
+}
+
 /* Finds which remedy a program of ours is, and reads its counts; false: it is not ours. */
 static bool read_program(__u32 id, enum nt_kept_remedy *remedy, struct nt_keep *kept, int *err)
 {
 	struct bpf_prog_info info = {};
-	__u32 size = sizeof(info), maps[4], zero = 0;
-	int prog = bpf_prog_get_fd_by_id(id), map = -1;
+	__u32 size = sizeof(info), maps[4];
+	int prog = bpf_prog_get_fd_by_id(id);
 
 	*err = prog < 0 ? -errno : 0;
 	info.map_ids = (__u64)(unsigned long)maps;
@@ -144,12 +163,7 @@ static bool read_program(__u32 id, enum nt_kept_remedy *remedy, struct nt_keep *
 		info.name[0] = '\0';
 	*remedy = nt_kept_remedy_of(info.name);
 	if (prog >= 0 && *remedy < NT_KEPT_REMEDIES && info.nr_map_ids)
-		map = bpf_map_get_fd_by_id(maps[0]);
-	memset(kept, 0, sizeof(*kept));
-	if (map >= 0 && bpf_map_lookup_elem(map, &zero, kept))
-		*err = -errno;
-	if (map >= 0)
-		close(map);
+		*err = read_counts(maps[0], kept);
 	if (prog >= 0)
 		close(prog);
 	return *remedy < NT_KEPT_REMEDIES;
@@ -267,6 +281,8 @@ static bool load(struct keep *keep, struct nt_error *error)
 				  keep->remedy == NT_KEPT_NODELAY);
 	bpf_program__set_autoload(keep->skel->progs.nt_keep_delack, keep->remedy == NT_KEPT_DELACK);
 	err = keep_bpf__load(keep->skel);
+	if (!err && !keep->skel->bss) /* this kernel maps no map's memory, as before 5.5 */
+		err = -EOPNOTSUPP;
 	if (err == -EPERM)
 		return nt_error_set(error, NT_EXIT_PERMISSION,
 				    "fix: cannot load the program; it takes CAP_BPF and "

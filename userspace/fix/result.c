@@ -91,7 +91,7 @@ static bool much_switched_off(const struct nt_fix_sockets *sockets)
 		all += stalls;
 		off += s->state == NT_FIX_CHANGED ? stalls : 0;
 	}
-	return off && off >= all / 10;
+	return off && 10 * off >= all;
 }
 
 /* Gives the verdict on the option, if it was set at all. */
@@ -372,8 +372,11 @@ static void print_restored(FILE *out, const struct nt_fix_result *result)
 	char text[TEXT_LEN] = "";
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		size_t n = nt_fix_count(result->sockets, ends[i].state), at = strlen(text);
+		size_t n = 0, at = strlen(text);
 
+		for (size_t s = 0; s < result->sockets->count; s++)
+			n += result->sockets->list[s].set_ns &&
+			     result->sockets->list[s].state == ends[i].state;
 		if (n)
 			snprintf(text + at, sizeof(text) - at, "%s%zu connection%s %s",
 				 at ? ", " : "", n, nt_plural(n), ends[i].what);
