@@ -224,6 +224,20 @@ TEST(one_in_which_somebody_lives_later_was_there_before)
 	assert_int_equal(unseen(audit), 1);
 }
 
+TEST(one_in_which_nobody_lives_excuses_without_a_scan_for_each_stall)
+{
+	unsigned int scans;
+
+	space(1, 100, 7, 7);
+	space(2, 101, 900, 0)->lived_in = false;
+	begin(NULL);
+	assert_true(excuses(audit, 101, 0));
+	scans = kernel.scans;
+	for (int i = 0; i < 5; i++)
+		assert_true(excuses(audit, 101, 0));
+	assert_int_equal(kernel.scans, scans);
+}
+
 TEST(what_was_unseen_in_a_namespace_that_is_gone_stays_counted)
 {
 	struct fake *lab;

@@ -571,9 +571,10 @@ int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
 			continue;
 		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
 			tracer->skel->bss->ack_begins_unseen = true;
-		if (tracer->links[i]) /* nt_tracer_see_reads() may have detached it */
-			detach_hook(tracer, i);
 		tracer->hooks.detached[i] = true;
+		if (!tracer->links[i]) /* nt_tracer_see_reads() has detached it */
+			continue;
+		detach_hook(tracer, i);
 		n++;
 	}
 	return n;

@@ -377,6 +377,9 @@ static struct space *space_after(struct nt_audit *audit, uint32_t inum, uint64_t
 		return space;
 	if (space && read_space(audit, space))
 		return space;
+	/* nobody lives there by whom to read it: each such stall would cost a scan */
+	if (space && !space->lived_in && nt_now_ns() < audit->valid_until_ns)
+		return space;
 	nt_audit_read(audit, true);
 	space = find_space(audit, inum);
 	if (space && space->read_ns <= end_ns) /* there was no time to read it */
