@@ -68,6 +68,10 @@ def test_promtool_takes_the_configurations_on_the_page(tmp_path: Path) -> None:
         done = subprocess.run(["promtool", "check", "config", config], capture_output=True, text=True,
                               cwd=ROOT / "dashboards" / "prometheus", env={**os.environ})
         assert done.returncode == 0, done.stdout + done.stderr
+    kept = re.findall(r"nagletrace_stall_seconds_bucket;\((.+)\)", PAGE.read_text())
+    asked = set(re.findall(r'le="([^"]+)"', (ROOT / "dashboards" / "prometheus" / "recording.yml").read_text()))
+    assert len(kept) == 1 and len(asked) == 3
+    assert [bound for bound in asked if not re.fullmatch(kept[0], bound)] == []
 
 
 @pytest.mark.quick
