@@ -227,7 +227,7 @@ def test_a_cgroup_that_vanishes_takes_it_along(pins: None) -> None:
         assert run("fix", "--cgroup", place.path, *limit, "--pin").returncode == 0
         keeper = Keeper(place, *limit)
         listed = run("fix", "--cgroup", place.path).stdout.splitlines()
-        assert sorted(line.split(",")[1] for line in listed) == [" pinned", " pinned"], listed
+        assert sorted(line.split(",")[1] for line in listed) == [" pinned", " while a command runs"], listed
     assert keeper.process.wait(PATIENCE) == 0
     assert "the cgroup is gone" in keeper.end(signal.SIGTERM)
     with Place(f"/nagletrace-other-{os.getpid()}") as place:

@@ -69,33 +69,34 @@ static void pin_path(const struct keep *keep, enum nt_kept_remedy remedy, char p
 		 (uintmax_t)st.st_ino);
 }
 
-/* Is this link's cgroup gone? Then the kernel has detached it. */
-static bool is_detached(int link)
+/* Reads about a pin of ours; false: there is none, or it is something else's. */
+static bool read_pin(const char *path, struct bpf_link_info *info)
 {
-	struct bpf_link_info info = {};
-	__u32 size = sizeof(info);
+	__u32 size = sizeof(*info);
+	int link = bpf_obj_get(path);
+	bool is_ours;
 
-	return !bpf_obj_get_info_by_fd(link, &info, &size) && info.type == BPF_LINK_TYPE_CGROUP &&
-	       !info.cgroup.cgroup_id;
+	memset(info, 0, sizeof(*info));
+	is_ours = link >= 0 && !bpf_obj_get_info_by_fd(link, info, &size) &&
+		  info->type == BPF_LINK_TYPE_CGROUP;
+	if (link >= 0)
+		close(link);
+	return is_ours;
 }
 
-/* Removes the pins of cgroups that are gone. */
+/* Removes the pins of cgroups that are gone: the kernel has detached them. */
 static void sweep(void)
 {
 	DIR *directory = opendir(PINS);
 	const struct dirent *entry;
+	struct bpf_link_info info;
 	char path[sizeof(PINS) + sizeof(entry->d_name)];
 
 	while (directory && (entry = readdir(directory))) {
-		int link = -1;
-
 		snprintf(path, sizeof(path), PINS "/%s", entry->d_name);
-		if (!strncmp(entry->d_name, "nagletrace-", strlen("nagletrace-")))
-			link = bpf_obj_get(path);
-		if (link >= 0 && is_detached(link))
+		if (!strncmp(entry->d_name, "nagletrace-", strlen("nagletrace-")) &&
+		    read_pin(path, &info) && !info.cgroup.cgroup_id)
 			unlink(path);
-		if (link >= 0)
-			close(link);
 	}
 	if (directory)
 		closedir(directory);
@@ -187,6 +188,7 @@ static int list_one(const struct keep *keep, const char *cgroup, nt_kept_call *c
 {
 	__u32 ids[MOST_PROGRAMS], n = MOST_PROGRAMS, flags;
 	char path[NT_CGROUP_LEN];
+	struct bpf_link_info pin;
 	struct nt_keep counts;
 	enum nt_kept_remedy remedy;
 	int count = 0, err = 0;
@@ -200,11 +202,12 @@ static int list_one(const struct keep *keep, const char *cgroup, nt_kept_call *c
 			continue;
 		}
 		pin_path(keep, remedy, path);
-		call(context, &(struct nt_kept){.option = nt_kept_option(remedy),
-						.cgroup = cgroup,
-						.pinned = !access(path, F_OK),
-						.connections = counts.set,
-						.limit_us = counts.limit_us});
+		call(context,
+		     &(struct nt_kept){.option = nt_kept_option(remedy),
+				       .cgroup = cgroup,
+				       .pinned = read_pin(path, &pin) && pin.prog_id == ids[i],
+				       .connections = counts.set,
+				       .limit_us = counts.limit_us});
 		count++;
 	}
 	return err ? err : count;
