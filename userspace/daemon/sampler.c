@@ -2,10 +2,12 @@
 #include "daemon/sampler.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/text.h"
@@ -37,24 +39,27 @@ static bool process_wanted(struct nt_sampler *sampler, pid_t tgid)
 }
 
 /* Is it of a process that the user asked for, at either end? A look names one process of many. */
-static bool end_wanted(struct nt_sampler *sampler, const struct nt_end *end)
+static bool owner_wanted(struct nt_sampler *sampler, const struct nt_end *end)
 {
 	struct nt_owners *owners = &sampler->session->owners;
 	struct nt_owner found[NT_OWNERS_OF_SOCKET];
 	const struct nt_owner *peer;
 	size_t n;
 
-	if (!nt_targets_any(&sampler->session->targets) || process_wanted(sampler, end->tgid))
-		return true;
-	if (!sampler->owners_known)
-		nt_owners_scan(owners);
-	sampler->owners_known = true;
 	n = nt_owner_list_find(&owners->list, end, found);
 	for (size_t i = 0; i < n; i++)
 		if (process_wanted(sampler, found[i].tgid))
 			return true;
 	peer = nt_owner_list_find_peer(&owners->list, &end->tuple);
 	return peer && process_wanted(sampler, peer->tgid);
+}
+
+/* Without memory this look does not see it. */
+static void decide_later(struct nt_sampler *sampler, const struct nt_sampled *sampled)
+{
+	if (sampler->n_undecided < sampler->room ||
+	    !nt_grow(&sampler->undecided, &sampler->room, sizeof(*sampled)))
+		sampler->undecided[sampler->n_undecided++] = *sampled;
 }
 
 static void take(void *context, const struct nt_sampled *sampled)
@@ -65,9 +70,15 @@ static void take(void *context, const struct nt_sampled *sampled)
 
 	if (!suspicious && !nt_sampled_may_stall_in(sampled, in_ns))
 		return;
-	if (!nt_tuple_wanted(sampler->session->settings, &sampled->end.tuple) ||
-	    !end_wanted(sampler, &sampled->end))
+	if (!nt_tuple_wanted(sampler->session->settings, &sampled->end.tuple))
 		return;
+	if (nt_targets_any(&sampler->session->targets) &&
+	    !process_wanted(sampler, sampled->end.tgid)) {
+		if (!sampler->owners_known)
+			decide_later(sampler, sampled);
+		if (!sampler->owners_known || !owner_wanted(sampler, &sampled->end))
+			return;
+	}
 	if (suspicious && !sampler->look.suspicious)
 		sampler->suspect = *sampled;
 	sampler->look.suspicious |= suspicious;
@@ -75,12 +86,30 @@ static void take(void *context, const struct nt_sampled *sampled)
 	sampler->look.weight += nt_sampled_weight(sampled);
 }
 
+/* Goes on with listing the owners of sockets, and decides then. Returns 1 if there is more to do.
+ */
+static int decide(struct nt_sampler *sampler, uint64_t until_ns)
+{
+	if (nt_owners_go_on(&sampler->session->owners, until_ns))
+		return 1;
+	sampler->owners_known = true;
+	for (size_t i = 0; i < sampler->n_undecided; i++)
+		take(sampler, &sampler->undecided[i]);
+	return 0;
+}
+
 /* Goes on with the look for a slice. Returns 1: there is more to do, 0: it is done, or -errno. */
 static int go_on(struct nt_sampler *sampler)
 {
-	uint64_t began = nt_cpu_ns();
-	int more = nt_by_open_look(&sampler->sockets, nt_now_ns() + NT_SLICE_NS, take, sampler);
+	uint64_t began = nt_cpu_ns(), until_ns = nt_now_ns() + NT_SLICE_NS;
+	int more;
 
+	if (sampler->looked)
+		more = decide(sampler, until_ns);
+	else
+		more = nt_by_open_look(&sampler->sockets, until_ns, take, sampler);
+	if (!more && !sampler->looked && sampler->n_undecided)
+		more = sampler->looked = true;
 	sampler->look.cpu_ns += nt_cpu_ns() - began;
 	return more;
 }
@@ -89,7 +118,10 @@ static void end_look(struct nt_sampler *sampler)
 {
 	memset(&sampler->look, 0, sizeof(sampler->look));
 	nt_asked_clear(&sampler->asked);
-	sampler->owners_known = false;
+	free(sampler->undecided);
+	sampler->undecided = NULL;
+	sampler->n_undecided = sampler->room = 0;
+	sampler->looked = sampler->owners_known = false;
 }
 
 /* ---- attach and detach ---- */
@@ -208,5 +240,5 @@ bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, st
 void nt_sampler_stop(struct nt_sampler *sampler)
 {
 	nt_by_open_close(&sampler->sockets);
-	nt_asked_clear(&sampler->asked);
+	end_look(sampler);
 }

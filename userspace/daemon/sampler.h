@@ -20,7 +20,11 @@ struct nt_sampler {
 	struct nt_standby_look look; /* the one under way */
 	struct nt_sampled suspect;   /* the first that it found suspicious */
 	struct nt_asked asked;       /* with a filter by process: the answers of this look */
-	bool owners_known;           /* likewise: this look has listed the owners of sockets */
+	/* likewise: sockets of which nobody knows yet whose they are */
+	struct nt_sampled *undecided;
+	size_t n_undecided, room;
+	bool looked;       /* likewise: all sockets are looked at, and some are undecided */
+	bool owners_known; /* likewise: the owners of sockets are listed */
 	uint64_t complained_ns;
 };
 
