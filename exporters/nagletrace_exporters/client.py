@@ -7,7 +7,6 @@ import contextlib
 import grp
 import json
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -51,18 +50,22 @@ def refused(path: Path, error: OSError) -> DaemonError:
     return DaemonError(path, f"not permitted; be of its group, {group}, or give `nagletrace daemon` another --group")
 
 
-@contextlib.contextmanager
-def _asking(path: Path, request: dict[str, Any], timeout_s: float) -> Iterator[socket.socket]:
-    """Yields a connection on which the request is sent."""
-    seconds, rest = divmod(timeout_s, 1)
-    with socket.socket(socket.AF_UNIX) as connection:
-        # connect() waits for a place in the daemon's queue only where the socket blocks
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(rest * 1e6)))
+def _connect(connection: socket.socket, path: Path, deadline: float, stop: threading.Event) -> None:
+    """Waits for a place in the daemon's queue, which a socket with a timeout does not do by itself."""
+    while True:
         try:
-            connection.connect(str(path))
+            return connection.connect(str(path))
         except BlockingIOError as error:
-            raise DaemonError(path, NO_ANSWER) from error
+            if time.monotonic() > deadline or stop.wait(STOP_S / 4):
+                raise DaemonError(path, NO_ANSWER) from error
+
+
+@contextlib.contextmanager
+def _asking(path: Path, request: dict[str, Any], timeout_s: float, stop: threading.Event) -> Iterator[socket.socket]:
+    """Yields a connection on which the request is sent."""
+    with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
+        _connect(connection, path, time.monotonic() + timeout_s, stop)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the daemon refuses us, and has said why
             connection.sendall(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
         yield connection
@@ -77,7 +80,7 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float, most_bytes: int =
     """
     deadline = time.monotonic() + timeout_s
     try:
-        with _asking(path, request, timeout_s) as connection:
+        with _asking(path, request, timeout_s, threading.Event()) as connection:
             line = next(split_lines(_until(connection, deadline, most_bytes), most_bytes), b"")
     except OSError as error:
         raise refused(path, error) from error
@@ -92,7 +95,7 @@ def stream(path: Path, seconds: float, stop: threading.Event, most_bytes: int = 
     """
     deadline = time.monotonic() + seconds
     try:
-        with _asking(path, {"request": "stream", "format": "json"}, DAEMON_S) as connection:
+        with _asking(path, {"request": "stream", "format": "json"}, DAEMON_S, stop) as connection:
             connection.settimeout(STOP_S)
             for line in split_lines(_chunks(connection, deadline, stop), most_bytes):
                 if line.startswith(b'{"type":"error"'):

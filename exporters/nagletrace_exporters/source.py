@@ -85,9 +85,11 @@ class Source:
         except DaemonError as error:
             if isinstance(error.__cause__, PermissionError):
                 raise RecordingError(f"--socket {error}", 4) from error
-            remedy = ("; is `nagletrace daemon` running?" if isinstance(error.__cause__, OSError)
-                      else "; start `nagletrace daemon` with a smaller --max-connections"
-                      if isinstance(error.__cause__, TooLarge) else "")
+            remedy = ""
+            if isinstance(error.__cause__, TooLarge):
+                remedy = "; start `nagletrace daemon` with a smaller --max-series and --max-connections"
+            elif isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, BlockingIOError):
+                remedy = "; is `nagletrace daemon` running?"
             raise RecordingError(f"--socket {error}{remedy}") from error
         except BadRecord as error:
             raise RecordingError(f"--socket {path}: the daemon's answer lacks something: {error}") from error

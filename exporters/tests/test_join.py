@@ -543,6 +543,12 @@ def test_a_recording_may_come_by_a_named_pipe(tmp_path: Path) -> None:
     done = join(*map(str, paths))
     writer.join(60)
     assert "10 at both ends" in " ".join(done.stdout.split()), done.stderr
+    paths[1] = tmp_path / "db.gz"
+    paths[1].write_bytes(gzip.compress(text.encode())[:100])
+    writer = threading.Thread(target=paths[0].write_text, args=(text,), daemon=True)
+    writer.start()
+    done = join(*map(str, paths))  # which of them it is cannot be found out: nobody writes the other one again
+    assert done.returncode == 2 and "one of the recordings: cannot read it" in done.stderr, done.stderr
 
 
 def test_sigterm_leaves_no_file_behind(tmp_path: Path) -> None:

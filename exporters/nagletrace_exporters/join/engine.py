@@ -363,7 +363,8 @@ class Engine:
         try:
             read(recordings, recordings[0] if len(recordings) == 1 else "one of the recordings")
         except RecordingError as error:
-            if error.code == 2 and len(recordings) > 1 and "-" not in recordings:  # nobody reads stdin twice
+            # nobody reads stdin twice, or a pipe
+            if error.code == 2 and len(recordings) > 1 and not any(name == "-" or is_fifo(name) for name in recordings):
                 for name in recordings:  # one after the other, to know which of them it is
                     read([name], name)
             raise
@@ -463,6 +464,14 @@ class Engine:
     def close(self) -> None:
         self.database.close()
         self.room.cleanup()
+
+
+def is_fifo(name: str) -> bool:
+    """Is it a pipe, whose writer a look would end? Who opens it says what else is wrong with the name."""
+    try:
+        return Path(name).is_fifo()
+    except (OSError, ValueError):
+        return False
 
 
 def has_columns(name: str) -> bool:

@@ -16,7 +16,7 @@ from ..cli import OutputError, Parser, add_output_option, duration, replacing, r
 from ..recording import RecordingError
 from ..records import printable
 from ..source import open_recording
-from .engine import Engine, has_columns
+from .engine import Engine, has_columns, is_fifo
 from .text import remarks, report
 
 MAX_FILES = 10_000
@@ -53,7 +53,7 @@ def check_files(files: list[str]) -> None:
     known: set[object] = set()
     for name in files:
         found: object = name
-        if name != "-" and not Path(name).is_fifo():  # whose writer a look would end
+        if name != "-" and not is_fifo(name):
             with open_recording(name, name) as file:
                 status = os.fstat(file.fileno())
             if stat.S_ISREG(status.st_mode):
