@@ -196,14 +196,19 @@ int nt_owners_try(struct nt_owners *owners)
 
 	if (!more)
 		more = take_piece(owners);
-	nt_iterator_end(&owners->reader);
-	nt_owner_list_clear(&owners->next);
+	nt_owners_drop_look(owners);
 	return more < 0 ? more : 0;
 }
 
 bool nt_owners_go_on(struct nt_owners *owners, __u64 until_ns)
 {
 	return owners->iterator && go_on(owners, until_ns) > 0;
+}
+
+void nt_owners_drop_look(struct nt_owners *owners)
+{
+	nt_iterator_end(&owners->reader);
+	nt_owner_list_clear(&owners->next);
 }
 
 static bool signal_waits(void)
@@ -220,9 +225,7 @@ int nt_owners_scan(struct nt_owners *owners)
 
 	if (!owners->iterator)
 		return -EOPNOTSUPP;
-	/* a look that is under way may already have passed by the socket that we look for */
-	nt_iterator_end(&owners->reader);
-	nt_owner_list_clear(&owners->next);
+	nt_owners_drop_look(owners);
 	do {
 		if (owners->interruptible && (owners->interrupted || signal_waits())) {
 			end_look(owners, -EINTR);

@@ -41,7 +41,7 @@ struct nt_owners {
 	struct nt_behind behind;
 	__u64 scanned_ns; /* when that look began; CLOCK_MONOTONIC, as all times here */
 	__u64 valid_until_ns;
-	__u64 rest_until_ns; /* no look before that time, except by nt_owners_scan() */
+	__u64 rest_until_ns; /* no look for a single stall before that time */
 	__u64 taken_until_ns;
 	/* the most sockets in a look that the processes asked for have, and no hook follows */
 	unsigned int untraced[NT_UNTRACED_KINDS];
@@ -81,6 +81,9 @@ int nt_owners_try(struct nt_owners *owners);
  */
 bool nt_owners_go_on(struct nt_owners *owners, __u64 until_ns);
 bool nt_owners_looking(const struct nt_owners *owners);
+
+/* Ends a look that is under way: it may already have passed by the socket that we look for. */
+void nt_owners_drop_look(struct nt_owners *owners);
 
 /*
  * Could a look show more of the processes that hold this socket, or held it at since_ns? Without a

@@ -108,8 +108,10 @@ static int go_on(struct nt_sampler *sampler)
 		more = decide(sampler, until_ns);
 	else
 		more = nt_by_open_look(&sampler->sockets, until_ns, take, sampler);
-	if (!more && !sampler->looked && sampler->n_undecided)
+	if (!more && !sampler->looked && sampler->n_undecided) {
+		nt_owners_drop_look(&sampler->session->owners);
 		more = sampler->looked = true;
+	}
 	sampler->look.cpu_ns += nt_cpu_ns() - began;
 	return more;
 }
