@@ -448,11 +448,14 @@ WITH
             AND k.other = if(asked.side = 'sender', asked.other, asked.host)
             AND k.other_boot_id = if(asked.side = 'sender', asked.other_boot_id, asked.boot_id)
     ),
-    -- the other end of such a stall, at whatever time: somebody may have set that host's clock
+    -- the other end of such a stall, within some hours: somebody may have set that host's clock
     there AS (
         SELECT ack_id, host AS other, boot_id AS other_boot_id, if(r.sender.netns = 0, 'sender', 'receiver') AS side
         FROM nagletrace.records AS r
         WHERE hour IN around AND ack_id IN (SELECT ack_id FROM alone) AND (r.sender.netns = 0) != (r.receiver.netns = 0)
+          AND (kind = 'stall' OR kind = 'late_ack' AND r.receiver.netns != 0
+               OR kind = 'hold' AND r.sender.netns != 0 AND NOT contradicted AND r.sender.hold.release = 'ack'
+                  AND r.sender.hold.reason IN ('nagle', 'msg_more', 'cwnd', 'sndbuf', 'linger'))
     ),
     -- what the witnesses reported, by number, in each run
     told AS (
