@@ -251,6 +251,14 @@ WHERE hour > now('UTC') - INTERVAL 3 DAY
 GROUP BY hour HAVING max(at) > max(joined_at) - INTERVAL 1 MINUTE
 ORDER BY max(joined_at), hour LIMIT 6;
 
+-- What one end has of an ACK: a stall, a late ACK, or a hold for whose bytes somebody may have waited.
+CREATE VIEW IF NOT EXISTS nagletrace.parts AS
+SELECT * FROM nagletrace.records
+WHERE ack_id != 0 AND (sender.netns != 0) != (receiver.netns != 0)
+  AND (kind = 'stall' OR kind = 'late_ack' AND receiver.netns != 0
+       OR kind = 'hold' AND sender.netns != 0 AND NOT contradicted AND sender.hold.release = 'ack'
+          AND sender.hold.reason IN ('nagle', 'msg_more', 'cwnd', 'sndbuf', 'linger'));
+
 -- Both ends of one ACK, or the one end that there is: `s` has no host where no sender's host reported it, `r` likewise.
 -- Of two records that a host has of one ACK, a sender's stall counts more than its hold, and a receiver's late ACK, which
 -- has the time at which it went out, more than its stall: that is `stall` then. The nearest in time meet, each once.
@@ -279,12 +287,8 @@ FROM (
                          kind = if(by_sender, 'hold', 'stall') AS rank, hour, time, host, boot_id, kind, number, cause,
                          reason, pattern, duration_us, excess_us, min_rtt_us, family, ack_after_hold_us, sender,
                          receiver) AS e
-            FROM nagletrace.records
+            FROM nagletrace.parts
             WHERE hour IN (SELECT arrayJoin([hour - INTERVAL 1 HOUR, hour, hour + INTERVAL 1 HOUR]) FROM nagletrace.due)
-              AND ack_id != 0 AND (sender.netns != 0) != (receiver.netns != 0)
-              AND (kind = 'stall' OR kind = 'late_ack' AND receiver.netns != 0
-                   OR kind = 'hold' AND sender.netns != 0 AND NOT contradicted AND sender.hold.release = 'ack'
-                      AND sender.hold.reason IN ('nagle', 'msg_more', 'cwnd', 'sndbuf', 'linger'))
         ) AS ends
         GROUP BY ack_id
     ) AS by_ack
@@ -450,12 +454,9 @@ WITH
     ),
     -- the other end of such a stall, within some hours: somebody may have set that host's clock
     there AS (
-        SELECT ack_id, host AS other, boot_id AS other_boot_id, if(r.sender.netns = 0, 'sender', 'receiver') AS side
-        FROM nagletrace.records AS r
-        WHERE hour IN around AND ack_id IN (SELECT ack_id FROM alone) AND (r.sender.netns = 0) != (r.receiver.netns = 0)
-          AND (kind = 'stall' OR kind = 'late_ack' AND r.receiver.netns != 0
-               OR kind = 'hold' AND r.sender.netns != 0 AND NOT contradicted AND r.sender.hold.release = 'ack'
-                  AND r.sender.hold.reason IN ('nagle', 'msg_more', 'cwnd', 'sndbuf', 'linger'))
+        SELECT ack_id, host AS other, boot_id AS other_boot_id, if(sender.netns = 0, 'sender', 'receiver') AS side
+        FROM nagletrace.parts
+        WHERE hour IN around AND ack_id IN (SELECT ack_id FROM alone)
     ),
     -- what the witnesses reported, by number, in each run
     told AS (
