@@ -54,6 +54,18 @@ static bool owner_wanted(struct nt_sampler *sampler, const struct nt_end *end)
 	return peer && process_wanted(sampler, peer->tgid);
 }
 
+/* Counts a socket that may stall, or does. */
+static void note(struct nt_sampler *sampler, const struct nt_sampled *sampled)
+{
+	bool suspicious = nt_sampled_is_suspicious(sampled);
+
+	if (suspicious && !sampler->look.suspicious)
+		sampler->suspect = *sampled;
+	sampler->look.suspicious |= suspicious;
+	sampler->look.young |= !suspicious;
+	sampler->look.weight += nt_sampled_weight(sampled);
+}
+
 /* Without memory this look does not see it. */
 static void decide_later(struct nt_sampler *sampler, const struct nt_sampled *sampled)
 {
@@ -66,24 +78,16 @@ static void take(void *context, const struct nt_sampled *sampled)
 {
 	const uint64_t in_ns = NT_STANDBY_AGAIN_NS * NT_STANDBY_AGAIN_TIMES;
 	struct nt_sampler *sampler = context;
-	bool suspicious = nt_sampled_is_suspicious(sampled);
 
-	if (!suspicious && !nt_sampled_may_stall_in(sampled, in_ns))
+	if (!nt_sampled_is_suspicious(sampled) && !nt_sampled_may_stall_in(sampled, in_ns))
 		return;
 	if (!nt_tuple_wanted(sampler->session->settings, &sampled->end.tuple))
 		return;
 	if (nt_targets_any(&sampler->session->targets) &&
-	    !process_wanted(sampler, sampled->end.tgid)) {
-		if (!sampler->owners_known)
-			decide_later(sampler, sampled);
-		if (!sampler->owners_known || !owner_wanted(sampler, &sampled->end))
-			return;
-	}
-	if (suspicious && !sampler->look.suspicious)
-		sampler->suspect = *sampled;
-	sampler->look.suspicious |= suspicious;
-	sampler->look.young |= !suspicious;
-	sampler->look.weight += nt_sampled_weight(sampled);
+	    !process_wanted(sampler, sampled->end.tgid))
+		decide_later(sampler, sampled);
+	else
+		note(sampler, sampled);
 }
 
 /* Goes on with listing the owners of sockets, and decides then. Returns 1 if there is more to do.
@@ -92,9 +96,9 @@ static int decide(struct nt_sampler *sampler, uint64_t until_ns)
 {
 	if (nt_owners_go_on(&sampler->session->owners, until_ns))
 		return 1;
-	sampler->owners_known = true;
 	for (size_t i = 0; i < sampler->n_undecided; i++)
-		take(sampler, &sampler->undecided[i]);
+		if (owner_wanted(sampler, &sampler->undecided[i].end))
+			note(sampler, &sampler->undecided[i]);
 	return 0;
 }
 
@@ -123,7 +127,7 @@ static void end_look(struct nt_sampler *sampler)
 	free(sampler->undecided);
 	sampler->undecided = NULL;
 	sampler->n_undecided = sampler->room = 0;
-	sampler->looked = sampler->owners_known = false;
+	sampler->looked = false;
 }
 
 /* ---- attach and detach ---- */

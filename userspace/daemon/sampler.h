@@ -23,8 +23,7 @@ struct nt_sampler {
 	/* likewise: sockets of which nobody knows yet whose they are */
 	struct nt_sampled *undecided;
 	size_t n_undecided, room;
-	bool looked;       /* likewise: all sockets are looked at, and some are undecided */
-	bool owners_known; /* likewise: the owners of sockets are listed */
+	bool looked; /* likewise: all sockets are looked at, and some are undecided */
 	uint64_t complained_ns;
 };
 
