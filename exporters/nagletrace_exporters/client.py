@@ -61,11 +61,11 @@ def _connect(connection: socket.socket, path: Path, deadline: float, stop: threa
 
 
 @contextlib.contextmanager
-def _asking(path: Path, request: dict[str, Any], timeout_s: float, stop: threading.Event) -> Iterator[socket.socket]:
+def _asking(path: Path, request: dict[str, Any], deadline: float, stop: threading.Event) -> Iterator[socket.socket]:
     """Yields a connection on which the request is sent."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(timeout_s)
-        _connect(connection, path, time.monotonic() + timeout_s, stop)
+        connection.settimeout(max(0.0, deadline - time.monotonic()))
+        _connect(connection, path, deadline, stop)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the daemon refuses us, and has said why
             connection.sendall(json.dumps({"protocol": PROTOCOL, **request}).encode() + b"\n")
         yield connection
@@ -80,7 +80,7 @@ def ask(path: Path, request: dict[str, Any], timeout_s: float, most_bytes: int =
     """
     deadline = time.monotonic() + timeout_s
     try:
-        with _asking(path, request, timeout_s, threading.Event()) as connection:
+        with _asking(path, request, deadline, threading.Event()) as connection:
             line = next(split_lines(_until(connection, deadline, most_bytes), most_bytes), b"")
     except OSError as error:
         raise refused(path, error) from error
@@ -95,7 +95,7 @@ def stream(path: Path, seconds: float, stop: threading.Event, most_bytes: int = 
     """
     deadline = time.monotonic() + seconds
     try:
-        with _asking(path, {"request": "stream", "format": "json"}, DAEMON_S, stop) as connection:
+        with _asking(path, {"request": "stream", "format": "json"}, time.monotonic() + DAEMON_S, stop) as connection:
             connection.settimeout(STOP_S)
             for line in split_lines(_chunks(connection, deadline, stop), most_bytes):
                 if line.startswith(b'{"type":"error"'):

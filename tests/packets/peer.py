@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """A TCP peer that is a script: it plays the application at this kernel's end, and every packet of the other end.
 
-CONTRIBUTING.md has the language. Two verbs stand for lines of it: `send N …` for `write N` and the packet that goes at
-once, for each N; `exchange N M` for N bytes from the peer, which are acknowledged at once and read, and `send M`. The
-connection is interactive after that, and delays its next ACK.
-
-The peer answers nothing by itself, and a packet that the script does not expect ends it: so the script knows what was
-sent, when and why, and asks nobody.
+CONTRIBUTING.md has the language. The peer answers nothing by itself, and a packet that the script does not expect ends
+it: so the script knows what was sent, when and why, and asks nobody.
 """
 
 from __future__ import annotations

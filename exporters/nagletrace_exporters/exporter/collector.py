@@ -166,8 +166,8 @@ class NagletraceCollector(Collector):
             raise BadRecord(f"{len(snapshot.series)} series, and not at most {self.max_series}{self._remedy()}")
         sums: dict[tuple[str, ...], Stalls] = {}
         for series in snapshot.series:
-            named = {"comm": UNKNOWN if series.comm is None else SO_NAMED if series.comm == UNKNOWN else series.comm}
-            values = tuple(bounded(named.get(label) or getattr(series, label) or "") for label in labels)
+            comm = UNKNOWN if series.comm is None else SO_NAMED if series.comm == UNKNOWN else series.comm
+            values = tuple(bounded(comm if label == "comm" else getattr(series, label) or "") for label in labels)
             stalls = sums.setdefault(values, Stalls())
             stalls.add(series)
             if self.exemplars and series.last:
