@@ -13,7 +13,8 @@
 #define BUCKETS 1024
 
 /* No answer to an ACK comes later than this; latest_answer_ns() has the exact limit. */
-#define ANSWER_NS 4000000000ULL
+#define ANSWER_NS      4000000000ULL
+#define ANSWER_JIFFIES 4003 /* it takes no more of them, where HZ is 1000 */
 
 struct nt_bucket buckets[BUCKETS]; /* user space clears them while no program is attached */
 
@@ -35,7 +36,19 @@ static __always_inline u32 bucket_index(struct sock *sk, const bool trusted)
 
 static __always_inline bool bucket_awaits_answer(const struct nt_bucket *b)
 {
-	return since_jiffies(b->late_jiffies) < ANSWER_NS;
+	return b->answer_until && b->answer_until - (u32)bpf_jiffies64() < ANSWER_JIFFIES;
+}
+
+/* The answer to a late ACK of this socket comes within ns from now, or tells nothing. The jiffies
+ * may be one behind now, and catch up. */
+static __always_inline void bucket_await_answer(struct sock *sk, u64 ns)
+{
+	struct nt_bucket *b = &buckets[bucket_index(sk, false)];
+	u32 until = (u32)bpf_jiffies64() + 2;
+
+	until += (ns < ANSWER_NS ? ns : ANSWER_NS) / nt_config.tick_ns;
+	if (!bucket_awaits_answer(b) || nt_after(until, b->answer_until))
+		b->answer_until = until;
 }
 
 /* A delayed-ACK timer sends an ACK now. */
@@ -135,8 +148,7 @@ static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *
 {
 	const struct nt_bucket *b = &buckets[bucket_index(sk, trusted)];
 
-	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
-	       (b->late_jiffies && bucket_awaits_answer(b)) ||
+	return READ(trusted, sk, sk_write_queue.qlen) || b->holds || bucket_awaits_answer(b) ||
 	       (READ(trusted, skb, len) <= TCP_HEADER_MOST &&
 		(late_ack_may_come() || lacks_room(sk, trusted)));
 }

@@ -260,6 +260,27 @@ static __always_inline u32 window_left(const struct tcp *t)
 	return (s32)left < 0 ? 0 : left;
 }
 
+/* A server takes no longer to accept a connection and to greet. */
+#define ACCEPT_NS 40000000ULL
+
+/*
+ * Returns how long after our ACK an answer comes at the latest; 0: no round trip is known. Round
+ * trips vary: the smoothed one shows by how much, as far as it is no more than twice the smallest,
+ * since delayed ACKs smear it. A server greets later, by what it takes to accept.
+ */
+static __always_inline u64 latest_answer_ns(const struct late_ack *la, const struct tcp *t)
+{
+	u64 rtt_ns = la->end.min_rtt_us * 1000ULL;
+	u64 smooth_ns = PROBED(t->tp, srtt_us) / 8 * 1000ULL;
+	u64 most_ns = rtt_ns + rtt_ns / 2;
+
+	if (!rtt_ns)
+		return 0;
+	if (smooth_ns > most_ns)
+		most_ns = smooth_ns < 2 * rtt_ns ? smooth_ns : 2 * rtt_ns;
+	return most_ns + nt_config.tick_ns + (la->part.bytes ? 0 : ACCEPT_NS);
+}
+
 /*
  * Remembers an ACK that went out late and alone, for the sender whose hold it may release. This is
  * a global function for the verifier's sake, as hold_judge().
@@ -295,10 +316,12 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	la->room = window_left(&t);
 	la->lone = !ack_begins_unseen && PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
 	la->unsure = release == NT_ACK_READ && !nt_config.functions;
-	if (release == NT_ACK_TIMER || (la->unsure && late_acks_wanted))
-		buckets[bucket_index(t.sk, false)].late_jiffies = (u32)bpf_jiffies64();
-	if (release == NT_ACK_TIMER)
+	if (la->unsure && late_acks_wanted)
+		bucket_await_answer(t.sk, ANSWER_NS);
+	if (release == NT_ACK_TIMER) {
+		bucket_await_answer(t.sk, latest_answer_ns(la, &t));
 		late_ack_goes();
+	}
 	if (late_acks_wanted && !la->unsure && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
 		report_late_ack(la, t.sk, &numbers);
 	return 0;
@@ -489,8 +512,10 @@ static __always_inline void late_ack_leaves(const struct tcp *t, const bool trus
 {
 	struct late_ack *la = late_ack_find(TCP(t, rcv_nxt), TCP(t, snd_nxt));
 
-	if (la && la->end.sk == (u64)t->sk && la->part.release == NT_ACK_TIMER)
-		la->part.end_ns = bpf_ktime_get_ns();
+	if (!la || la->end.sk != (u64)t->sk || la->part.release != NT_ACK_TIMER)
+		return;
+	la->part.end_ns = bpf_ktime_get_ns();
+	bucket_await_answer(t->sk, latest_answer_ns(la, t));
 }
 
 /*
@@ -581,23 +606,6 @@ static __always_inline u32 peer_mss(const struct tcp *t)
 }
 
 /*
- * Returns how long after our ACK an answer comes at the latest. Round trips vary: the smoothed one
- * shows by how much, as far as it is no more than twice the smallest, since delayed ACKs smear it.
- */
-static __always_inline u64 latest_answer_ns(const struct tcp *t, u64 rtt_ns)
-{
-	u64 smooth_ns = PROBED(t->tp, srtt_us) / 8 * 1000ULL;
-	u64 most_ns = rtt_ns + rtt_ns / 2;
-
-	if (smooth_ns > most_ns)
-		most_ns = smooth_ns < 2 * rtt_ns ? smooth_ns : 2 * rtt_ns;
-	return most_ns + nt_config.tick_ns;
-}
-
-/* A server takes no longer to accept a connection and to greet. */
-#define ACCEPT_NS 40000000ULL
-
-/*
  * Data has come to a receiver whose timer sent the last ACK. Did that ACK release it? It did if it
  * comes one round trip after the ACK, and all of these hold:
  * - one small segment had come before and nothing since, for Nagle lets only one out;
@@ -612,7 +620,7 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 	u32 snd_nxt = PROBED(t->tp, snd_nxt);
 	struct late_ack *la = late_ack_find(seq, snd_nxt);
 	enum nt_hold_reason reason = NT_HOLD_UNKNOWN;
-	u64 rtt_ns, since_ns, accepting_ns = 0;
+	u64 rtt_ns, since_ns;
 	u32 mss;
 
 	if (!la || la->consumed || la->part.release != NT_ACK_TIMER || la->end.sk != (u64)t->sk)
@@ -625,12 +633,11 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 		if (PROBED(t->tp, data_segs_out))
 			return;
 		reason = NT_HOLD_HANDSHAKE;
-		accepting_ns = ACCEPT_NS;
 	} else if (!la->end.pingpong || !la->lone || len >= mss || la->part.bytes >= mss ||
 		   len > la->room) {
 		return;
 	}
-	if (!rtt_ns || since_ns > latest_answer_ns(t, rtt_ns) + accepting_ns ||
+	if (!rtt_ns || since_ns > latest_answer_ns(la, t) ||
 	    !sent_after_ack(t, skb, &la->part, since_ns, rtt_ns))
 		return;
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)

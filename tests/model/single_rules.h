@@ -1251,7 +1251,7 @@ static bool read_ack_is_told(enum met met)
 	e->tp.rcv_wup = e->tp.rcv_nxt - (met == ACK_NOT_SENT);
 	e->tp.inet_conn.icsk_ack.pending = met == ACK_IS_PENDING ? ICSK_ACK_SCHED : 0;
 	late_acks_wanted = met != NOBODY_ASKS;
-	buckets[bucket_index(sock_of(e), true)].late_jiffies = world_jiffies();
+	bucket_await_answer(sock_of(e), ANSWER_NS);
 	for (int i = 0; i < 2; i++) /* it is told once */
 		segment_comes(e, 0, e->tp.snd_una, tcp_stamp(e));
 	late_acks_wanted = false;
@@ -1457,6 +1457,33 @@ static void late_ack_is_on_its_way_for_so_long_at_any_tick(void)
 		}
 	}
 	nt_config.tick_ns = world.tick_ns = tick;
+}
+
+/* What one socket of a bucket awaits longest counts for all. */
+static void answer_is_awaited_until_it_tells_nothing(void)
+{
+	const u64 ticks[] = {1 * MS, SECOND / 300, 4 * MS, 10 * MS}, tick = world.tick_ns;
+	const u64 awaited[] = {0, 50 * MS, ANSWER_NS, 2 * ANSWER_NS};
+	struct endpoint *e = lone_endpoint();
+	struct nt_bucket *b = &buckets[bucket_index(sock_of(e), true)];
+
+	for (u32 i = 0; i < 16; i++) {
+		u64 most = awaited[i % 4] < ANSWER_NS ? awaited[i % 4] : ANSWER_NS;
+		u32 jiffies;
+
+		nt_config.tick_ns = world.tick_ns = ticks[i / 4];
+		jiffies = most / ticks[i / 4] + 2;
+		b->answer_until = 0;
+		assert_false(bucket_awaits_answer(b));
+		bucket_await_answer(sock_of(e), awaited[i % 4]);
+		bucket_await_answer(sock_of(e), 0);
+		b->answer_until -= jiffies;
+		assert_true(bucket_awaits_answer(b));
+		b->answer_until--;
+		assert_false(bucket_awaits_answer(b));
+	}
+	nt_config.tick_ns = world.tick_ns = tick;
+	endpoint_leaves(e);
 }
 
 enum room {
