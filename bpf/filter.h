@@ -84,6 +84,8 @@ static __always_inline bool socket_wanted(struct sock *sk, const bool trusted)
 {
 	u16 port;
 
+	if (!nt_config.filter)
+		return true;
 	if (nt_config.netns && !netns_wanted(sk))
 		return false;
 	if (nt_config.family && !family_wanted(sk, trusted))

@@ -333,7 +333,10 @@ struct nt_totals {
 	__u64 delayed_acks[NT_ACK_RELEASES]; /* by enum nt_ack_release */
 	__u64 stalls[NT_CAUSES];
 	__u64 dropped[NT_DROPPED_WAYS];
-};
+} __attribute__((aligned(64))); /* CPUs share no line of the cache */
+
+/* With more CPUs than these, two count in one place, and may overwrite each other's count. */
+#define NT_CPUS 1024
 
 /*
  * Holds that cost time and were no stall are counted by user, process name and reason; bpf/slow.h.
@@ -419,20 +422,25 @@ static inline __u32 nt_owned_mark(__u16 local_port, __u16 remote_port)
 
 /* User space sets these between open and load; flags are 0 or 1. */
 struct nt_config {
-	__u64 min_ns;           /* holds and stalls shorter than this are not reported */
-	__u64 tick_ns;          /* one jiffy */
-	__u64 late_ack_ns;      /* one record of a late ACK in this time; 0: of each */
-	__u32 netns;            /* only sockets of this network namespace; 0: of all */
+	__u64 min_ns;      /* holds and stalls shorter than this are not reported */
+	__u64 tick_ns;     /* one jiffy */
+	__u64 late_ack_ns; /* one record of a late ACK in this time; 0: of each */
+	union {
+		struct {
+			__u32 netns; /* only sockets of this network namespace; 0: of all */
+			__u8 target; /* enum nt_target */
+			__u8 family; /* AF_INET, AF_INET6, or 0 for both */
+			__u16 ports; /* only sockets with a port in the map `ports` */
+		};
+		__u64 filter; /* 0: each socket is wanted, and counts */
+	};
 	char name[NT_COMM_LEN]; /* NT_TARGET_NAME */
-	__u8 target;            /* enum nt_target */
-	__u8 family;            /* AF_INET, AF_INET6, or 0 for both */
-	__u8 ports;             /* only sockets with a port in the map `ports` */
 	__u8 all_holds;         /* report holds that are no stall too */
 	__u8 stacks;            /* take the call stack of the held write */
 	__u8 functions;         /* send attempts are hooked, and not inferred from socket state */
 	__u8 timeline;          /* report every event */
 	__u8 delack_by_rto_min; /* tcp_delack_max() derives it from the route's and the socket's */
-	__u8 reserved[4];
+	__u8 reserved[3];
 };
 
 /* A process has sockets that no hook follows all the way. */

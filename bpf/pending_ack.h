@@ -117,12 +117,10 @@ static __always_inline void pending_ack_delete(struct nt_pending_ack *p, struct 
 static __always_inline void count_ack_release(const struct tcp *t, enum nt_ack_release release,
 					      const bool trusted)
 {
-	struct nt_totals *totals = totals_here();
-
 	if (release == NT_ACK_TIMER)
 		count_timer_seen(t->sk);
-	if (totals && socket_counts(t, trusted))
-		count_in(totals->delayed_acks, release, NT_ACK_RELEASES, 1);
+	if (socket_counts(t, trusted))
+		count_in(totals_here()->delayed_acks, release, NT_ACK_RELEASES, 1);
 }
 
 static __always_inline void read_marks(struct nt_ack_marks *m, const struct tcp *t,

@@ -113,20 +113,22 @@ static __always_inline void attempt_returned(const struct tcp *t, u32 mss, u8 no
 		hold_note(h, t, &s, reason, trusted);
 }
 
+/* Does a write of the running process to this socket count? */
+static __always_inline bool write_counts(struct sock *sk, const bool trusted)
+{
+	const bool all = nt_config.target == NT_TARGET_ALL;
+
+	if ((!all && !current_is_target()) || !socket_wanted(sk, trusted))
+		return false;
+	if (!all)
+		mark_owned(sk, trusted);
+	return true;
+}
+
 static __always_inline void count_write(struct sock *sk, const bool trusted)
 {
-	struct nt_totals *totals;
-
-	if (!socket_wanted(sk, trusted))
-		return;
-	if (nt_config.target != NT_TARGET_ALL) {
-		if (!current_is_target())
-			return;
-		mark_owned(sk, trusted);
-	}
-	totals = totals_here();
-	if (totals)
-		totals->writes++;
+	if (!nt_config.filter || write_counts(sk, trusted))
+		totals_here()->writes++;
 }
 
 /* Has TCP processed no ACK since the look at this hold, or, without one, since the write? */

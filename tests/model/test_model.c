@@ -124,9 +124,7 @@ static const struct setting *setting_now;
 
 static struct nt_totals *totals_told(void)
 {
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&totals, &zero);
+	return &totals[0];
 }
 
 /* The programs learn the timers' functions from a socket that goes: userspace/attach/tracer.c makes one. */
@@ -710,9 +708,9 @@ TEST(ends_and_acks_that_went_unseen_are_found_by_what_they_left)
 	pending_ack_has_its_place_unless_another_is_there();
 	unseen_ack_is_counted_by_what_it_moved();
 	no_pending_ack_costs_no_lookup();
-	answer_is_awaited_until_it_tells_nothing();
 	late_ack_frees_nothing_where_nothing_is_unsent();
 	late_ack_is_on_its_way_for_so_long_at_any_tick();
+	answer_is_awaited_until_it_tells_nothing();
 	late_ack_makes_room_for_who_waits();
 	late_ack_of_a_handshake_keeps_a_server_that_greets();
 	late_ack_keeps_a_close_that_lingers();

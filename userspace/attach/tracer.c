@@ -663,22 +663,14 @@ static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
 {
 	const size_t words = sizeof(*sum) / sizeof(__u64);
 	int cpus = libbpf_num_possible_cpus();
-	struct nt_totals *each;
-	__u32 zero = 0;
-	int err;
 
-	if (cpus < 0)
-		return cpus;
-	each = calloc(cpus, sizeof(*each));
-	if (!each)
-		return -ENOMEM;
-	err = bpf_map__lookup_elem(tracer->skel->maps.totals, &zero, sizeof(zero), each,
-				   cpus * sizeof(*each), 0);
-	for (int cpu = 0; !err && cpu < cpus; cpu++)
+	for (int cpu = 0; cpu < cpus && cpu < NT_CPUS; cpu++) {
+		const __u64 *each = (const __u64 *)&tracer->skel->bss->totals[cpu];
+
 		for (size_t i = 0; i < words; i++)
-			((__u64 *)sum)[i] += ((const __u64 *)&each[cpu])[i];
-	free(each);
-	return err;
+			((__u64 *)sum)[i] += each[i];
+	}
+	return cpus < 0 ? cpus : 0;
 }
 
 /*

@@ -80,6 +80,7 @@ static __always_inline long host_read(void *to, size_t size, const void *from)
 #define bpf_ktime_get_ns()                    host_clock()
 #define bpf_jiffies64()                       (host.jiffies)
 #define bpf_get_current_pid_tgid()            (host.pid_tgid)
+#define bpf_get_smp_processor_id()            0
 #define bpf_get_current_task()                ((uintptr_t)host.task)
 #define bpf_get_current_task_btf()            (host.task)
 #define bpf_get_current_cgroup_id()           ((uint64_t)1)
