@@ -13,8 +13,14 @@
 #define BUCKETS 1024
 
 /* No answer to an ACK comes later than this; latest_answer_ns() has the exact limit. */
-#define ANSWER_NS      4000000000ULL
-#define ANSWER_JIFFIES 4003 /* it takes no more of them, where HZ is 1000 */
+#define ANSWER_NS 4000000000ULL
+
+/* Jiffies stand still while the CPU that keeps them does, as a virtual one may, and then catch up.
+ */
+#define JIFFIES_LAG_NS 20000000ULL
+
+/* The longest wait of bucket_await_answer() is one less, where HZ is 1000. */
+#define ANSWER_JIFFIES 4022
 
 struct nt_bucket buckets[BUCKETS]; /* user space clears them while no program is attached */
 
@@ -39,14 +45,14 @@ static __always_inline bool bucket_awaits_answer(const struct nt_bucket *b)
 	return b->answer_until && b->answer_until - (u32)bpf_jiffies64() < ANSWER_JIFFIES;
 }
 
-/* The answer to a late ACK of this socket comes within ns from now, or tells nothing. The jiffies
- * may be one behind now, and catch up. */
+/* The answer to a late ACK of this socket comes within ns from now, or tells nothing. */
 static __always_inline void bucket_await_answer(struct sock *sk, u64 ns)
 {
 	struct nt_bucket *b = &buckets[bucket_index(sk, false)];
-	u32 until = (u32)bpf_jiffies64() + 2;
+	u32 until = (u32)bpf_jiffies64() + 1;
 
-	until += (ns < ANSWER_NS ? ns : ANSWER_NS) / nt_config.tick_ns;
+	ns = (ns < ANSWER_NS ? ns : ANSWER_NS) + JIFFIES_LAG_NS;
+	until += ns / nt_config.tick_ns;
 	if (!bucket_awaits_answer(b) || nt_after(until, b->answer_until))
 		b->answer_until = until;
 }

@@ -170,7 +170,7 @@ __noinline int hold_count(u64 sk, u32 reason, u32 release, u64 begin_ns, u64 end
 	struct nt_totals *totals = totals_here();
 	struct tcp t = tcp_of((void *)sk, false);
 
-	if (sk && !socket_counts(&t, false))
+	if (!totals || (sk && !socket_counts(&t, false)))
 		return 0;
 	count_in(totals->holds, reason, NT_HOLD_REASONS, 1);
 	count_in(totals->hold_ns, reason, NT_HOLD_REASONS, duration_ns(begin_ns, end_ns));

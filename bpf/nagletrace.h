@@ -324,7 +324,10 @@ static inline __u64 nt_share_of_both(__u64 self, __u64 peer)
 	return self ^ (peer * 0x9e3779b97f4a7c15ULL);
 }
 
-/* The kernel side counts these per CPU: they are right even when the ring buffer overflowed. */
+/*
+ * The kernel side counts these for each CPU: they are right even when the ring buffer overflowed.
+ * What has a place in struct nt_often it counts there.
+ */
 struct nt_totals {
 	__u64 writes;
 	__u64 holds[NT_HOLD_REASONS];
@@ -333,10 +336,19 @@ struct nt_totals {
 	__u64 delayed_acks[NT_ACK_RELEASES]; /* by enum nt_ack_release */
 	__u64 stalls[NT_CAUSES];
 	__u64 dropped[NT_DROPPED_WAYS];
-} __attribute__((aligned(64))); /* CPUs share no line of the cache */
+};
 
 /* With more CPUs than these, two count in one place, and may overwrite each other's count. */
+#ifndef NT_CPUS
 #define NT_CPUS 1024
+#endif
+
+/* What it counts most often: a line of the cache. */
+struct nt_often {
+	__u64 writes;
+	__u64 delayed_acks[NT_ACK_RELEASES];
+	__u64 reserved;
+};
 
 /*
  * Holds that cost time and were no stall are counted by user, process name and reason; bpf/slow.h.
@@ -511,6 +523,7 @@ _Static_assert(sizeof(struct nt_ack_part) == 32, "nt_ack_part has no padding");
 _Static_assert(sizeof(struct nt_record) == 16 + 2 * 104 + 56 + 32 + 8, "nt_record has no padding");
 _Static_assert(sizeof(struct nt_event) == 136, "nt_event has no padding");
 _Static_assert(sizeof(struct nt_config) == 56, "nt_config has no padding");
+_Static_assert(sizeof(struct nt_often) == 64, "CPUs share no line of the cache");
 _Static_assert(sizeof(struct nt_slow_key) == 24, "nt_slow_key has no padding");
 _Static_assert(sizeof(struct nt_slow) == 88, "nt_slow has no padding");
 _Static_assert(sizeof(struct nt_owner) == 72, "nt_owner has no padding");

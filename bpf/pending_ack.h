@@ -120,7 +120,7 @@ static __always_inline void count_ack_release(const struct tcp *t, enum nt_ack_r
 	if (release == NT_ACK_TIMER)
 		count_timer_seen(t->sk);
 	if (socket_counts(t, trusted))
-		count_in(totals_here()->delayed_acks, release, NT_ACK_RELEASES, 1);
+		count_in(often_here()->delayed_acks, release, NT_ACK_RELEASES, 1);
 }
 
 static __always_inline void read_marks(struct nt_ack_marks *m, const struct tcp *t,
@@ -264,7 +264,8 @@ static __always_inline u32 window_left(const struct tcp *t)
 /*
  * Returns how long after our ACK an answer comes at the latest; 0: no round trip is known. Round
  * trips vary: the smoothed one shows by how much, as far as it is no more than twice the smallest,
- * since delayed ACKs smear it. A server greets later, by what it takes to accept.
+ * since delayed ACKs smear it; until the answer comes it may grow that far. A server greets later,
+ * by what it takes to accept.
  */
 static __always_inline u64 latest_answer_ns(const struct late_ack *la, const struct tcp *t)
 {
@@ -317,7 +318,7 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	if (la->unsure && late_acks_wanted)
 		bucket_await_answer(t.sk, ANSWER_NS);
 	if (release == NT_ACK_TIMER) {
-		bucket_await_answer(t.sk, latest_answer_ns(la, &t));
+		bucket_await_answer(t.sk, 2 * latest_answer_ns(la, &t));
 		late_ack_goes();
 	}
 	if (late_acks_wanted && !la->unsure && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
@@ -513,7 +514,7 @@ static __always_inline void late_ack_leaves(const struct tcp *t, const bool trus
 	if (!la || la->end.sk != (u64)t->sk || la->part.release != NT_ACK_TIMER)
 		return;
 	la->part.end_ns = bpf_ktime_get_ns();
-	bucket_await_answer(t->sk, latest_answer_ns(la, t));
+	bucket_await_answer(t->sk, 2 * latest_answer_ns(la, t));
 }
 
 /*

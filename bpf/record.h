@@ -44,7 +44,10 @@ static __always_inline struct nt_record *record_new(enum nt_record_kind kind, co
 
 static __always_inline void count_stall(enum nt_cause cause)
 {
-	count_in(totals_here()->stalls, cause, NT_CAUSES, 1);
+	struct nt_totals *t = totals_here();
+
+	if (t)
+		count_in(t->stalls, cause, NT_CAUSES, 1);
 }
 
 /*

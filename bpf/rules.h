@@ -128,7 +128,7 @@ static __always_inline bool write_counts(struct sock *sk, const bool trusted)
 static __always_inline void count_write(struct sock *sk, const bool trusted)
 {
 	if (!nt_config.filter || write_counts(sk, trusted))
-		totals_here()->writes++;
+		often_here()->writes++;
 }
 
 /* Has TCP processed no ACK since the look at this hold, or, without one, since the write? */

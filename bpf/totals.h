@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Counters that the kernel side keeps, per CPU. */
+/* Counters that the kernel side keeps, a copy for each CPU. */
 #ifndef NT_TOTALS_H
 #define NT_TOTALS_H
 
 #include "config.h"
 
-struct nt_totals totals[NT_CPUS];
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct nt_totals);
+} totals SEC(".maps");
+
+/* In place of a map, into which each write and each delayed ACK would have to look. */
+struct nt_often often[NT_CPUS] __attribute__((aligned(64)));
 
 /* Counts in a table of n. The barrier keeps the compiler from hiding the bound. */
 static __always_inline void count_in(__u64 *table, u64 i, u32 n, u64 by)
@@ -17,12 +25,22 @@ static __always_inline void count_in(__u64 *table, u64 i, u32 n, u64 by)
 
 static __always_inline struct nt_totals *totals_here(void)
 {
-	return &totals[bpf_get_smp_processor_id() % NT_CPUS];
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&totals, &zero);
+}
+
+static __always_inline struct nt_often *often_here(void)
+{
+	return &often[bpf_get_smp_processor_id() % NT_CPUS];
 }
 
 static __always_inline void count_dropped(enum nt_dropped where)
 {
-	totals_here()->dropped[where]++;
+	struct nt_totals *t = totals_here();
+
+	if (t)
+		t->dropped[where]++;
 }
 
 /*

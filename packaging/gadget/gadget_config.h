@@ -3,6 +3,7 @@
 #ifndef NT_CONFIG_H
 #define NT_CONFIG_H
 
+#define NT_CPUS 1 /* nobody reads these counts */
 #include "nagletrace.h"
 
 extern int LINUX_KERNEL_VERSION __kconfig;

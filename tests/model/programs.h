@@ -59,7 +59,7 @@ static void programs_begin(const struct nt_config *config, void *task,
 				host_drop(map, &map->entries[i]);
 		map->refused = map->refuses = 0;
 	}
-	memset(totals, 0, sizeof(totals));
+	memset(often, 0, sizeof(often));
 	memset(buckets, 0, sizeof(buckets));
 	memset(ack_places, 0, sizeof(ack_places));
 	memset(&host, 0, sizeof(host));

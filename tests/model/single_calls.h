@@ -92,6 +92,7 @@ static bool answer_is_told(u64 rtt_ns, u64 srtt_ns, u64 after_ns, int older)
 	hook_delack_timer_handler(e);
 	icsk->icsk_ack.pending = ICSK_ACK_SCHED;
 	icsk->icsk_ack.pingpong = 0;
+	world_delay(100 * MS); /* a preemptible kernel takes the CPU from the handler */
 	hook_send_ack(e);
 	e->tp.rcv_wup = e->tp.rcv_nxt;
 	icsk->icsk_ack.pending = 0;

@@ -1459,7 +1459,7 @@ static void late_ack_is_on_its_way_for_so_long_at_any_tick(void)
 	nt_config.tick_ns = world.tick_ns = tick;
 }
 
-/* What one socket of a bucket awaits longest counts for all. */
+/* The longest wait of any socket counts for its whole bucket. */
 static void answer_is_awaited_until_it_tells_nothing(void)
 {
 	const u64 ticks[] = {1 * MS, SECOND / 300, 4 * MS, 10 * MS}, tick = world.tick_ns;
@@ -1472,7 +1472,7 @@ static void answer_is_awaited_until_it_tells_nothing(void)
 		u32 jiffies;
 
 		nt_config.tick_ns = world.tick_ns = ticks[i / 4];
-		jiffies = most / ticks[i / 4] + 2;
+		jiffies = (most + JIFFIES_LAG_NS) / ticks[i / 4] + 1;
 		b->answer_until = 0;
 		assert_false(bucket_awaits_answer(b));
 		bucket_await_answer(sock_of(e), awaited[i % 4]);

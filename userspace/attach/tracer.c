@@ -31,6 +31,7 @@ SAME_PLACE(bss, ack_places);
 SAME_PLACE(bss, delack_timer_function);
 SAME_PLACE(bss, ack_begins_unseen);
 SAME_PLACE(bss, late_acks_wanted);
+SAME_PLACE(bss, often);
 _Static_assert(sizeof(struct nagletrace_bpf__bss) == sizeof(struct probed_bpf__bss),
 	       "both objects have the same variables");
 
@@ -663,14 +664,29 @@ static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
 {
 	const size_t words = sizeof(*sum) / sizeof(__u64);
 	int cpus = libbpf_num_possible_cpus();
+	struct nt_totals *each;
+	__u32 zero = 0;
+	int err;
 
-	for (int cpu = 0; cpu < cpus && cpu < NT_CPUS; cpu++) {
-		const __u64 *each = (const __u64 *)&tracer->skel->bss->totals[cpu];
-
+	if (cpus < 0)
+		return cpus;
+	each = calloc(cpus, sizeof(*each));
+	if (!each)
+		return -ENOMEM;
+	err = bpf_map__lookup_elem(tracer->skel->maps.totals, &zero, sizeof(zero), each,
+				   cpus * sizeof(*each), 0);
+	for (int cpu = 0; !err && cpu < cpus; cpu++)
 		for (size_t i = 0; i < words; i++)
-			((__u64 *)sum)[i] += each[i];
+			((__u64 *)sum)[i] += ((const __u64 *)&each[cpu])[i];
+	free(each);
+	for (int cpu = 0; cpu < NT_CPUS; cpu++) {
+		const struct nt_often *here = &tracer->skel->bss->often[cpu];
+
+		sum->writes += here->writes;
+		for (int i = 0; i < NT_ACK_RELEASES; i++)
+			sum->delayed_acks[i] += here->delayed_acks[i];
 	}
-	return cpus < 0 ? cpus : 0;
+	return err;
 }
 
 /*
