@@ -11,6 +11,7 @@
 
 #include "protocol/client.h"
 #include "base/clock.h"
+#include "base/grow.h"
 
 /* What one read takes: four empty a unix socket of 208 KiB, net.core.wmem_default. */
 #define CHUNK_BYTES 65536
@@ -29,13 +30,12 @@ void nt_answers_close(struct nt_answers *answers)
 }
 
 /*
- * Makes room for a chunk behind the bytes that have come, and for a NUL. Returns CAME, or why there
- * is none.
+ * Makes room for a chunk behind the bytes that have come, and for a NUL. Returns 0 or why there is
+ * none, as nt_answers_read() does.
  */
-static enum nt_answers_state make_room(struct nt_answers *answers)
+static int make_room(struct nt_answers *answers)
 {
 	size_t room = answers->room ? 2 * answers->room : 4 * CHUNK_BYTES;
-	char *more;
 
 	if (answers->taken) {
 		answers->length -= answers->taken;
@@ -43,33 +43,31 @@ static enum nt_answers_state make_room(struct nt_answers *answers)
 		answers->taken = 0;
 	}
 	if (answers->length + CHUNK_BYTES < answers->room)
-		return NT_ANSWERS_CAME;
+		return 0;
 	if (answers->length > NT_ANSWER_MAX)
-		return NT_ANSWERS_ENDLESS;
+		return -EMSGSIZE;
 	if (room > NT_ANSWER_MAX + 2 * CHUNK_BYTES)
 		room = NT_ANSWER_MAX + 2 * CHUNK_BYTES;
-	more = realloc(answers->bytes, room);
-	if (!more)
-		return NT_ANSWERS_NO_MEMORY;
-	answers->bytes = more;
+	if (nt_resize(&answers->bytes, room, 1))
+		return -ENOMEM;
 	answers->room = room;
-	return NT_ANSWERS_CAME;
+	return 0;
 }
 
-enum nt_answers_state nt_answers_read(struct nt_answers *answers)
+int nt_answers_read(struct nt_answers *answers)
 {
-	enum nt_answers_state room = make_room(answers);
+	int err = make_room(answers);
 	ssize_t n;
 
-	if (room != NT_ANSWERS_CAME)
-		return room;
+	if (err)
+		return err;
 	n = recv(answers->fd, answers->bytes + answers->length, CHUNK_BYTES, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return NT_ANSWERS_NOTHING;
+		return 0;
 	if (n <= 0) /* also an error: the daemon closed it before it had read all that we sent */
-		return NT_ANSWERS_ENDED;
+		return -ENODATA;
 	answers->length += n;
-	return NT_ANSWERS_CAME;
+	return 1;
 }
 
 char *nt_answers_line(struct nt_answers *answers, size_t *length)
@@ -105,32 +103,19 @@ static int wait_for_input(const struct nt_answers *answers, uint64_t deadline_ns
 
 int nt_answers_wait(struct nt_answers *answers, uint64_t deadline_ns, char **line, size_t *length)
 {
-	for (;;) {
-		int err;
-
+	for (int came = 0;;) {
 		*line = nt_answers_line(answers, length);
 		if (*line)
 			return 0;
+		if (came && nt_now_ns() >= deadline_ns) /* bytes without end are no answer */
+			return -EAGAIN;
 		if (deadline_ns == UINT64_MAX && answers->length > answers->taken)
 			deadline_ns = nt_now_ns() + NT_CLIENT_PATIENCE_S * NT_SECOND_NS;
-		switch (nt_answers_read(answers)) {
-		case NT_ANSWERS_ENDED:
-			return -ENODATA;
-		case NT_ANSWERS_ENDLESS:
-			return -EMSGSIZE;
-		case NT_ANSWERS_NO_MEMORY:
-			return -ENOMEM;
-		case NT_ANSWERS_NOTHING:
-			err = wait_for_input(answers, deadline_ns);
-			if (err)
-				return err;
-			break;
-		case NT_ANSWERS_CAME:
-			/* bytes without end are no answer */
-			*line = nt_answers_line(answers, length);
-			if (*line || nt_now_ns() >= deadline_ns)
-				return *line ? 0 : -EAGAIN;
-		}
+		came = nt_answers_read(answers);
+		if (!came)
+			came = wait_for_input(answers, deadline_ns);
+		if (came < 0)
+			return came;
 	}
 }
 

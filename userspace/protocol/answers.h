@@ -32,20 +32,16 @@ struct nt_answers {
 	size_t looked_at;    /* bytes behind those, in which we found no newline */
 };
 
-enum nt_answers_state {
-	NT_ANSWERS_CAME,    /* something came, perhaps a line */
-	NT_ANSWERS_NOTHING, /* nothing came yet */
-	NT_ANSWERS_ENDED,   /* nothing more will come */
-	NT_ANSWERS_ENDLESS, /* a line is longer than NT_ANSWER_MAX */
-	NT_ANSWERS_NO_MEMORY,
-};
-
 /* Reads answers from this socket, which stays the caller's. */
 void nt_answers_open(struct nt_answers *answers, int fd);
 void nt_answers_close(struct nt_answers *answers);
 
-/* Reads what has come, at most 64 KiB, and never waits. */
-enum nt_answers_state nt_answers_read(struct nt_answers *answers);
+/*
+ * Reads what has come, at most 64 KiB, and never waits. Returns 1: something came, perhaps a line;
+ * 0: nothing yet; -ENODATA: nothing more will come; -EMSGSIZE: a line is longer than NT_ANSWER_MAX;
+ * or -ENOMEM.
+ */
+int nt_answers_read(struct nt_answers *answers);
 
 /*
  * Returns the next whole line, with a NUL in place of its newline, or NULL if there is none yet.
@@ -56,8 +52,7 @@ char *nt_answers_line(struct nt_answers *answers, size_t *length);
 /*
  * Waits for the next line until deadline_ns (CLOCK_MONOTONIC). With UINT64_MAX it waits as long as
  * it takes; but once a part of the line has come, only NT_CLIENT_PATIENCE_S for the rest. Returns
- * 0, or -EAGAIN: the line did not come in time; -ENODATA: no more will come; -EMSGSIZE: the line is
- * longer than NT_ANSWER_MAX; -ENOMEM.
+ * 0, -EAGAIN: the line did not come in time, or an error of nt_answers_read().
  */
 int nt_answers_wait(struct nt_answers *answers, uint64_t deadline_ns, char **line, size_t *length);
 

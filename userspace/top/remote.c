@@ -103,29 +103,25 @@ static bool take_lines(struct nt_top_daemon *daemon, uint64_t now_ns)
 static bool read_some(struct nt_top_daemon *daemon, uint64_t now_ns)
 {
 	bool news = false;
+	int came = 1;
 
-	for (unsigned int n = 0; daemon->fd >= 0 && n < TURN_READS; n++) {
-		switch (nt_answers_read(&daemon->answers)) {
-		case NT_ANSWERS_CAME:
+	for (unsigned int n = 0; came > 0 && daemon->fd >= 0 && n < TURN_READS; n++) {
+		came = nt_answers_read(&daemon->answers);
+		if (came > 0)
 			news |= take_lines(daemon, now_ns);
-			break;
-		case NT_ANSWERS_NOTHING:
-			return news;
-		case NT_ANSWERS_ENDED:
-			lose_for(daemon, "the daemon has ended", now_ns);
-			return true;
-		case NT_ANSWERS_ENDLESS:
-			lose_for(daemon,
-				 "the daemon's answer is longer than 32 MiB; start "
-				 "`nagletrace daemon` with a smaller --max-series",
-				 now_ns);
-			return true;
-		case NT_ANSWERS_NO_MEMORY:
-			lose_for(daemon, strerror(ENOMEM), now_ns);
-			return true;
-		}
 	}
-	return news;
+	if (came >= 0)
+		return news;
+	if (came == -ENODATA)
+		lose_for(daemon, "the daemon has ended", now_ns);
+	else if (came == -EMSGSIZE)
+		lose_for(daemon,
+			 "the daemon's answer is longer than 32 MiB; start `nagletrace daemon` "
+			 "with a smaller --max-series",
+			 now_ns);
+	else
+		lose_for(daemon, strerror(-came), now_ns);
+	return true;
 }
 
 static void on_answers(void *context, uint32_t what)
