@@ -134,25 +134,11 @@ static void name_socket(const struct nt_fix_socket *s, char *out, size_t size)
 static void print_planned(FILE *out, const struct nt_fix_result *result,
 			  const struct nt_fix_socket *s)
 {
-	char socket[SOCKET_LEN], text[TEXT_LEN];
+	char socket[SOCKET_LEN];
 
 	name_socket(s, socket, sizeof(socket));
-	snprintf(text, sizeof(text), "%s, fd %d: %" PRIu64 " stall%s", socket, s->fd,
-		 s->stalls_before, nt_plural(s->stalls_before));
-	nt_text_labelled(out, "", text, nt_text_width(result->writer));
-}
-
-/* Prints a line about something that the option does not affect. */
-static void __attribute__((format(printf, 3, 4)))
-left(FILE *out, const struct nt_fix_result *result, const char *format, ...)
-{
-	char text[TEXT_LEN];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	nt_text_labelled(out, "left", text, nt_text_width(result->writer));
+	nt_text_labelled(result->writer, out, "", "%s, fd %d: %" PRIu64 " stall%s", socket, s->fd,
+			 s->stalls_before, nt_plural(s->stalls_before));
 }
 
 bool nt_fix_is_kernels(const struct nt_fix_sockets *sockets, const struct nt_stall *stall)
@@ -178,9 +164,11 @@ static void print_beside(FILE *out, const struct nt_fix_result *result,
 	for (struct nt_connection *c = phase->stalls.connections; c; c = c->hh.next)
 		if (nt_fix_is_beside(&c->last) && c->last.record.hold.reason == reason)
 			nt_advice_for(&c->last, nt_connection_pattern(c), &advice);
-	left(out, result, "%" PRIu64 " stall%s by %s, which %s does not end%s%s",
-	     phase->beside[reason], nt_plural(phase->beside[reason]), nt_hold_reason_word(reason),
-	     nt_fix_option_name(result->sockets), advice.fix[0] ? ": " : "", advice.fix);
+	nt_text_labelled(result->writer, out, "left",
+			 "%" PRIu64 " stall%s by %s, which %s does not end%s%s",
+			 phase->beside[reason], nt_plural(phase->beside[reason]),
+			 nt_hold_reason_word(reason), nt_fix_option_name(result->sockets),
+			 advice.fix[0] ? ": " : "", advice.fix);
 }
 
 /* Prints that some stalls are left as they are, and which, if there are any. */
@@ -188,7 +176,8 @@ static void stalls_left(FILE *out, const struct nt_fix_result *result, uint64_t 
 			const char *which)
 {
 	if (n)
-		left(out, result, "%" PRIu64 " stall%s %s", n, nt_plural(n), which);
+		nt_text_labelled(result->writer, out, "left", "%" PRIu64 " stall%s %s", n,
+				 nt_plural(n), which);
 }
 
 /* Prints after a phase what the option leaves as it is, and why. */
@@ -213,21 +202,23 @@ static void print_left(FILE *out, const struct nt_fix_result *result,
 		if (phase->beside[reason])
 			print_beside(out, result, phase, reason);
 	if (had_it)
-		left(out, result, "%zu connection%s with %s set already", had_it, nt_plural(had_it),
-		     option);
+		nt_text_labelled(result->writer, out, "left",
+				 "%zu connection%s with %s set already", had_it, nt_plural(had_it),
+				 option);
 	for (size_t i = 0; i < sockets->count && shown < TOP_SOCKETS; i++) {
 		const struct nt_fix_socket *s = &sockets->list[i];
 
 		if (s->state != NT_FIX_FAILED)
 			continue;
 		name_socket(s, socket, sizeof(socket));
-		left(out, result, "%s cannot be set: %s", socket, strerror(-s->err));
+		nt_text_labelled(result->writer, out, "left", "%s cannot be set: %s", socket,
+				 strerror(-s->err));
 		shown++;
 	}
 	if (sockets->no_room)
-		left(out, result,
-		     "%" PRIu64 " connection%s more than the %d that it sets at a time",
-		     sockets->no_room, nt_plural(sockets->no_room), NT_FIX_MOST);
+		nt_text_labelled(result->writer, out, "left",
+				 "%" PRIu64 " connection%s more than the %d that it sets at a time",
+				 sockets->no_room, nt_plural(sockets->no_room), NT_FIX_MOST);
 }
 
 static int text_plan(FILE *out, const struct nt_fix_result *result)
@@ -235,30 +226,27 @@ static int text_plan(FILE *out, const struct nt_fix_result *result)
 	const struct nt_fix_sockets *sockets = result->sockets;
 	size_t planned = nt_fix_count(sockets, NT_FIX_PLANNED), shown = 0;
 	size_t closed = nt_fix_count(sockets, NT_FIX_CLOSED);
-	char text[TEXT_LEN], whose[NT_FIX_WHOSE_LEN];
+	char whose[NT_FIX_WHOSE_LEN];
 
 	nt_fix_whose(sockets, whose);
 	if (planned)
-		snprintf(text, sizeof(text),
-			 "%s would be set on %s, and on %s:", nt_fix_option_name(sockets), whose,
-			 result->settings->all ? "new ones" : "others once they stall");
-	else
-		snprintf(text, sizeof(text),
-			 "%s would be set on %s; those that did (%zu) are closed by now",
-			 nt_fix_option_name(sockets), whose, closed);
-	if (planned || closed)
-		nt_text_labelled(out, "to try", text, nt_text_width(result->writer));
+		nt_text_labelled(result->writer, out, "to try",
+				 "%s would be set on %s, and on %s:", nt_fix_option_name(sockets),
+				 whose,
+				 result->settings->all ? "new ones" : "others once they stall");
+	else if (closed)
+		nt_text_labelled(result->writer, out, "to try",
+				 "%s would be set on %s; those that did (%zu) are closed by now",
+				 nt_fix_option_name(sockets), whose, closed);
 	for (size_t i = 0; i < sockets->count; i++) {
 		if (sockets->list[i].state != NT_FIX_PLANNED)
 			continue;
 		if (shown++ < TOP_SOCKETS || result->writer->wide)
 			print_planned(out, result, &sockets->list[i]);
 	}
-	if (shown > TOP_SOCKETS && !result->writer->wide) {
-		snprintf(text, sizeof(text), "and %zu more (--wide shows all)",
-			 shown - TOP_SOCKETS);
-		nt_text_labelled(out, "", text, nt_text_width(result->writer));
-	}
+	if (shown > TOP_SOCKETS && !result->writer->wide)
+		nt_text_labelled(result->writer, out, "", "and %zu more (--wide shows all)",
+				 shown - TOP_SOCKETS);
 	print_left(out, result, &result->before);
 	fputc('\n', out);
 	return nt_flush(out);
@@ -346,16 +334,13 @@ static void print_unset_stalls(FILE *out, const struct nt_fix_result *result)
 /* Says how much weaker TCP_QUICKACK is from outside than in the program. */
 static void print_again(FILE *out, const struct nt_fix_result *result)
 {
-	char text[TEXT_LEN];
-
 	if (!result->again_ns)
 		return;
-	snprintf(
-		text, sizeof(text),
+	nt_text_labelled(
+		result->writer, out, "set",
 		"again every %s, up to which an ACK is still delayed; by the program itself, before "
 		"each read, it would not be",
 		nt_duration(result->again_ns).text);
-	nt_text_labelled(out, "set", text, nt_text_width(result->writer));
 }
 
 static void print_restored(FILE *out, const struct nt_fix_result *result)
@@ -382,7 +367,7 @@ static void print_restored(FILE *out, const struct nt_fix_result *result)
 				 at ? ", " : "", n, nt_plural(n), ends[i].what);
 	}
 	if (text[0]) /* empty: it was set nowhere */
-		nt_text_labelled(out, "restored", text, nt_text_width(result->writer));
+		nt_text_labelled(result->writer, out, "restored", "%s", text);
 }
 
 static void print_nothing_set(FILE *out, const struct nt_fix_result *result)
@@ -394,21 +379,18 @@ static void print_nothing_set(FILE *out, const struct nt_fix_result *result)
 	};
 	const struct nt_fix_phase *before = &result->before;
 	const char *reason = "there is nothing to set it on";
-	char text[TEXT_LEN];
 
 	if (result->ended == NT_FIX_NOTHING_TO_SET && !before->stalls.stalls &&
 	    !result->settings->all)
 		reason = "nothing stalled";
 	else if (result->ended != NT_FIX_NOTHING_TO_SET)
 		reason = why[result->ended];
-	snprintf(text, sizeof(text), "%s; no connection was touched", reason);
-	nt_text_labelled(out, "nothing", text, nt_text_width(result->writer));
+	nt_text_labelled(result->writer, out, "nothing", "%s; no connection was touched", reason);
 }
 
 static int text_result(FILE *out, const struct nt_fix_result *result)
 {
 	char sentence[NT_FIX_SENTENCE_LEN];
-	size_t width = nt_text_width(result->writer);
 	enum nt_fix_verdict verdict;
 
 	if (!result->set) {
@@ -417,13 +399,13 @@ static int text_result(FILE *out, const struct nt_fix_result *result)
 	}
 	verdict = judge(result, sentence);
 	print_table(out, result);
-	nt_text_labelled(out, "verdict", sentence, width);
+	nt_text_labelled(result->writer, out, "verdict", "%s", sentence);
 	print_again(out, result);
 	print_unset_stalls(out, result);
 	print_left(out, result, &result->during);
 	print_restored(out, result);
 	if (verdict == NT_FIX_CURED || verdict == NT_FIX_HELPED)
-		nt_text_labelled(out, "for good", result->remedy, width);
+		nt_text_labelled(result->writer, out, "for good", "%s", result->remedy);
 	return nt_flush(out);
 }
 

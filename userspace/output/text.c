@@ -25,16 +25,19 @@
 #define TOP_BEHIND   3
 #define SHOWN_FRAMES 8
 
-size_t nt_text_width(const struct nt_writer *writer)
+void nt_text_labelled(const struct nt_writer *writer, FILE *out, const char *label,
+		      const char *format, ...)
 {
-	return writer->wide ? WIDE : WIDTH;
-}
+	size_t width = (writer->wide ? WIDE : WIDTH) - INDENT;
+	char whole[4096], *text = whole;
+	va_list args;
 
-void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width)
-{
+	va_start(args, format);
+	vsnprintf(whole, sizeof(whole), format, args);
+	va_end(args);
 	fprintf(out, "    %-*s", INDENT - 4, label);
 	while (*text) {
-		size_t n = nt_line_length(text, width - INDENT, false);
+		size_t n = nt_line_length(text, width, false);
 
 		fwrite(text, 1, n, out);
 		text += n;
@@ -188,7 +191,7 @@ static void print_unnamed(const struct nt_writer *writer, FILE *out, const struc
 			 report->counts.unnamed[i]);
 		comma = ", ";
 	}
-	nt_text_labelled(out, "unnamed", text, nt_text_width(writer));
+	nt_text_labelled(writer, out, "unnamed", "%s", text);
 }
 
 /* Prints which sockets of the processes asked for may stall where no hook sees it. */
@@ -212,7 +215,7 @@ static void print_untraced(const struct nt_writer *writer, FILE *out,
 		semicolon = "; ";
 	}
 	if (text[0])
-		nt_text_labelled(out, "untraced", text, nt_text_width(writer));
+		nt_text_labelled(writer, out, "untraced", "%s", text);
 }
 
 /* What there is to ask where "no stall" says nothing. */
@@ -272,15 +275,13 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 	if (report->counts.contradicted)
 		add_text(text, sizeof(text), "; %llu late by one end, contradicted by the other",
 			 report->counts.contradicted);
-	nt_text_labelled(out, "looked at", text, nt_text_width(writer));
+	nt_text_labelled(writer, out, "looked at", "%s", text);
 	if (!t->writes && !holds && !acks && has_looked(report))
-		nt_text_labelled(out, "nothing", NOTHING_SEEN, nt_text_width(writer));
-	if (report->counts.unseen) {
-		snprintf(text, sizeof(text),
-			 "%llu delayed ACK%s whose timer this machine hid from BPF",
-			 report->counts.unseen, nt_plural(report->counts.unseen));
-		nt_text_labelled(out, "unseen", text, nt_text_width(writer));
-	}
+		nt_text_labelled(writer, out, "nothing", NOTHING_SEEN);
+	if (report->counts.unseen)
+		nt_text_labelled(writer, out, "unseen",
+				 "%llu delayed ACK%s whose timer this machine hid from BPF",
+				 report->counts.unseen, nt_plural(report->counts.unseen));
 	print_untraced(writer, out, &report->counts);
 	print_unnamed(writer, out, report);
 }
@@ -292,7 +293,6 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 	size_t n = nt_slow_choose(&report->counts, report->span_ns / 100, rows);
 	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], advice[NT_SLOW_TEXT];
 	char local[NT_ADDRESS_LEN], remote[NT_ADDRESS_LEN];
-	char text[NT_SLOW_TEXT + sizeof(name) + 2 * NT_ADDRESS_LEN + 96];
 
 	if (n)
 		fprintf(out, "\n  not a stall, but time\n");
@@ -303,13 +303,12 @@ static size_t print_slow(const struct nt_writer *writer, FILE *out, const struct
 		nt_slow_advise(rows[i], advice);
 		nt_format_address(&slow->tuple, true, local, sizeof(local));
 		nt_format_address(&slow->tuple, false, remote, sizeof(remote));
-		snprintf(text, sizeof(text),
-			 "%s: %llu hold%s, %s in all, mean %s, last %s → %s; %s", name,
-			 (unsigned long long)slow->holds, nt_plural(slow->holds),
-			 nt_duration(slow->duration_ns).text,
-			 nt_duration(slow->duration_ns / slow->holds).text, local, remote, advice);
-		nt_text_labelled(out, nt_hold_reason_word(rows[i]->key.reason), text,
-				 nt_text_width(writer));
+		nt_text_labelled(writer, out, nt_hold_reason_word(rows[i]->key.reason),
+				 "%s: %llu hold%s, %s in all, mean %s, last %s → %s; %s", name,
+				 (unsigned long long)slow->holds, nt_plural(slow->holds),
+				 nt_duration(slow->duration_ns).text,
+				 nt_duration(slow->duration_ns / slow->holds).text, local, remote,
+				 advice);
 	}
 	return n;
 }
@@ -322,7 +321,7 @@ static void print_relay(const struct nt_writer *writer, FILE *out, const struct 
 	const struct nt_process *relay = nt_stall_process(last, last->side);
 	const struct nt_process *peer = nt_stall_process(last, !last->side);
 	char name[NT_ESCAPED_LEN(NT_USER_LEN) + 16], other[sizeof(name) + 4] = "";
-	char remote[NT_ADDRESS_LEN], all[64] = "", text[2 * sizeof(name) + NT_ADDRESS_LEN + 256];
+	char remote[NT_ADDRESS_LEN], all[64] = "";
 
 	if (peer->tgid) {
 		nt_format_process(peer, name, sizeof(name));
@@ -333,12 +332,12 @@ static void print_relay(const struct nt_writer *writer, FILE *out, const struct 
 	if (group->count > 1)
 		snprintf(all, sizeof(all), "; %zu such connections: %" PRIu64 " stalls, %s",
 			 group->count, group->stalls, nt_duration(group->excess_ns).text);
-	snprintf(text, sizeof(text),
-		 "%s waited for %s%s: %" PRIu64 " stall%s, %s%s; what you trace was connected to "
-		 "it and may have waited too (-p %d shows cause and fix)",
-		 name, other, remote, worst->count, nt_plural(worst->count),
-		 nt_duration(worst->excess_ns).text, all, relay->tgid);
-	nt_text_labelled(out, "behind it", text, nt_text_width(writer));
+	nt_text_labelled(writer, out, "behind it",
+			 "%s waited for %s%s: %" PRIu64
+			 " stall%s, %s%s; what you trace was connected to "
+			 "it and may have waited too (-p %d shows cause and fix)",
+			 name, other, remote, worst->count, nt_plural(worst->count),
+			 nt_duration(worst->excess_ns).text, all, relay->tgid);
 }
 
 /* Prints for which relays the processes asked for may have waited. Returns how many groups of
@@ -370,22 +369,20 @@ static void print_standby(const struct nt_writer *writer, FILE *out, const struc
 	uint64_t attached_ns = report->counts.attached_ns;
 	uint64_t waited_ns = report->span_ns > attached_ns ? report->span_ns - attached_ns : 0;
 	struct nt_duration excess = nt_duration(report->counts.sampled_excess_ns);
-	char text[256];
 
 	if (!standby || standby->state == NT_STANDBY_OFF)
 		return;
-	snprintf(text, sizeof(text),
-		 "%s for %s; nothing was attached for %s of this time, in which looks at the "
-		 "sockets found %s%s lost",
-		 standby->state == NT_STANDBY_ATTACHED ? "attached" : "in standby",
-		 nt_duration(nt_now_ns() - standby->since_ns).text, nt_duration(waited_ns).text,
-		 report->counts.sampled_excess_ns ? "about " : "no time",
-		 report->counts.sampled_excess_ns ? excess.text : "");
-	nt_text_labelled(out, "standby", text, nt_text_width(writer));
+	nt_text_labelled(
+		writer, out, "standby",
+		"%s for %s; nothing was attached for %s of this time, in which looks at the "
+		"sockets found %s%s lost",
+		standby->state == NT_STANDBY_ATTACHED ? "attached" : "in standby",
+		nt_duration(nt_now_ns() - standby->since_ns).text, nt_duration(waited_ns).text,
+		report->counts.sampled_excess_ns ? "about " : "no time",
+		report->counts.sampled_excess_ns ? excess.text : "");
 	if (standby->cannot_attach)
-		nt_text_labelled(out, "",
-				 "the hooks could not be attached; the daemon's log says why",
-				 nt_text_width(writer));
+		nt_text_labelled(writer, out, "",
+				 "the hooks could not be attached; the daemon's log says why");
 }
 
 static void print_stack(const struct nt_writer *writer, FILE *out, const struct nt_report *report,
@@ -403,7 +400,7 @@ static void print_stack(const struct nt_writer *writer, FILE *out, const struct 
 		add_text(text, sizeof(text), "%s%s", shown ? " ← " : "", part);
 	}
 	if (n)
-		nt_text_labelled(out, "where", text, nt_text_width(writer));
+		nt_text_labelled(writer, out, "where", "%s", text);
 }
 
 /* Prints whose stalls they are, and on which connection; of several, which one lost most. */
@@ -431,10 +428,9 @@ static void print_whose(const struct nt_writer *writer, FILE *out, const struct 
 		fprintf(out, "\n  %s  %zu connections of %zu processes  (%s)\n",
 			text[0] ? text : "unknown", group->count, group->processes, side);
 	}
-	snprintf(text, sizeof(text), "%s%s%s → %s, %" PRIu64 " stall%s, %s", name,
-		 name[0] ? "  " : "", local, remote, worst->count, nt_plural(worst->count),
-		 nt_duration(worst->excess_ns).text);
-	nt_text_labelled(out, "worst", text, nt_text_width(writer));
+	nt_text_labelled(writer, out, "worst", "%s%s%s → %s, %" PRIu64 " stall%s, %s", name,
+			 name[0] ? "  " : "", local, remote, worst->count, nt_plural(worst->count),
+			 nt_duration(worst->excess_ns).text);
 }
 
 /* Prints a block for connections with one problem, or for one connection. */
@@ -444,27 +440,25 @@ static void print_group(const struct nt_writer *writer, FILE *out, const struct 
 	const struct nt_stall *last = &group->connections[0]->last;
 	char sum[48] = "";
 	struct nt_advice advice;
-	char text[2 * NT_ADVICE_LEN];
 
 	nt_advice_for(last, group->pattern, &advice);
 	print_whose(writer, out, group);
 	if (group->count > 1)
 		snprintf(sum, sizeof(sum), ", %s in all", nt_duration(group->excess_ns).text);
-	snprintf(text, sizeof(text), "%" PRIu64 " stall%s: p50 %s, p99 %s, max %s%s", group->stalls,
-		 nt_plural(group->stalls),
-		 nt_duration(nt_percentile(group->connections, group->count, 50)).text,
-		 nt_duration(nt_percentile(group->connections, group->count, 99)).text,
-		 nt_duration(group->max_ns).text, sum);
-	nt_text_labelled(out, "lasted", text, nt_text_width(writer));
-	nt_text_labelled(out, "pattern", advice.pattern, nt_text_width(writer));
-	nt_text_labelled(out, "why", advice.why, nt_text_width(writer));
+	nt_text_labelled(writer, out, "lasted", "%" PRIu64 " stall%s: p50 %s, p99 %s, max %s%s",
+			 group->stalls, nt_plural(group->stalls),
+			 nt_duration(nt_percentile(group->connections, group->count, 50)).text,
+			 nt_duration(nt_percentile(group->connections, group->count, 99)).text,
+			 nt_duration(group->max_ns).text, sum);
+	nt_text_labelled(writer, out, "pattern", "%s", advice.pattern);
+	nt_text_labelled(writer, out, "why", "%s", advice.why);
 	if (group->seen && group->seen < group->stalls)
 		snprintf(advice.evidence, sizeof(advice.evidence),
 			 "%" PRIu64 " seen, %" PRIu64 " inferred", group->seen,
 			 group->stalls - group->seen);
-	nt_text_labelled(out, "evidence", advice.evidence, nt_text_width(writer));
+	nt_text_labelled(writer, out, "evidence", "%s", advice.evidence);
 	print_stack(writer, out, report, last);
-	nt_text_labelled(out, "fix", advice.fix, nt_text_width(writer));
+	nt_text_labelled(writer, out, "fix", "%s", advice.fix);
 }
 
 /* Prints those blocks; each connection's own where more is asked for. */

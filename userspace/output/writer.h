@@ -60,9 +60,9 @@ extern const struct nt_writer nt_text_writer, nt_json_writer;
 
 struct nt_writer nt_writer_of(enum nt_output output, bool wide);
 
-/* Writes "    label     text", broken at words so that no line is longer than width, which is the
- * writer's (nt_text_width()). */
-void nt_text_labelled(FILE *out, const char *label, const char *text, size_t width);
-size_t nt_text_width(const struct nt_writer *writer);
+/* Writes "    label     text", broken at words so that no line is longer than the writer's are. */
+void __attribute__((format(printf, 4, 5)))
+nt_text_labelled(const struct nt_writer *writer, FILE *out, const char *label, const char *format,
+		 ...);
 
 #endif /* NT_WRITER_H */
