@@ -77,13 +77,12 @@ static int load_empty_fentry(int id, enum nt_attach how)
 	return fd < 0 ? -errno : fd;
 }
 
-static int try_to_attach(int prog)
+/* What was opened to see whether the kernel lets us: returns 0 or -errno. */
+static int tried(int fd)
 {
-	int link = bpf_raw_tracepoint_open(NULL, prog);
-
-	if (link < 0)
+	if (fd < 0)
 		return -errno;
-	close(link);
+	close(fd);
 	return 0;
 }
 
@@ -106,9 +105,9 @@ static int try_fentry(const struct btf *btf, bool again)
 	prog = load_empty_fentry(function_id(btf, PROBED_FUNCTION), NT_ATTACH_FENTRY);
 	if (prog < 0)
 		return prog;
-	err = try_to_attach(prog);
+	err = tried(bpf_raw_tracepoint_open(NULL, prog));
 	if (!err && again)
-		err = try_to_attach(prog) == -ENOENT ? -NT_E_ONCE : 0;
+		err = tried(bpf_raw_tracepoint_open(NULL, prog)) == -ENOENT ? -NT_E_ONCE : 0;
 	close(prog);
 	return err;
 }
@@ -141,16 +140,12 @@ static bool paranoid(void)
 
 static int try_kprobe(void)
 {
-	int prog, event = open_kprobe(PROBED_FUNCTION);
+	int event = open_kprobe(PROBED_FUNCTION);
 
 	if (event < 0)
 		return event == -EACCES && paranoid() ? -NT_E_PARANOID : event;
 	close(event);
-	prog = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "nt_probe", "GPL", return_zero, 2, NULL);
-	if (prog < 0)
-		return -errno;
-	close(prog);
-	return 0;
+	return tried(bpf_prog_load(BPF_PROG_TYPE_KPROBE, "nt_probe", "GPL", return_zero, 2, NULL));
 }
 
 /*
@@ -252,11 +247,10 @@ static bool locked_down(const struct nt_kernel *k)
 	return !strcmp(k->lockdown, "confidentiality");
 }
 
-int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target)
+int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook)
 {
 	size_t i = hook - nt_hooks;
 
-	*target = hook->target;
 	if (locked_down(k))
 		return -NT_E_LOCKDOWN;
 	if (!k->hooks[i].known) {
@@ -269,13 +263,11 @@ int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char *
 		}
 		k->hooks[i].known = true;
 	}
-	*target = k->hooks[i].target;
 	return k->hooks[i].err;
 }
 
 int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
 {
-	const char *target;
 	int err = 0;
 
 	if (family == NT_HOOKS_FUNCTION)
@@ -284,7 +276,7 @@ int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
 		err = kprobe_refused(k);
 	for (size_t i = 0; !err && i < nt_n_hooks; i++)
 		if (nt_hooks[i].required && nt_hooks[i].families & NT_FAMILY(family))
-			err = nt_kernel_hook(k, &nt_hooks[i], &target);
+			err = nt_kernel_hook(k, &nt_hooks[i]);
 	return err;
 }
 
@@ -292,11 +284,9 @@ int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family)
  * without? */
 static bool is_whole(struct nt_kernel *k, enum nt_hooks family)
 {
-	const char *target;
-
 	for (size_t i = 0; i < nt_n_hooks; i++)
 		if (nt_hooks[i].need == NT_ALWAYS && nt_hooks[i].families & NT_FAMILY(family) &&
-		    nt_kernel_hook(k, &nt_hooks[i], &target))
+		    nt_kernel_hook(k, &nt_hooks[i]))
 			return false;
 	return true;
 }
@@ -319,7 +309,7 @@ enum nt_hooks nt_kernel_choose(struct nt_kernel *k)
 	"+" #pingpong " % ping-pong, +" #connections " % 100 connections, +" #churn \
 	" % churn on Linux " #kernel
 
-const char *nt_kernel_cost(const struct nt_kernel *k, enum nt_hooks family)
+const char *nt_kernel_cost(enum nt_hooks family)
 {
 	/* of each family the newest kernel first */
 	static const struct {
@@ -335,15 +325,13 @@ const char *nt_kernel_cost(const struct nt_kernel *k, enum nt_hooks family)
 		{NT_HOOKS_KPROBE, 7, 2, COST(31, 44, 10, 7.2)},
 		{NT_HOOKS_KPROBE, 6, 12, COST(39, 46, 8, 6.12)},
 	};
-	unsigned int major = 0, minor = 0;
 	const char *text = "";
 
-	sscanf(k->uname.release, "%u.%u", &major, &minor);
 	for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++) {
 		if (costs[i].family != family)
 			continue;
 		text = costs[i].text;
-		if (major > costs[i].major || (major == costs[i].major && minor >= costs[i].minor))
+		if (nt_kernel_since(costs[i].major, costs[i].minor, 0))
 			break;
 	}
 	return text;
@@ -356,12 +344,8 @@ static int try_map(void)
 			       .key_size = sizeof(__u32),
 			       .value_size = 8,
 			       .max_entries = 1};
-	int fd = syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr));
 
-	if (fd < 0)
-		return -errno;
-	close(fd);
-	return 0;
+	return tried(syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr)));
 }
 
 /*

@@ -38,20 +38,17 @@ struct nt_kernel {
 		int err;
 		int btf_id; /* of what a program attaches to; 0: a kprobe, or a kernel without BTF
 			     */
-		const char *target;
-	} hooks[NT_MAX_HOOKS]; /* the results of nt_kernel_hook(), by place in nt_hooks */
-	char lockdown[32];     /* "none", "integrity", "confidentiality"; "" where not known */
+		const char *target; /* the hook's own, or its alternative */
+	} hooks[NT_MAX_HOOKS];      /* the results of nt_kernel_hook(), by place in nt_hooks */
+	char lockdown[32];          /* "none", "integrity", "confidentiality"; "" where not known */
 };
 
 /* Reads the kernel's properties. Release with nt_kernel_free(). */
 void nt_kernel_probe(struct nt_kernel *k);
 void nt_kernel_free(struct nt_kernel *k);
 
-/*
- * Can this hook be placed? Returns 0 and the name in *target (the hook's own or its alternative),
- * or -errno.
- */
-int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook, const char **target);
+/* Can this hook be placed? Returns 0 or -errno. */
+int nt_kernel_hook(struct nt_kernel *k, const struct nt_hook *hook);
 
 /* Returns 0, or -errno with which the kernel would refuse every hook of that family. */
 int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family);
@@ -61,7 +58,7 @@ int nt_kernel_family(struct nt_kernel *k, enum nt_hooks family);
  * and on which kernel that was measured (make bench-instructions; docs/performance.md): the newest
  * that is no newer than this one, or else the oldest.
  */
-const char *nt_kernel_cost(const struct nt_kernel *k, enum nt_hooks family);
+const char *nt_kernel_cost(enum nt_hooks family);
 
 /*
  * Returns the family that --hooks auto takes: the cheapest that is whole on this kernel, or else

@@ -143,12 +143,11 @@ static int choose_program(struct nt_tracer *tracer, struct nt_kernel *kernel, si
 {
 	const struct nt_hook *hook = &nt_hooks[i];
 	struct bpf_program *prog;
-	const char *target;
 
 	prog = bpf_object__find_program_by_name(tracer->skel->obj, hook->program);
 	if (!prog)
 		return -ENOENT;
-	if (nt_kernel_hook(kernel, hook, &target)) {
+	if (nt_kernel_hook(kernel, hook)) {
 		tracer->hooks.missing[i] = true;
 		return 0;
 	}
@@ -369,15 +368,13 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 {
 	for (size_t i = 0; i < nt_n_hooks; i++) {
 		const struct nt_hook *hook = &nt_hooks[i];
-		const char *target;
 		int err;
 
 		if (!hook_in_family(hook, tracer->hooks.family, settings) ||
 		    tracer->hooks.missing[i])
 			continue;
 		*failed = hook->target;
-		nt_kernel_hook(kernel, hook, &target);
-		err = attach_hook(tracer, i, target);
+		err = attach_hook(tracer, i, kernel->hooks[i].target);
 		if (!err && !strcmp(hook->program, "on_tcp_destroy_sock")) {
 			*failed = "the timers of TCP sockets, with a socket of our own";
 			err = teach_timers(tracer);
@@ -759,9 +756,4 @@ uint64_t nt_tracer_run_time_ns(const struct nt_tracer *tracer)
 
 	sum_info(tracer, &info);
 	return info.run_time_ns;
-}
-
-uint64_t nt_tracer_events_dropped(const struct nt_tracer *tracer)
-{
-	return tracer->skel->bss->events_dropped;
 }

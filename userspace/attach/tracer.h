@@ -37,9 +37,6 @@ void nt_tracer_close(struct nt_tracer *tracer);
  */
 int nt_tracer_counts(const struct nt_tracer *tracer, struct nt_counts *counts);
 
-/* Returns how many events of --timeline were dropped for lack of room. */
-uint64_t nt_tracer_events_dropped(const struct nt_tracer *tracer);
-
 /*
  * Returns how long the programs have run on all CPUs, if the kernel keeps statistics of that
  * (kernel.bpf_stats_enabled); else 0.

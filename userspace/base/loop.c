@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/streams.h"
 
 /* The most ready descriptors that a turn serves; the others have the next turn. */
@@ -71,23 +73,26 @@ static int add_to_epoll(struct nt_loop *loop, int fd, uint32_t events, struct so
 	return epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-struct nt_loop *nt_loop_new(void)
+static int open_loop(struct nt_loop *loop)
 {
-	struct nt_loop *loop = calloc(1, sizeof(*loop));
 	int err;
 
-	if (!loop)
-		return NULL;
 	loop->patience_ns = NT_NEVER;
 	loop->patience = new_timer();
 	loop->epoll = epoll_create1(EPOLL_CLOEXEC);
 	err = loop->patience < 0 ? loop->patience : loop->epoll < 0 ? -errno : 0;
-	if (!err)
-		err = add_to_epoll(loop, loop->patience, EPOLLIN, NULL);
+	return err ? err : add_to_epoll(loop, loop->patience, EPOLLIN, NULL);
+}
+
+struct nt_loop *nt_loop_new(void)
+{
+	struct nt_loop *loop = calloc(1, sizeof(*loop));
+	int err = loop ? open_loop(loop) : -ENOMEM;
+
 	if (!err)
 		return loop;
 	nt_loop_free(loop);
-	errno = -err;
+	nt_log("cannot wait for events: %s", strerror(-err));
 	return NULL;
 }
 
@@ -310,12 +315,19 @@ int nt_loop_run(struct nt_loop *loop)
 
 	while (!err && !loop->stopped)
 		err = nt_loop_turn(loop, NT_NEVER);
+	if (err)
+		nt_log("cannot wait for events: %s", strerror(-err));
 	return err;
 }
 
 void nt_loop_stop(struct nt_loop *loop)
 {
 	loop->stopped = true;
+}
+
+void nt_loop_end(void *loop, uint32_t what)
+{
+	nt_loop_stop(loop);
 }
 
 bool nt_loop_stopped(const struct nt_loop *loop)

@@ -28,7 +28,7 @@ struct nt_loop;
  */
 typedef void nt_loop_call(void *context, uint32_t what);
 
-/* Returns NULL with errno set. The caller of nt_loop_free() has closed all that it watches. */
+/* Returns NULL after a message. The caller of nt_loop_free() has closed all that it watches. */
 struct nt_loop *nt_loop_new(void);
 void nt_loop_free(struct nt_loop *loop);
 
@@ -81,11 +81,13 @@ int nt_loop_signals(struct nt_loop *loop, uint64_t ends, uint64_t others, nt_loo
 /*
  * A turn waits until something is ready, at most until until_ns (NT_NEVER; 0: it does not wait),
  * and calls. An error is one of waiting; a signal that nobody blocks may end the wait early. Run
- * makes turns until one of the calls stops the loop, which skips the calls that are left.
+ * makes turns until one of the calls stops the loop, which skips the calls that are left, and logs
+ * an error. End stops the loop that is its context.
  */
 int nt_loop_turn(struct nt_loop *loop, uint64_t until_ns);
 int nt_loop_run(struct nt_loop *loop);
 void nt_loop_stop(struct nt_loop *loop);
+nt_loop_call nt_loop_end;
 bool nt_loop_stopped(const struct nt_loop *loop);
 
 /* Returns a descriptor that is readable when a turn has something to call, for a loop around it. */

@@ -72,11 +72,6 @@ void nt_owners_close(struct nt_owners *owners)
 
 /* ---- a look at all descriptors ---- */
 
-bool nt_owners_looking(const struct nt_owners *owners)
-{
-	return owners->reader.under_way;
-}
-
 static int begin_look(struct nt_owners *owners)
 {
 	owners->tracer->skel->bss->owners_look++;
@@ -174,7 +169,7 @@ static void end_look(struct nt_owners *owners, int err)
 /* Goes on with the look. Returns 1: there is more to do, 0: it is done, or -errno. */
 static int go_on(struct nt_owners *owners, __u64 until_ns)
 {
-	bool begins = !nt_owners_looking(owners);
+	bool begins = !owners->reader.under_way;
 	__u64 began = nt_cpu_ns();
 	int more = begins ? begin_look(owners) : 0;
 
@@ -239,7 +234,7 @@ int nt_owners_scan(struct nt_owners *owners)
 void nt_owners_shrink(struct nt_owners *owners)
 {
 	if (owners->list.count <= MUCH || nt_now_ns() < owners->valid_until_ns ||
-	    nt_owners_looking(owners))
+	    owners->reader.under_way)
 		return;
 	nt_owner_list_clear(&owners->list);
 	owners->scanned_ns = 0;

@@ -80,7 +80,6 @@ int nt_owners_try(struct nt_owners *owners);
  * True: there is more to do. A look that fails ends, and leaves the result of the one before.
  */
 bool nt_owners_go_on(struct nt_owners *owners, __u64 until_ns);
-bool nt_owners_looking(const struct nt_owners *owners);
 
 /* Ends a look that is under way: it may already have passed by the socket that we look for. */
 void nt_owners_drop_look(struct nt_owners *owners);

@@ -158,7 +158,7 @@ static void serve_waiting(struct nt_session *session)
 	session->look_ns = 0;
 	if (!session->waiting.count)
 		return;
-	if (!nt_owners_looking(owners) && nt_now_ns() < owners->rest_until_ns) {
+	if (!owners->reader.under_way && nt_now_ns() < owners->rest_until_ns) {
 		session->look_ns = owners->rest_until_ns;
 		return;
 	}
@@ -534,16 +534,6 @@ int nt_session_resume(struct nt_session *session, const char **failed)
 	mark_open_sockets(session);
 	nt_audit_resume(session->audit);
 	return 0;
-}
-
-uint64_t nt_session_queued_ns(const struct nt_session *session)
-{
-	return nt_stall_queue_time_ns(&session->queue);
-}
-
-void nt_session_audit(struct nt_session *session, bool now)
-{
-	nt_audit_read(session->audit, now);
 }
 
 enum nt_overhead_news nt_session_overhead(struct nt_session *session, uint64_t *again_ns)

@@ -112,22 +112,10 @@ int nt_session_pause(struct nt_session *session);
 int nt_session_resume(struct nt_session *session, const char **failed);
 
 /*
- * Returns when the first stall ended that waits for names (CLOCK_MONOTONIC); UINT64_MAX: none
- * waits.
- */
-uint64_t nt_session_queued_ns(const struct nt_session *session);
-
-/*
  * Returns one line to report about missing names, or NULL if there is no news; at most two lines in
  * a session's life.
  */
 const char *nt_session_unnamed(struct nt_session *session);
-
-/*
- * Looks for unseen timers, for the next nt_session_counts(); unless now is set, a reading of a
- * moment ago suffices.
- */
-void nt_session_audit(struct nt_session *session, bool now);
 
 /* Does what --max-overhead wants next: nt_overhead_turn(). */
 enum nt_overhead_news nt_session_overhead(struct nt_session *session, uint64_t *again_ns);

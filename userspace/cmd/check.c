@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "cmd/check.h"
+#include "cmd/commands.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -20,8 +20,6 @@ static const enum nt_hooks families[] = {NT_HOOKS_FUNCTION, NT_HOOKS_KPROBE, NT_
 
 static void print_table(struct nt_kernel *kernel)
 {
-	const char *target;
-
 	printf("%-10s %-24s %-10s %-9s %s\n", "FAMILY", "HOOK", "KIND", "OFFERED",
 	       "LOST WITHOUT IT");
 	for (size_t f = 0; f < N_FAMILIES; f++) {
@@ -32,7 +30,7 @@ static void print_table(struct nt_kernel *kernel)
 				continue;
 			printf("%-10s %-24s %-10s %-9s %s%s\n", nt_family_name(families[f]),
 			       hook->target, nt_attach_name(hook->how),
-			       nt_kernel_hook(kernel, hook, &target) ? "no" : "yes", hook->part,
+			       nt_kernel_hook(kernel, hook) ? "no" : "yes", hook->part,
 			       hook->required ? " (required)" : "");
 		}
 	}
@@ -62,7 +60,7 @@ static void print_text(const struct nt_settings *settings, struct nt_kernel *ker
 		if (err)
 			nt_kernel_explain(kernel, err, reason, sizeof(reason));
 		else
-			snprintf(reason, sizeof(reason), "%s", nt_kernel_cost(kernel, families[f]));
+			snprintf(reason, sizeof(reason), "%s", nt_kernel_cost(families[f]));
 		printf("%-11s %s%s%s\n", nt_family_name(families[f]), err ? "no: " : "yes, costs ",
 		       reason, families[f] == chosen ? "  <- would be used" : "");
 	}
@@ -78,9 +76,8 @@ static struct json_object *hook_object(struct nt_kernel *kernel, const struct nt
 				       enum nt_hooks family)
 {
 	struct json_object *o = json_object_new_object();
-	const char *target;
 	char status[160];
-	int err = nt_kernel_hook(kernel, hook, &target);
+	int err = nt_kernel_hook(kernel, hook);
 
 	json_object_object_add(o, "family", json_object_new_string(nt_family_name(family)));
 	json_object_object_add(o, "hook", json_object_new_string(hook->target));
@@ -122,7 +119,7 @@ static void print_json(const struct nt_settings *settings, struct nt_kernel *ker
 	json_object_object_add(o, "hooks", json_object_new_string(nt_family_name(chosen)));
 	for (size_t f = 0; f < N_FAMILIES; f++)
 		json_object_object_add(costs, nt_family_name(families[f]),
-				       json_object_new_string(nt_kernel_cost(kernel, families[f])));
+				       json_object_new_string(nt_kernel_cost(families[f])));
 	json_object_object_add(o, "costs", costs);
 	for (size_t f = 0; f < N_FAMILIES; f++)
 		for (size_t i = 0; i < nt_n_hooks; i++)

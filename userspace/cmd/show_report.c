@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "cmd/show_report.h"
+#include "cmd/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "cmd/trace.h"
+#include "cmd/commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -209,7 +209,7 @@ static void write_report(struct trace *trace, bool closing)
 		finish_timeline(trace);
 	else if (trace->settings->timeline)
 		write_timeline(trace, now - TIMELINE_NS, before_stall(trace));
-	nt_session_audit(&trace->session, true);
+	nt_audit_read(trace->session.audit, true);
 	nt_session_counts(&trace->session, &report.counts);
 	if (!closing) {
 		struct nt_counts counts = report.counts;
@@ -253,13 +253,6 @@ static void on_signal(void *context, uint32_t number)
 	struct trace *trace = context;
 
 	trace->session.owners.interrupted = true;
-	nt_loop_stop(trace->loop);
-}
-
-static void duration_over(void *context, uint32_t what)
-{
-	struct trace *trace = context;
-
 	nt_loop_stop(trace->loop);
 }
 
@@ -321,8 +314,9 @@ static int call_after(struct trace *trace, uint64_t ns, bool repeat, nt_loop_cal
 	return ns ? nt_loop_timer(trace->loop, nt_in_ns(ns), repeat ? ns : 0, call, trace) : 0;
 }
 
-static int watch_times(struct trace *trace)
+static bool prepare(void *context, struct nt_error *error)
 {
+	struct trace *trace = context;
 	const struct nt_settings *settings = trace->settings;
 	bool progress = settings->progress && isatty(STDERR_FILENO);
 	int err;
@@ -330,7 +324,10 @@ static int watch_times(struct trace *trace)
 	trace->started_ns = trace->reported_ns = nt_now_ns();
 	err = call_after(trace, settings->interval_ns, true, interval_over);
 	if (err >= 0)
-		err = call_after(trace, settings->duration_ns, false, duration_over);
+		err = settings->duration_ns
+			      ? nt_loop_timer(trace->loop, nt_in_ns(settings->duration_ns), 0,
+					      nt_loop_end, trace->loop)
+			      : 0;
 	if (err >= 0 && settings->timeline)
 		err = trace->timeline = call_after(trace, TIMELINE_NS, true, timeline_due);
 	if (err >= 0 && progress)
@@ -339,12 +336,7 @@ static int watch_times(struct trace *trace)
 		err = trace->overhead = call_after(trace, 1, false, watch_overhead);
 	if (err >= 0 && settings->timeline)
 		err = nt_timeline_events_open(&trace->events, &trace->session, write_line, trace);
-	return err < 0 ? err : 0;
-}
-
-static bool prepare(void *context, struct nt_error *error)
-{
-	return nt_started(watch_times(context), error);
+	return nt_started(err < 0 ? err : 0, error);
 }
 
 /* Were there too many stalls for --fail-on-stall? */
@@ -361,12 +353,8 @@ static enum nt_exit judge(const struct trace *trace)
 
 static enum nt_exit run(struct trace *trace)
 {
-	int err = nt_loop_run(trace->loop);
-
-	if (err) {
-		nt_log("cannot wait for events: %s", strerror(-err));
+	if (nt_loop_run(trace->loop))
 		return NT_EXIT_FAILED;
-	}
 	trace->give_up_ns = nt_now_ns() + END_NS;
 	if (trace->settings->workload) /* it has ended: from now on signals are ours */
 		nt_streams_heed(NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM));
@@ -431,9 +419,7 @@ enum nt_exit nt_trace(const struct nt_settings *settings)
 	trace.writer.utc = settings->utc;
 	init_sums(&trace.all);
 	init_sums(&trace.recent);
-	if (!trace.loop)
-		nt_log("cannot wait for events: %s", strerror(errno));
-	else
+	if (trace.loop)
 		code = start_and_run(&trace);
 	nt_timeline_events_close(&trace.events);
 	nt_session_close(&trace.session);

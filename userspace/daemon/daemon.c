@@ -63,7 +63,7 @@ static void fill_state(struct daemon *d, struct nt_daemon_state *state)
 	state->dropping_ns = d->dropping_ns;
 	state->stalls = d->stalls;
 	state->excess_ns = d->excess_ns;
-	nt_session_audit(&d->session, false);
+	nt_audit_read(d->session.audit, false);
 	nt_session_counts(&d->session, &state->counts);
 	nt_server_counts(d->server, &state->server);
 }
@@ -128,7 +128,7 @@ static void write_report(struct daemon *d, FILE *out, enum nt_format format)
 	size_t length;
 	FILE *inner;
 
-	nt_session_audit(&d->session, false);
+	nt_audit_read(d->session.audit, false);
 	nt_session_counts(&d->session, &report.counts);
 	inner = open_memstream(&text, &length);
 	if (!inner)
@@ -293,7 +293,7 @@ static void on_half_window(void *context, uint32_t what)
 	struct daemon *d = context;
 	struct nt_counts counts;
 
-	nt_session_audit(&d->session, false);
+	nt_audit_read(d->session.audit, false);
 	nt_session_counts(&d->session, &counts);
 	nt_window_turn(&d->window, nt_now_ns(), &counts);
 	if (d->session.stacks)
@@ -325,7 +325,7 @@ static void on_totals(void *context, uint32_t what)
 		nt_session_flush(session);
 	}
 	began_ns = nt_now_ns();
-	nt_session_audit(session, true);
+	nt_audit_read(session->audit, true);
 	nt_session_counts(session, &now);
 	counts = now;
 	nt_counts_subtract(&counts, &d->told);
@@ -446,10 +446,8 @@ enum nt_exit nt_daemon(const struct nt_settings *settings)
 	struct nt_error error;
 	int cause;
 
-	if (!d.loop) {
-		nt_log("cannot wait for events: %s", strerror(errno));
+	if (!d.loop)
 		return NT_EXIT_FAILED;
-	}
 	nt_series_init(&d.series, settings->max_series, settings->by_cgroup);
 	if (!open_all(&d, &error)) {
 		code = nt_error_log(&error);

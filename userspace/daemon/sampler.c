@@ -18,11 +18,6 @@
 /* How often a failure that repeats is reported. */
 #define COMPLAIN_EACH_NS (60 * NT_SECOND_NS)
 
-static bool quiet(const struct nt_sampler *sampler)
-{
-	return sampler->session->settings->quiet;
-}
-
 static void complain(struct nt_sampler *sampler, const char *what, const char *on, int err)
 {
 	if (sampler->complained_ns && nt_now_ns() < sampler->complained_ns + COMPLAIN_EACH_NS)
@@ -165,7 +160,7 @@ static void attach(struct nt_sampler *sampler)
 		return;
 	}
 	nt_standby_attached(standby, nt_now_ns());
-	if (!quiet(sampler))
+	if (!sampler->session->settings->quiet)
 		log_suspect(sampler);
 }
 
@@ -179,7 +174,7 @@ static void detach(struct nt_sampler *sampler)
 	nt_session_drain(sampler->session);
 	/* a stall in the last records counts for this time */
 	nt_standby_detached(standby, nt_now_ns());
-	if (!quiet(sampler))
+	if (!sampler->session->settings->quiet)
 		nt_log("standby: detached after %s without a stall",
 		       nt_duration(standby->quiet_ns).text);
 }

@@ -346,13 +346,6 @@ static void plan(struct fix *fix)
 		look_for_all(fix);
 }
 
-static void write_start(struct fix *fix)
-{
-	if (fix->writer.start)
-		note_output(fix, fix->writer.start(stdout, &fix->session.tracer.hooks,
-						   &fix->session.origin, false, NULL));
-}
-
 static void write_before(struct fix *fix)
 {
 	const struct nt_fix_phase *before = &fix->result.before;
@@ -506,7 +499,9 @@ static void say_start(void *context, const char *kept)
 
 	if (fix->settings->verbose)
 		nt_log("capabilities kept: %s", kept);
-	write_start(fix);
+	if (fix->writer.start)
+		note_output(fix, fix->writer.start(stdout, &fix->session.tracer.hooks,
+						   &fix->session.origin, false, NULL));
 }
 
 static enum nt_exit start_and_run(struct fix *fix)
@@ -548,10 +543,8 @@ enum nt_exit nt_fix(const struct nt_settings *settings)
 		return NT_EXIT_USAGE;
 	}
 	fix.loop = nt_loop_new();
-	if (!fix.loop) {
-		nt_log("cannot start: %s", strerror(errno));
+	if (!fix.loop)
 		return NT_EXIT_FAILED;
-	}
 	nt_aggregate_init(&fix.result.before.stalls, NT_FIX_MOST);
 	nt_aggregate_init(&fix.result.during.stalls, NT_FIX_MOST);
 	code = start_and_run(&fix);

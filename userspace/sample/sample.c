@@ -135,8 +135,9 @@ static void report_unseen(struct sample *sample)
 	sample->reported = true;
 }
 
-static void look(struct sample *sample)
+static void look(void *context, uint32_t what)
 {
+	struct sample *sample = context;
 	uint64_t began = nt_cpu_ns(), cost;
 	int err;
 
@@ -189,13 +190,6 @@ static void report(struct sample *sample, bool closing)
 
 /* ---- the loop ---- */
 
-static void on_signal(void *context, uint32_t number)
-{
-	struct sample *sample = context;
-
-	nt_loop_stop(sample->loop);
-}
-
 static void report_is_due(void *context, uint32_t what)
 {
 	struct sample *sample = context;
@@ -204,18 +198,6 @@ static void report_is_due(void *context, uint32_t what)
 		report(sample, false);
 	if (sample->settings->count && ++sample->reports >= sample->settings->count)
 		nt_loop_stop(sample->loop);
-}
-
-static void duration_over(void *context, uint32_t what)
-{
-	struct sample *sample = context;
-
-	nt_loop_stop(sample->loop);
-}
-
-static void look_is_due(void *context, uint32_t what)
-{
-	look(context);
 }
 
 static void all_ended(struct sample *sample)
@@ -239,8 +221,8 @@ static void on_pids(void *context, uint32_t what)
 
 static int watch_signals(struct sample *sample)
 {
-	return nt_loop_signals(sample->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, on_signal,
-			       sample);
+	return nt_loop_signals(sample->loop, NT_SIGNAL(SIGINT) | NT_SIGNAL(SIGTERM), 0, nt_loop_end,
+			       sample->loop);
 }
 
 static int watch_pids(struct sample *sample)
@@ -267,23 +249,18 @@ static int watch_times(struct sample *sample)
 	err = nt_loop_timer(sample->loop, nt_in_ns(interval_ns), interval_ns, report_is_due,
 			    sample);
 	if (err >= 0)
-		err = nt_loop_timer(sample->loop, end_ns, 0, duration_over, sample);
+		err = nt_loop_timer(sample->loop, end_ns, 0, nt_loop_end, sample->loop);
 	if (err >= 0)
-		err = sample->look_timer = nt_loop_timer(sample->loop, now + random_below(SLOT_NS),
-							 0, look_is_due, sample);
+		err = sample->look_timer =
+			nt_loop_timer(sample->loop, now + random_below(SLOT_NS), 0, look, sample);
 	return err < 0 ? err : 0;
 }
 
 static enum nt_exit run(struct sample *sample)
 {
-	int err;
-
 	nt_log("ready");
-	err = nt_loop_run(sample->loop);
-	if (err) {
-		nt_log("cannot wait for events: %s", strerror(-err));
+	if (nt_loop_run(sample->loop))
 		return NT_EXIT_FAILED;
-	}
 	if (!sample->err && nt_reports_whole(sample->settings, sample->reports))
 		report(sample, true);
 	if (sample->failed_looks >= MOST_FAILED_LOOKS)
@@ -352,10 +329,8 @@ enum nt_exit nt_sample(const struct nt_settings *settings)
 	struct sample sample = {.settings = settings, .loop = nt_loop_new()};
 	enum nt_exit code;
 
-	if (!sample.loop) {
-		nt_log("cannot wait for events: %s", strerror(errno));
+	if (!sample.loop)
 		return NT_EXIT_FAILED;
-	}
 	nt_quiet_libbpf(settings->verbose);
 	nt_loop_signals_end_at_once();
 	code = start_and_run(&sample);

@@ -3,8 +3,6 @@
 
 #include <stddef.h>
 
-#define WORD_OF(table, value) ((value) < sizeof(table) / sizeof((table)[0]) ? (table)[value] : NULL)
-
 typedef const char *nt_word;
 
 #include "bpf/words.h"
@@ -27,52 +25,20 @@ static const char *const unnamed[] = {
 	[NT_UNNAMED_GONE] = "gone",
 };
 
-const char *nt_hold_reason_word(unsigned int reason)
-{
-	return WORD_OF(hold_reasons, reason);
-}
+/* Defines nt_<name>_word(). */
+#define WORD(name, table)                                                                  \
+	const char *nt_##name##_word(unsigned int value)                                   \
+	{                                                                                  \
+		return value < sizeof(table) / sizeof((table)[0]) ? (table)[value] : NULL; \
+	}
 
-const char *nt_release_word(unsigned int release)
-{
-	return WORD_OF(releases, release);
-}
-
-const char *nt_ack_release_word(unsigned int release)
-{
-	return WORD_OF(ack_releases, release);
-}
-
-const char *nt_ack_reason_word(unsigned int reason)
-{
-	return WORD_OF(ack_reasons, reason);
-}
-
-const char *nt_cause_word(unsigned int cause)
-{
-	return WORD_OF(causes, cause);
-}
-
-const char *nt_evidence_word(unsigned int evidence)
-{
-	return WORD_OF(evidences, evidence);
-}
-
-const char *nt_pattern_word(unsigned int pattern)
-{
-	return WORD_OF(patterns, pattern);
-}
-
-const char *nt_dropped_word(unsigned int where)
-{
-	return WORD_OF(dropped_ways, where);
-}
-
-const char *nt_untraced_word(unsigned int kind)
-{
-	return WORD_OF(untraced_kinds, kind);
-}
-
-const char *nt_unnamed_word(unsigned int why)
-{
-	return WORD_OF(unnamed, why);
-}
+WORD(hold_reason, hold_reasons)
+WORD(release, releases)
+WORD(ack_release, ack_releases)
+WORD(ack_reason, ack_reasons)
+WORD(cause, causes)
+WORD(evidence, evidences)
+WORD(pattern, patterns)
+WORD(dropped, dropped_ways)
+WORD(untraced, untraced_kinds)
+WORD(unnamed, unnamed)

@@ -68,7 +68,7 @@ static void take(struct nt_timeline_events *events)
 
 bool nt_timeline_events_consume(struct nt_timeline_events *events, uint64_t *until_ns)
 {
-	uint64_t queued_ns = nt_session_queued_ns(events->session);
+	uint64_t queued_ns = nt_stall_queue_time_ns(&events->session->queue);
 
 	/* a stall stands behind the events that led to it, and before those that came after */
 	if (*until_ns > queued_ns)
@@ -80,11 +80,15 @@ bool nt_timeline_events_consume(struct nt_timeline_events *events, uint64_t *unt
 	return nt_timeline_waits(events->timeline, *until_ns);
 }
 
+static uint64_t dropped(const struct nt_timeline_events *events)
+{
+	return events->session->tracer.skel->bss->events_dropped;
+}
+
 int nt_timeline_events_write(struct nt_timeline_events *events, uint64_t until_ns,
 			     uint64_t give_up_ns)
 {
-	return nt_timeline_write(events->timeline, until_ns,
-				 nt_tracer_events_dropped(&events->session->tracer), give_up_ns);
+	return nt_timeline_write(events->timeline, until_ns, dropped(events), give_up_ns);
 }
 
 /* Counts those for which there was no time. */
@@ -95,9 +99,7 @@ static int leave_out(struct nt_timeline_events *events)
 	events->leaves_out = true;
 	events->pause_ns = nt_now_ns() + NT_SLICE_NS;
 	ring_buffer__consume(events->ring);
-	return nt_timeline_leave_out(events->timeline,
-				     nt_tracer_events_dropped(&events->session->tracer) +
-					     events->left_out);
+	return nt_timeline_leave_out(events->timeline, dropped(events) + events->left_out);
 }
 
 int nt_timeline_events_finish(struct nt_timeline_events *events, uint64_t give_up_ns)

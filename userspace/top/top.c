@@ -227,10 +227,8 @@ enum nt_exit nt_top(const struct nt_settings *settings)
 		return NT_EXIT_USAGE;
 	}
 	top.loop = nt_loop_new();
-	if (!top.loop) {
-		nt_log("cannot wait for events: %s", strerror(errno));
+	if (!top.loop)
 		return NT_EXIT_FAILED;
-	}
 	name_host(&top.about);
 	code = run(&top);
 	nt_screen_close(&top.screen);
