@@ -545,8 +545,8 @@ static int write_start(FILE *out, const struct nt_hook_set *hooks, const struct 
 	return nt_json_write(out, o);
 }
 
-/* Writes a late ACK: of the sender it knows the address only. */
-static int write_late_ack(FILE *out, const struct nt_stall *stall)
+/* Makes a late ACK: of the sender it knows the address only. */
+static struct json_object *late_ack(const struct nt_stall *stall)
 {
 	struct json_object *o = nt_json_new("late_ack");
 
@@ -555,17 +555,16 @@ static int write_late_ack(FILE *out, const struct nt_stall *stall)
 	add_links(o, stall);
 	json_object_object_add(o, "sender", sender_of(stall, NULL));
 	json_object_object_add(o, "receiver", receiver_of(stall));
-	return add_line(out, o);
+	return o;
 }
 
-static int write_stall(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
-		       struct nt_stacks *stacks)
+struct json_object *nt_json_stall(const struct nt_stall *stall, struct nt_stacks *stacks)
 {
 	const struct nt_record *r = &stall->record;
 	struct json_object *o;
 
 	if (nt_is_late_ack(stall))
-		return write_late_ack(out, stall);
+		return late_ack(stall);
 	o = nt_json_new(stall->is_stall ? "stall" : "hold");
 	nt_json_cause(o, r->cause, nt_record_reason(r));
 	nt_json_time(o, r->time_ns);
@@ -585,7 +584,13 @@ static int write_stall(const struct nt_writer *writer, FILE *out, const struct n
 	json_object_object_add(o, "sender", sender_of(stall, stacks));
 	json_object_object_add(o, "receiver", receiver_of(stall));
 	add_order(o, r);
-	return add_line(out, o);
+	return o;
+}
+
+static int write_stall(const struct nt_writer *writer, FILE *out, const struct nt_stall *stall,
+		       struct nt_stacks *stacks)
+{
+	return add_line(out, nt_json_stall(stall, stacks));
 }
 
 static void add_slow_holds(struct json_object *o, const struct nt_report *report)

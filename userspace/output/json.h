@@ -78,6 +78,9 @@ void nt_json_overhead(struct json_object *o, uint64_t limit_ppm, uint64_t share_
  * that option. */
 void nt_json_standby(struct json_object *o, const struct nt_standby *standby);
 
+/* Makes the record of a stall, a hold or a late ACK. */
+struct json_object *nt_json_stall(const struct nt_stall *stall, struct nt_stacks *stacks);
+
 /* Makes a connection of a report, with its advice. */
 struct json_object *nt_json_connection(struct nt_connection *c, struct nt_stacks *stacks);
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <json-c/json.h>
 
 #include "protocol/answers.h"
 #include "base/text.h"
@@ -297,7 +296,7 @@ static void take_snapshot(struct nt_top_data *data, struct json_object *o, uint6
 
 /* ---- lines ---- */
 
-static enum nt_top_fed take(struct nt_top_data *data, struct json_object *o, uint64_t now_ns)
+enum nt_top_fed nt_top_feed(struct nt_top_data *data, struct json_object *o, uint64_t now_ns)
 {
 	char type[NT_TOP_WORD];
 
@@ -329,7 +328,7 @@ enum nt_top_fed nt_top_feed_line(struct nt_top_data *data, char *line, size_t le
 		snprintf(err, err_size, "the daemon's answer has too much in it; is it one?");
 		return NT_TOP_FED_WRONG;
 	}
-	fed = take(data, o, now_ns);
+	fed = nt_top_feed(data, o, now_ns);
 	json_object_put(o);
 	return fed;
 }
