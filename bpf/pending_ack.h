@@ -606,7 +606,8 @@ static __always_inline u32 peer_mss(const struct tcp *t)
 
 /*
  * Data has come to a receiver whose timer sent the last ACK. Did that ACK release it? It did if it
- * comes one round trip after the ACK, and all of these hold:
+ * comes one round trip after the ACK, acknowledges what we had sent by then and nothing that we
+ * sent since, which would have taken the ACK along, and all of these hold:
  * - one small segment had come before and nothing since, for Nagle lets only one out;
  * - the socket was in interactive mode: else the application's read would have sent the ACK;
  * - our window had room for the segment: else the window held the peer.
@@ -614,10 +615,9 @@ static __always_inline u32 peer_mss(const struct tcp *t)
  * our SYN brought data, tcp_fastopen_create_child().
  */
 static __always_inline void pending_ack_data_came(const struct tcp *t, const struct sk_buff *skb,
-						  u32 seq, u32 len, u64 now)
+						  const struct segment *seg, u32 len, u64 now)
 {
-	u32 snd_nxt = PROBED(t->tp, snd_nxt);
-	struct late_ack *la = late_ack_find(seq, snd_nxt);
+	struct late_ack *la = late_ack_find(seg->seq, seg->ack);
 	enum nt_hold_reason reason = NT_HOLD_UNKNOWN;
 	u64 rtt_ns, since_ns;
 	u32 mss;
@@ -640,7 +640,7 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 	    !sent_after_ack(t, skb, &la->part, since_ns, rtt_ns))
 		return;
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
-		report_peer_waited(la, t->sk, reason, seq, snd_nxt, now);
+		report_peer_waited(la, t->sk, reason, seg->seq, seg->ack, now);
 }
 
 #endif /* NT_PENDING_ACK_H */

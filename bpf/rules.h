@@ -481,7 +481,7 @@ static __always_inline void segment_may_answer(const struct tcp *t, const struct
 	len = seg.end_seq - seg.seq;
 	if (len && seg.seq == TCP(t, rcv_nxt) && !seg.fin &&
 	    segment_is_taken(t, skb, &seg, trusted))
-		pending_ack_data_came(t, skb, seg.seq, len, bpf_ktime_get_ns());
+		pending_ack_data_came(t, skb, &seg, len, bpf_ktime_get_ns());
 }
 
 /*

@@ -1589,7 +1589,7 @@ static bool greeting_is_told(u64 after_ns, u64 pending_ns, bool syn_data)
 	la->part.end_ns = world.now_ns;
 	la->part.begin_ns = world.now_ns - pending_ns;
 	world_delay(after_ns);
-	pending_ack_data_came(&t, &p.skb, key.ack, 9, world.now_ns);
+	pending_ack_data_came(&t, &p.skb, &(struct segment){.seq = key.ack, .ack = key.seq}, 9, world.now_ns);
 	told_so = n_told && told[0].cause == NT_CAUSE_DELAYED_ACK && told[0].hold.reason == NT_HOLD_HANDSHAKE &&
 		  told[0].evidence == NT_EVIDENCE_SEEN && told[0].pattern == NT_PATTERN_SERVER_FIRST;
 	assert_int_equal(n_told, told_so);
