@@ -76,7 +76,6 @@ WAYS = {
     "a forked worker": ["--fork-worker"],
     "a descriptor passed over a unix socket": ["--pass-fd"],
     "IPv4-mapped IPv6": ["--v4-mapped"],
-    "writev of each part": ["--sendmsg"],
 }
 QUICK = ("connected after attaching", "a forked worker")
 
@@ -93,8 +92,6 @@ def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
             else:
                 tracer.wait()
     rounds = stalled_rounds(result)
-    if way == "writev of each part":
-        return  # --sendmsg writes both parts at once; that nothing is reported is what the next line shows
     assert rounds
     assert_durations_match(rounds, tracer.stalls(), lacking(tracer))
     for stall in tracer.stalls():
