@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from processes import Ends
+
 #: No client's resident memory (VmHWM) grows beyond what it has anyway by more than this, whatever it is told.
 MOST_BYTES = 64 << 20
 #: Without an answer a client gives up after 10 s (docs/protocol.md); the rest is for a loaded machine.
@@ -264,7 +266,7 @@ def fill_backlog(path: Path) -> list[socket.socket]:
     raise AssertionError("the backlog has no end")
 
 
-class HostileServer:
+class HostileServer(Ends):
     """Plays one answer at a socket for as long as the block lasts, to everybody who comes, at each request."""
 
     #: What one client is told at most, so that a test of a client without a limit ends.
@@ -318,7 +320,7 @@ class HostileServer:
                 connection.sendall(bytes([byte]))
                 time.sleep(self.DRIP_S)
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.over.set()
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
@@ -328,9 +330,3 @@ class HostileServer:
                 connection.shutdown(socket.SHUT_RDWR)
             connection.close()
         self.path.unlink(missing_ok=True)
-
-    def __enter__(self) -> HostileServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()

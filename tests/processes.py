@@ -9,10 +9,24 @@ import re
 import socket
 import subprocess
 import time
+import typing
 from collections.abc import Callable
 from pathlib import Path
 
 PATIENCE = 60.0  # in s
+
+
+class Ends:
+    """Has a close(), which the end of its `with` block calls."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def by_user(uid: int) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from processes import Ends
+
 BOUNDS_MS = (1, 5, 10, 20, 30, 35, 40, 45, 50, 75, 100, 150, 200, 250, 500, 1000, 2000)
 REASONS = ("nagle", "cork", "msg_more", "autocork", "tso_defer", "cwnd", "rwnd", "pacing", "tsq", "unknown")
 RELEASES = ("ack", "full_segment", "nodelay", "uncork", "timer", "loss_probe", "push", "close", "reset", "device")
@@ -69,7 +71,7 @@ def standby(**other: Any) -> dict[str, Any]:
             **other}
 
 
-class FakeDaemon:
+class FakeDaemon(Ends):
     """Answers every line with `answer`, as long as the block lasts."""
 
     def __init__(self, path: Path, answer: Snapshot | bytes) -> None:
@@ -99,14 +101,8 @@ class FakeDaemon:
         answer = copy.copy(self.answer)
         connection.sendall(answer if isinstance(answer, bytes) else json.dumps(answer).encode() + b"\n")
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
         self.path.unlink(missing_ok=True)
-
-    def __enter__(self) -> FakeDaemon:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

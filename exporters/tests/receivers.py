@@ -16,6 +16,7 @@ from typing import Any
 
 import recordings
 from fake_daemon import FakeDaemon, series, snapshot
+from processes import Ends
 from recordings import Record
 
 HOST, BOOT_ID = "web1", "0c8f1f5e-7a4f-4f0e-9a53-4d2f6a1c9b11"
@@ -71,11 +72,8 @@ class StreamingDaemon(FakeDaemon):
             follower.close()
         self.followers.clear()
 
-    def __enter__(self) -> StreamingDaemon:
-        return self
-
-    def stop(self) -> None:
-        super().stop()
+    def close(self) -> None:
+        super().close()
         self.hang_up()
 
 
@@ -121,7 +119,7 @@ def reply(status: int, body: bytes = b"{}", **headers: str) -> Reply:
     return write
 
 
-class FakeReceiver:
+class FakeReceiver(Ends):
     """Keeps all requests, and answers with one of `replies` after the other, then with 200."""
 
     def __init__(self, *replies: Reply, port: int = 0, context: ssl.SSLContext | None = None) -> None:
@@ -164,10 +162,7 @@ class FakeReceiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> FakeReceiver:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import wait_until
+from processes import Ends, wait_until
 
 HERE = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "nagletrace_exporters.exporter.main"]
@@ -34,7 +34,7 @@ class Answer:
     body: bytes
 
 
-class Exporter:
+class Exporter(Ends):
     """Runs from `ready` on. `ports` are those it said it listens at."""
 
     def __init__(self, *arguments: str) -> None:
@@ -60,10 +60,7 @@ class Exporter:
             response = connection.getresponse()
             return Answer(response.status, response.headers, response.read())
 
-    def __enter__(self) -> Exporter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(PATIENCE) == 0
 

@@ -68,9 +68,6 @@ class Carrying(Exporter):
                          "--otlp.endpoint", url, *more)
         assert daemon.followed.acquire(timeout=PATIENCE)
 
-    def __enter__(self) -> Carrying:
-        return self
-
     def metrics(self) -> dict[str, float]:
         """Its own counts, such as `dropped_records queue_full`, without those that are 0."""
         text = self.get().body.decode()

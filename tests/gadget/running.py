@@ -16,6 +16,7 @@ from typing import Any
 
 import gadgets
 from harness import IN_GUEST, PATIENCE, Lines
+from processes import Ends
 from spaces import fdinfo
 
 Event = dict[str, Any]
@@ -59,7 +60,7 @@ class Gadgets:
                                     "--verbose", "--output", "json", *arguments))
 
 
-class Running:
+class Running(Ends):
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -110,12 +111,6 @@ class Running:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-
-    def __enter__(self) -> Running:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def bpftool(*arguments: str) -> Any:

@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import NAGLETRACE, PATIENCE, Lines, Record, Tracer, assert_valid
+from processes import Ends
 
 RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
 #: Then the kernel attaches function hooks only once, so that --standby cannot use them.
 ATTACHED_ONCE = Tracer.hooks == "function" and RELEASE < (5, 13)
 
 
-class Reader:
+class Reader(Ends):
     """Connects to the daemon, and checks each answer against the schema."""
 
     def __init__(self, path: Path) -> None:
@@ -30,12 +31,6 @@ class Reader:
         self.socket.connect(str(path))
         self.socket.settimeout(PATIENCE)
         self.file = self.socket.makefile("rb")
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.file.close()
@@ -64,7 +59,7 @@ class Reader:
             yield line
 
 
-class Daemon:
+class Daemon(Ends):
     """Runs the daemon. It is ready when the constructor returns, and SIGTERM ends it when the block ends."""
 
     def __init__(self, *arguments: str, directory: Path | None = None, env: dict[str, str] | None = None,
@@ -81,10 +76,7 @@ class Daemon:
             self.kill()
             raise
 
-    def __enter__(self) -> Daemon:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self.process.poll() is None:
             self.stop()
         self.temporary.cleanup()

@@ -22,7 +22,7 @@ import jsonschema
 import met
 import pytest
 from ends import own_end
-from processes import kill
+from processes import Ends, kill
 from spaces import counter_of, enter_network, leave_network
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -125,7 +125,7 @@ def stay_in_network(path: Path, there: threading.Barrier, until: threading.Event
     until.wait()
 
 
-class Lab:
+class Lab(Ends):
     """Runs nagle-lab once; the lab waits at its start for go().
 
     Its network namespaces stay until close(): a tracer's audit and a capture read there in the end.
@@ -199,14 +199,8 @@ class Lab:
                 self.process.kill()
                 self.process.wait()
 
-    def __enter__(self) -> Lab:
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-class Tracer:
+class Tracer(Ends):
     """Runs nagletrace, which is attached when the constructor returns. It writes JSON unless a test wants text."""
 
     #: the --hooks of all tracers; conftest.py sets it
@@ -284,12 +278,6 @@ class Tracer:
 
     def close(self) -> None:
         kill(self.process)
-
-    def __enter__(self) -> Tracer:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def run(*arguments: str, prefix: tuple[str, ...] = (), environment: dict[str, str] | None = None

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness import Record
+from processes import Ends
 
 IDENTITY = {"protocol": 1, "time": "2026-11-22T00:00:00.000000Z", "started": "2026-11-21T00:00:00.000000Z",
             "version": "0.1.0", "kernel": "6.1.0-test", "hooks": "function", "missing_hooks": []}
@@ -68,7 +69,7 @@ class Asker:
             self.connection.close()
 
 
-class FakeDaemon:
+class FakeDaemon(Ends):
     """Answers each request by answer(request), which returns bytes or what is one JSON line each; None: hangs up."""
 
     def __init__(self, path: Path, answer: Callable[[Record], bytes | list[Record] | None]) -> None:
@@ -110,19 +111,12 @@ class FakeDaemon:
             with contextlib.suppress(OSError):
                 asker.say(lines)
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for asker in self.askers:
             asker.hang_up()
         self.path.unlink(missing_ok=True)
-
-    def __enter__(self) -> FakeDaemon:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self.listener.fileno() >= 0:
-            self.end()
 
 
 class Stalling:

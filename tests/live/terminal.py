@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import pyte
 from harness import PATIENCE
+from processes import Ends
 
 
 def set_size(fd: int, columns: int, rows: int) -> None:
@@ -53,7 +54,7 @@ class Stream(pyte.ByteStream):
     events = pyte.ByteStream.events | {"scroll_up", "scroll_down", "repeat"}
 
 
-class Terminal:
+class Terminal(Ends):
     """Runs a program until it or the block ends. `output` has all that it wrote; lines() returns the screen."""
 
     def __init__(self, *command: str, columns: int = 80, rows: int = 24, environment: dict[str, str] | None = None
@@ -145,9 +146,3 @@ class Terminal:
         for fd in (self.slave, self.master):
             with contextlib.suppress(OSError):  # closed already
                 os.close(fd)
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()

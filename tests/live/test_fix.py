@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
-from processes import descriptors
+from processes import Ends, descriptors
 from terminal import Terminal
 
 #: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another
@@ -128,7 +128,7 @@ def say(process: subprocess.Popen[str], line: str = "") -> None:
     process.stdin.flush()
 
 
-class Talk:
+class Talk(Ends):
     """The two programs, at it until the block ends."""
 
     def __init__(self, rounds_a_connection: int = 0) -> None:
@@ -170,10 +170,7 @@ class Talk:
     def tell(self, command: str) -> None:
         say(self.client, command)
 
-    def __enter__(self) -> Talk:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         for process in reversed(self.processes):
             process.kill()
             process.wait()

@@ -22,7 +22,7 @@ import pytest
 from daemon import Daemon
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, STALLED_US, Lab, Lines, run, stalled_rounds
 from pods import Place
-from processes import status
+from processes import Ends, status
 
 pytestmark = [pytest.mark.guest]
 
@@ -69,7 +69,7 @@ def pins() -> Iterator[None]:
             subprocess.run(["umount", PINS], check=True)
 
 
-class Keeper:
+class Keeper(Ends):
     """`fix --keep` on a cgroup, as long as the block lasts."""
 
     def __init__(self, place: Place, *remedy: str) -> None:
@@ -78,10 +78,7 @@ class Keeper:
         self.errors = Lines(self.process.stderr)
         self.errors.wait_for("nagletrace: ready")
 
-    def __enter__(self) -> Keeper:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.end(signal.SIGTERM)
 
     def end(self, how: signal.Signals) -> str:

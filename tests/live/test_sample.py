@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from harness import NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, assert_valid, run, trace
-from processes import NOBODY, kill
+from processes import NOBODY, Ends, kill
 
 OWN = ("--own-netns",)
 VETH = ("--over", "veth")
@@ -27,7 +27,7 @@ MANY = ("--rounds", "100000")
 ACCURATE = 0.15
 
 
-class Sampler:
+class Sampler(Ends):
     """A run of `nagletrace sample` in JSON, which looks when the constructor returns."""
 
     def __init__(self, *arguments: str, prefix: Sequence[str] = ()) -> None:
@@ -58,10 +58,7 @@ class Sampler:
         assert [record["closing"] for record in records] == [False] * (len(records) - 1) + [True]
         return dict(records[-1])
 
-    def __enter__(self) -> Sampler:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         kill(self.process)
 
 

@@ -342,7 +342,7 @@ def test_when_the_daemon_ends_its_last_state_stays_until_another_answers(place: 
     fake = FakeDaemon(path, Stalling(SEVERAL))
     with top_of(fake) as top:
         top.wait_for("program-0[1000]")
-        fake.end()
+        fake.close()
         text = top.wait_for("the daemon has ended")
         assert "program-0[1000]" in text and "asking again" in text
         with FakeDaemon(path, lambda request: [snapshot([connection(77)], 3, started="2026-11-22T01:00:00.000000Z")]
