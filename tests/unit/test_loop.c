@@ -17,51 +17,50 @@
 
 /* ---- who is called, in which order ---- */
 
-struct called {
+static struct called {
 	struct nt_loop *loop;
 	char names[128];
 	uint32_t what;
 	int forgets; /* what a call forgets, -1: nothing */
 	int timer;   /* what a call switches off, -1: nothing */
 	bool stops;
-};
+} called;
 
-struct one {
-	struct called *called;
-	char name;
-};
-
+/* Has a name of one character as its context. */
 static void note(void *context, uint32_t what)
 {
-	const struct one *one = context;
-	struct called *called = one->called;
-	size_t n = strlen(called->names);
+	size_t n = strlen(called.names);
 
-	assert_true(n < sizeof(called->names) - 1);
-	called->names[n] = one->name;
-	called->what = what;
-	if (called->forgets >= 0)
-		nt_loop_forget(called->loop, called->forgets);
-	if (called->timer >= 0)
-		assert_int_equal(nt_timer_set(called->timer, NT_NEVER, 0), 0);
-	if (called->stops)
-		nt_loop_stop(called->loop);
+	assert_true(n < sizeof(called.names) - 1);
+	called.names[n] = *(const char *)context;
+	called.what = what;
+	if (called.forgets >= 0)
+		nt_loop_forget(called.loop, called.forgets);
+	if (called.timer >= 0)
+		assert_int_equal(nt_timer_set(called.timer, NT_NEVER, 0), 0);
+	if (called.stops)
+		nt_loop_stop(called.loop);
 }
 
-static struct called begin(void)
+static int set_up(void **state)
 {
-	struct called called = {.loop = nt_loop_new(), .forgets = -1, .timer = -1};
-
+	called = (struct called){.loop = nt_loop_new(), .forgets = -1, .timer = -1};
 	assert_non_null(called.loop);
-	return called;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	nt_loop_free(called.loop);
+	return 0;
 }
 
 /* Makes one turn, which does not wait; returns the names of those called. */
-static const char *turn(struct called *called)
+static const char *turn(void)
 {
-	memset(called->names, 0, sizeof(called->names));
-	assert_int_equal(nt_loop_turn(called->loop, 0), 0);
-	return called->names;
+	memset(called.names, 0, sizeof(called.names));
+	assert_int_equal(nt_loop_turn(called.loop, 0), 0);
+	return called.names;
 }
 
 static void pipe_of(int ends[2])
@@ -92,28 +91,25 @@ static void sleep_until(uint64_t at_ns)
 
 TEST(those_that_are_ready_are_called_in_the_order_in_which_they_were_added)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
 	int first[2], second[2], third[2];
 
 	pipe_of(first);
 	pipe_of(second);
 	pipe_of(third);
-	assert_int_equal(nt_loop_watch(called.loop, third[0], EPOLLIN, note, &a), 0);
-	assert_int_equal(nt_loop_watch(called.loop, first[0], EPOLLIN, note, &b), 0);
-	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, &c), 0);
-	assert_string_equal(turn(&called), "");
+	assert_int_equal(nt_loop_watch(called.loop, third[0], EPOLLIN, note, "a"), 0);
+	assert_int_equal(nt_loop_watch(called.loop, first[0], EPOLLIN, note, "b"), 0);
+	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, "c"), 0);
+	assert_string_equal(turn(), "");
 	write_to(second[1]);
-	assert_string_equal(turn(&called), "c");
+	assert_string_equal(turn(), "c");
 	assert_int_equal(called.what, EPOLLIN);
 	write_to(first[1]);
 	write_to(third[1]);
 	for (int i = 0; i < 3; i++)
-		assert_string_equal(turn(&called), "abc");
+		assert_string_equal(turn(), "abc");
 	close_both(first);
 	close_both(second);
 	close_both(third);
-	nt_loop_free(called.loop);
 }
 
 TEST(many_that_are_always_ready_all_have_their_turn)
@@ -121,12 +117,11 @@ TEST(many_that_are_always_ready_all_have_their_turn)
 	enum {
 		MANY = 48
 	};
-	struct called called = begin();
-	struct one all[MANY];
+	char all[MANY];
 	int ends[MANY][2];
 
 	for (int i = 0; i < MANY; i++) {
-		all[i] = (struct one){&called, '0' + i};
+		all[i] = '0' + i;
 		pipe_of(ends[i]);
 		write_to(ends[i][1]);
 		assert_int_equal(nt_loop_watch(called.loop, ends[i][0], EPOLLIN, note, &all[i]), 0);
@@ -137,111 +132,94 @@ TEST(many_that_are_always_ready_all_have_their_turn)
 		assert_non_null(strchr(called.names, '0' + i));
 		close_both(ends[i]);
 	}
-	nt_loop_free(called.loop);
 }
 
 TEST(who_is_forgotten_is_called_no_more_even_in_the_same_turn)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'}, b = {&called, 'b'}, c = {&called, 'c'};
 	int first[2], second[2], again;
 
 	pipe_of(first);
 	pipe_of(second);
 	write_to(first[1]);
 	write_to(second[1]);
-	assert_int_equal(nt_loop_watch(called.loop, first[0], EPOLLIN, note, &a), 0);
-	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, &b), 0);
-	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, &c), -EEXIST);
+	assert_int_equal(nt_loop_watch(called.loop, first[0], EPOLLIN, note, "a"), 0);
+	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, "b"), 0);
+	assert_int_equal(nt_loop_watch(called.loop, second[0], EPOLLIN, note, "c"), -EEXIST);
 	called.forgets = second[0];
-	assert_string_equal(turn(&called), "a");
+	assert_string_equal(turn(), "a");
 	called.forgets = first[0]; /* the one that is called forgets itself */
-	assert_string_equal(turn(&called), "a");
-	assert_string_equal(turn(&called), "");
+	assert_string_equal(turn(), "a");
+	assert_string_equal(turn(), "");
 	nt_loop_forget(called.loop, first[0]); /* once more does no harm */
 
 	/* its number may be another's, which is watched by itself */
 	again = dup2(second[0], first[0]);
 	assert_int_equal(again, first[0]);
 	called.forgets = -1;
-	assert_int_equal(nt_loop_watch(called.loop, again, EPOLLIN, note, &c), 0);
-	assert_string_equal(turn(&called), "c");
+	assert_int_equal(nt_loop_watch(called.loop, again, EPOLLIN, note, "c"), 0);
+	assert_string_equal(turn(), "c");
 	close_both(first);
 	close_both(second);
-	nt_loop_free(called.loop);
 }
 
 TEST(the_end_of_a_reader_shows_at_the_writer)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'};
 	int ends[2];
 
 	pipe_of(ends);
-	assert_int_equal(nt_loop_watch(called.loop, ends[1], 0, note, &a), 0);
-	assert_string_equal(turn(&called), "");
+	assert_int_equal(nt_loop_watch(called.loop, ends[1], 0, note, "a"), 0);
+	assert_string_equal(turn(), "");
 	close(ends[0]);
-	assert_string_equal(turn(&called), "a");
+	assert_string_equal(turn(), "a");
 	assert_true(called.what & EPOLLERR);
 	close(ends[1]);
-	nt_loop_free(called.loop);
 }
 
 TEST(nobody_waits_for_a_file)
 {
-	struct called called = begin();
 	FILE *file = tmpfile();
 
 	assert_non_null(file);
 	assert_int_equal(nt_loop_watch(called.loop, fileno(file), 0, note, NULL), -EPERM);
 	assert_int_equal(nt_loop_watch(called.loop, 9999, 0, note, NULL), -EBADF);
 	fclose(file);
-	nt_loop_free(called.loop);
 }
 
 /* ---- times ---- */
 
 TEST(a_timer_calls_once_or_again_and_again)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'}, b = {&called, 'b'};
 	uint64_t now_ns = nt_now_ns();
 	int once, each;
 
-	once = nt_loop_timer(called.loop, 0, 0, note, &a);
-	each = nt_loop_timer(called.loop, now_ns, MS, note, &b);
+	once = nt_loop_timer(called.loop, 0, 0, note, "a");
+	each = nt_loop_timer(called.loop, now_ns, MS, note, "b");
 	assert_true(once >= 0 && each >= 0);
 	sleep_until(now_ns + 20 * MS);
 	/* one call makes up for all that the loop has missed */
-	assert_string_equal(turn(&called), "ab");
+	assert_string_equal(turn(), "ab");
 	assert_true(called.what >= 21);
 	sleep_until(nt_now_ns() + MS);
-	assert_string_equal(turn(&called), "b");
+	assert_string_equal(turn(), "b");
 	assert_int_equal(nt_timer_set(each, nt_now_ns() + A_WHILE, MS), 0);
 	assert_int_equal(nt_timer_set(once, nt_now_ns(), 0), 0);
-	assert_string_equal(turn(&called), "a");
-	assert_string_equal(turn(&called), "");
-	nt_loop_free(called.loop);
+	assert_string_equal(turn(), "a");
+	assert_string_equal(turn(), "");
 }
 
 TEST(a_timer_that_a_call_of_the_same_turn_sets_does_not_call_for_its_old_time)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'}, b = {&called, 'b'};
 	int timer;
 
-	assert_true(nt_loop_timer(called.loop, 0, 0, note, &a) >= 0);
-	timer = nt_loop_timer(called.loop, 0, MS, note, &b);
+	assert_true(nt_loop_timer(called.loop, 0, 0, note, "a") >= 0);
+	timer = nt_loop_timer(called.loop, 0, MS, note, "b");
 	called.timer = timer;
-	assert_string_equal(turn(&called), "a");
-	assert_string_equal(turn(&called), "");
-	nt_loop_free(called.loop);
+	assert_string_equal(turn(), "a");
+	assert_string_equal(turn(), "");
 }
 
 TEST(a_turn_ends_at_its_time_and_the_next_one_knows_its_own)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'};
 	uint64_t began_ns = nt_now_ns(), until_ns = began_ns + 5 * MS + 1;
 
 	assert_int_equal(nt_loop_turn(called.loop, until_ns), 0);
@@ -251,12 +229,11 @@ TEST(a_turn_ends_at_its_time_and_the_next_one_knows_its_own)
 
 	/* the old time does not end these: each waits for the timer, and calls */
 	for (int i = 0; i < 2; i++) {
-		assert_true(nt_loop_timer(called.loop, nt_now_ns() + 5 * MS, 0, note, &a) >= 0);
+		assert_true(nt_loop_timer(called.loop, nt_now_ns() + 5 * MS, 0, note, "a") >= 0);
 		assert_int_equal(nt_loop_turn(called.loop, i ? nt_now_ns() + A_WHILE : NT_NEVER),
 				 0);
 		assert_int_equal(strlen(called.names), i + 1);
 	}
-	nt_loop_free(called.loop);
 }
 
 /* ---- signals ---- */
@@ -266,35 +243,30 @@ TEST(a_turn_ends_at_its_time_and_the_next_one_knows_its_own)
 
 TEST(signals_call_with_their_numbers)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'};
 	uint64_t set = NT_SIGNAL(SIGUSR1) | NT_SIGNAL(KEPT_SIGNAL);
 
-	assert_true(!nt_loop_signals(called.loop, set, 0, note, &a));
-	assert_string_equal(turn(&called), "");
+	assert_true(!nt_loop_signals(called.loop, set, 0, note, "a"));
+	assert_string_equal(turn(), "");
 	raise(SIGUSR1);
 	raise(SIGUSR1); /* the kernel keeps one of them */
-	assert_string_equal(turn(&called), "a");
+	assert_string_equal(turn(), "a");
 	assert_int_equal(called.what, SIGUSR1);
 	assert_int_equal(syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), KEPT_SIGNAL), 0);
 	raise(SIGUSR1);
-	assert_string_equal(turn(&called), "aa");
+	assert_string_equal(turn(), "aa");
 	assert_int_equal(called.what, KEPT_SIGNAL);
-	nt_loop_free(called.loop);
 }
 
 /* ---- the end ---- */
 
 TEST(stopped_it_calls_nobody_else)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'}, b = {&called, 'b'};
 	int ends[2];
 
 	pipe_of(ends);
 	write_to(ends[1]);
-	assert_true(nt_loop_timer(called.loop, 0, 0, note, &a) >= 0);
-	assert_int_equal(nt_loop_watch(called.loop, ends[0], EPOLLIN, note, &b), 0);
+	assert_true(nt_loop_timer(called.loop, 0, 0, note, "a") >= 0);
+	assert_int_equal(nt_loop_watch(called.loop, ends[0], EPOLLIN, note, "b"), 0);
 	called.stops = true;
 	assert_false(nt_loop_stopped(called.loop));
 	assert_int_equal(nt_loop_run(called.loop), 0);
@@ -303,23 +275,19 @@ TEST(stopped_it_calls_nobody_else)
 	assert_int_equal(nt_loop_run(called.loop), 0);
 	assert_string_equal(called.names, "a");
 	close_both(ends);
-	nt_loop_free(called.loop);
 }
 
 /* ---- a loop in a loop ---- */
 
 TEST(another_loop_sees_when_it_has_something_to_call)
 {
-	struct called called = begin();
-	struct one a = {&called, 'a'};
 	struct pollfd fd = {.fd = nt_loop_fd(called.loop), .events = POLLIN};
 
 	assert_int_equal(poll(&fd, 1, 0), 0);
-	assert_true(nt_loop_timer(called.loop, nt_now_ns() + 5 * MS, 0, note, &a) >= 0);
+	assert_true(nt_loop_timer(called.loop, nt_now_ns() + 5 * MS, 0, note, "a") >= 0);
 	assert_int_equal(poll(&fd, 1, A_WHILE / MS), 1);
-	assert_string_equal(turn(&called), "a");
+	assert_string_equal(turn(), "a");
 	assert_int_equal(poll(&fd, 1, 0), 0);
-	nt_loop_free(called.loop);
 }
 
-UNIT_MAIN()
+UNIT_MAIN_WITH(set_up, tear_down)
