@@ -125,8 +125,19 @@ static void write_without_tail_is_not_looked_at(void)
 	endpoint_leaves(e);
 }
 
-/* Returns what is told to be in flight, which one write has written; spoil: what else is so. */
-static u32 flight_told(void (*spoil)(struct endpoint *e, struct rb_node *sent))
+static void it_was_held(struct endpoint *e, u32 writes, u32 written)
+{
+	struct hold h = {.writes = writes, .written = written, .held = {.seq = e->tp.snd_una, .mss = 1448}};
+	u32 write_seq = e->tp.write_seq;
+
+	e->tp.write_seq = e->tp.snd_nxt; /* as they were when it went */
+	note_mixed(&h, sock_of(e), e->tp.write_seq);
+	e->tp.write_seq = write_seq;
+}
+
+/* Returns what is told to be in flight, which one write has written; spoil: what else is so. It was held before, with
+ * so many bytes of so many writes; 0: it was not. */
+static u32 flight_told(void (*spoil)(struct endpoint *e, struct rb_node *sent), u32 writes, u32 written)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct rb_node sent = {};
@@ -138,6 +149,8 @@ static u32 flight_told(void (*spoil)(struct endpoint *e, struct rb_node *sent))
 	e->tp.rack.rtt_us = 1000 - ACK_SENDS_US;
 	if (spoil)
 		spoil(e, &sent);
+	if (writes)
+		it_was_held(e, writes, written);
 	attempt_fails(e);
 	hook_sendmsg_exit(e, 50);
 	told = hold_at_hand(e)->flight;
@@ -163,41 +176,6 @@ static void a_part_is_acknowledged(struct endpoint *e, struct rb_node *sent)
 static void it_left_as_an_ack_came(struct endpoint *e, struct rb_node *sent)
 {
 	e->tp.rack.rtt_us++;
-}
-
-static void it_was_held(struct endpoint *e, u32 writes, u32 written)
-{
-	struct hold h = {.writes = writes, .written = written, .held = {.seq = e->tp.snd_una, .mss = 1448}};
-	u32 write_seq = e->tp.write_seq;
-
-	e->tp.write_seq = e->tp.snd_nxt; /* as they were when it went */
-	note_mixed(&h, sock_of(e), e->tp.write_seq);
-	e->tp.write_seq = write_seq;
-}
-
-static void it_was_held_as_two_writes(struct endpoint *e, struct rb_node *sent)
-{
-	it_was_held(e, 2, 100);
-}
-
-static void it_was_held_as_a_part_of_one(struct endpoint *e, struct rb_node *sent)
-{
-	it_was_held(e, 1, 3000);
-}
-
-static void it_was_held_with_a_write_that_went_unseen(struct endpoint *e, struct rb_node *sent)
-{
-	it_was_held(e, 1, 60);
-}
-
-static void it_was_held_as_a_part_of_two(struct endpoint *e, struct rb_node *sent)
-{
-	it_was_held(e, 2, 3000);
-}
-
-static void it_was_held_as_one_write(struct endpoint *e, struct rb_node *sent)
-{
-	it_was_held(e, 1, 100);
 }
 
 /* Bytes longer than a segment were held before what is in flight, up to held_end, and went. */
@@ -247,22 +225,22 @@ static void no_buffer(struct endpoint *e, struct rb_node *sent)
 
 static void what_is_in_flight_is_one_write_if_it_left_alone(void)
 {
-	assert_int_equal(flight_told(NULL), FLIGHT_ONE_WRITE);
-	assert_int_equal(flight_told(two_buffers), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(two_buffers_the_second_higher), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(a_part_is_acknowledged), FLIGHT_REST);
-	assert_int_equal(flight_told(it_left_as_an_ack_came), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(it_was_held_as_two_writes), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(it_was_held_as_a_part_of_one), FLIGHT_REST);
-	assert_int_equal(flight_told(it_was_held_as_a_part_of_two), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(it_was_held_with_a_write_that_went_unseen), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(it_was_held_with_more_before), FLIGHT_REST);
-	assert_int_equal(flight_told(it_was_held_after_a_longer_message), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(it_was_held_as_one_write), FLIGHT_ONE_WRITE);
-	assert_int_equal(flight_told(another_was_held_before), FLIGHT_ONE_WRITE);
-	assert_int_equal(flight_told(another_sockets_was_held), FLIGHT_ONE_WRITE);
-	assert_int_equal(flight_told(no_buffer), FLIGHT_UNSURE);
-	assert_int_equal(flight_told(its_tail_waits_for_no_ack), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(NULL, 0, 0), FLIGHT_ONE_WRITE);
+	assert_int_equal(flight_told(two_buffers, 0, 0), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(two_buffers_the_second_higher, 0, 0), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(a_part_is_acknowledged, 0, 0), FLIGHT_REST);
+	assert_int_equal(flight_told(it_left_as_an_ack_came, 0, 0), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(NULL, 2, 100), FLIGHT_UNSURE);    /* it was two writes */
+	assert_int_equal(flight_told(NULL, 1, 3000), FLIGHT_REST);     /* it was a part of one */
+	assert_int_equal(flight_told(NULL, 2, 3000), FLIGHT_UNSURE);   /* it was a part of two */
+	assert_int_equal(flight_told(NULL, 1, 60), FLIGHT_UNSURE);     /* one of its writes went unseen */
+	assert_int_equal(flight_told(it_was_held_with_more_before, 0, 0), FLIGHT_REST);
+	assert_int_equal(flight_told(it_was_held_after_a_longer_message, 0, 0), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(NULL, 1, 100), FLIGHT_ONE_WRITE); /* it was one write */
+	assert_int_equal(flight_told(another_was_held_before, 0, 0), FLIGHT_ONE_WRITE);
+	assert_int_equal(flight_told(another_sockets_was_held, 0, 0), FLIGHT_ONE_WRITE);
+	assert_int_equal(flight_told(no_buffer, 0, 0), FLIGHT_UNSURE);
+	assert_int_equal(flight_told(its_tail_waits_for_no_ack, 0, 0), FLIGHT_UNSURE);
 }
 
 static void timer_starts_when_a_hold_is_over(void)
