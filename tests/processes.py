@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -103,8 +104,16 @@ def wait_until(what: str, true: Callable[[], object], patience: float = PATIENCE
         time.sleep(0.05)
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(process: subprocess.Popen[typing.Any]) -> None:
     """Nothing of one that has ended."""
     if process.poll() is None:
         process.kill()
         process.wait()
+
+
+def end(process: subprocess.Popen[typing.Any], patience: float = 5.0, how: signal.Signals = signal.SIGTERM) -> None:
+    """By this signal, or by SIGKILL if it is there after that time."""
+    process.send_signal(how)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(patience)
+    kill(process)

@@ -35,6 +35,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+from processes import end, kill  # noqa: E402
 from repository import git  # noqa: E402
 from spaces import Namespace, fdinfo, load  # noqa: E402
 
@@ -83,12 +84,7 @@ class Subject:
                     raise Missing(said)
                 yield process
             finally:
-                process.send_signal(signal.SIGINT)
-                try:
-                    process.wait(READY_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                end(process, READY_S, signal.SIGINT)
                 rest.join()
             if whole:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - REPORT_CHARACTERS))
@@ -534,8 +530,7 @@ def main() -> int:
                 results[name] = measure()
                 (RESULTS / "results.json").write_text(json.dumps(results, indent=1))
     finally:
-        sleeper.kill()
-        sleeper.wait()
+        kill(sleeper)
     text = page(results)
     for place in (RESULTS, ROOT / "docs"):
         (place / "performance.md").write_text(text)

@@ -325,8 +325,7 @@ class Cluster:
         try:
             self.holder.wait(60)
         except subprocess.TimeoutExpired:
-            self.holder.kill()
-            self.holder.wait()
+            processes.kill(self.holder)
             raise
         assert {name: Path("/proc/sys", name).read_text() for name in self.settings} == self.settings
         assert str(self.directory) not in Path("/proc/self/mountinfo").read_text()

@@ -22,7 +22,7 @@ import jsonschema
 import met
 import pytest
 from ends import own_end
-from processes import Ends, kill
+from processes import Ends, end, kill
 from spaces import counter_of, enter_network, leave_network
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -191,13 +191,7 @@ class Lab(Ends):
 
     def close(self) -> None:
         self._closed.set()
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(5)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        end(self.process)
 
 
 class Tracer(Ends):

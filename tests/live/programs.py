@@ -14,6 +14,7 @@ from pathlib import Path
 import calls
 import pytest
 from harness import PATIENCE
+from processes import end
 
 LOOPBACK = "127.0.0.1"
 
@@ -34,12 +35,7 @@ def started(command: list[str], port: int, directory: Path) -> Iterator[subproce
             time.sleep(0.01)
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
 
 
 def recorded(command: list[str], recording: Path) -> list[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import signal
 import struct
 import subprocess
 import termios
@@ -16,7 +15,7 @@ from collections.abc import Callable
 
 import pyte
 from harness import PATIENCE
-from processes import Ends
+from processes import Ends, kill
 
 
 def set_size(fd: int, columns: int, rows: int) -> None:
@@ -140,9 +139,7 @@ class Terminal(Ends):
         return code
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
+        kill(self.process)
         for fd in (self.slave, self.master):
             with contextlib.suppress(OSError):  # closed already
                 os.close(fd)

@@ -19,7 +19,7 @@ from ends import far_end, own_end
 from harness import (NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, assert_felt, lacking, slow_rounds,
                      stalled_rounds)
 from pods import Place
-from processes import cpu_s, kilobytes, wait_until
+from processes import cpu_s, kilobytes, kill, wait_until
 
 #: Its text is passed on: that user may not be let into the directory of this tree.
 HOSTILE = Path(__file__).parent / "hostile_user.py"
@@ -250,8 +250,7 @@ def test_a_flood_of_events_does_not_keep_a_signal_from_taking_effect(how: list[s
             tracer.send_signal(signal.SIGINT)
             tracer.wait(PATIENCE)
         finally:
-            tracer.kill()
-            tracer.wait()
+            kill(tracer)
             output.thread.join(PATIENCE)
             errors.finish()
         assert one.process.poll() is None and other.process.poll() is None, "the flood was over"

@@ -19,7 +19,7 @@ import pytest
 from ends import own_end
 from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, day_s, lacking, of_lab,
                      run, stalled_rounds)
-from processes import NOBODY
+from processes import NOBODY, kill
 
 #: The kernel's BTF out of sight, in a mount namespace of its own.
 WITHOUT_BTF = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -70,8 +70,7 @@ def test_a_duration_ends_it() -> None:
 def test_the_end_of_the_process_ends_it_with_the_closing_report() -> None:
     process = subprocess.Popen(["sleep", "60"])
     with Tracer("-p", str(process.pid)) as tracer:
-        process.kill()
-        process.wait()
+        kill(process)
         tracer.wait()
     assert tracer.closing()["stalls"] == 0
     assert "ended" in tracer.errors.text()
@@ -81,12 +80,10 @@ def test_the_end_of_the_process_ends_it_with_the_closing_report() -> None:
 def test_of_two_processes_the_last_one_ends_it() -> None:
     first, second = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])
     with Tracer("-p", f"{first.pid},{second.pid}") as tracer:
-        first.kill()
-        first.wait()
+        kill(first)
         with pytest.raises(subprocess.TimeoutExpired):
             tracer.process.wait(0.3)
-        second.kill()
-        second.wait()
+        kill(second)
         tracer.wait()
 
 
@@ -128,8 +125,7 @@ def test_killed_it_leaves_nothing_attached() -> None:
     before = our_programs()
     with Tracer() as tracer:
         assert our_programs() - before
-        tracer.process.kill()
-        tracer.process.wait()
+        kill(tracer.process)
     deadline = time.monotonic() + 10
     while our_programs() - before and time.monotonic() < deadline:
         time.sleep(0.1)

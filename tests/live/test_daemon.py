@@ -21,7 +21,7 @@ from daemon import Daemon, Reader
 from ends import own_end
 from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, dropped, felt_stalls, lacking,
                      of_lab, run, seen_at_both, stalled_rounds)
-from processes import NOBODY, by_user, cpu_s, descriptors, status
+from processes import NOBODY, by_user, cpu_s, descriptors, kill, status
 from scripted_daemon import FakeDaemon
 from terminal import Terminal
 
@@ -442,8 +442,7 @@ def test_who_connects_over_and_over_keeps_nobody_waiting(open_to_all: Daemon) ->
         assert any(process.poll() is None for process in flood), "it was over before it showed anything"
     finally:
         for process in flood:
-            process.kill()
-            process.wait()
+            kill(process)
 
 
 def test_without_descriptors_it_waits_says_so_once_and_goes_on(open_to_all: Daemon) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
-from processes import Ends, descriptors
+from processes import Ends, descriptors, kill
 from terminal import Terminal
 
 #: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another
@@ -172,8 +172,7 @@ class Talk(Ends):
 
     def close(self) -> None:
         for process in reversed(self.processes):
-            process.kill()
-            process.wait()
+            kill(process)
 
 
 def fix(pid: int, *arguments: str, option: str = "--nodelay", text: bool = False,
@@ -504,8 +503,7 @@ def test_a_full_disk_is_told_and_nothing_is_set() -> None:
 def test_the_end_of_the_process_ends_it() -> None:
     with Talk() as talk, fix(talk.client.pid, "--for", "1s") as tracer:
         talk.until(lambda r: r["nodelay"] == 1)
-        talk.client.kill()
-        talk.client.wait()
+        kill(talk.client)
         tracer.wait()
     said = result(tracer)
     assert said["ended"] == "process_ended" and [s["state"] for s in said["sockets"]] == ["closed"]
@@ -773,8 +771,7 @@ def test_a_signal_ends_it_while_nobody_takes_its_output(output: str, before: str
             process.send_signal(signal.SIGINT)
             assert process.wait(5) == 1
         finally:
-            process.kill()
-            process.wait()
+            kill(process)
             os.close(reading)
             os.close(writing)
         assert not any(r["nodelay"] for r in talk.rounds)

@@ -390,12 +390,10 @@ def test_the_end_of_the_process_ends_it() -> None:
 def test_of_two_processes_the_last_one_ends_it() -> None:
     first, second = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
     with Sampler("-p", f"{first.pid},{second.pid}", "-i", "100ms") as sampler:
-        first.kill()
-        first.wait()
+        kill(first)
         for _ in range(len(sampler.lines.all) + 2):  # all that were written by now, and two more
             sampler.sees('"closing":false')
-        second.kill()
-        second.wait()
+        kill(second)
         sampler.wait()
         assert sampler.errors.text().splitlines()[-1] == "nagletrace: all processes ended"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from harness import NAGLETRACE, PATIENCE, Lab, Lines, Tracer, assert_valid, dropped, seconds_to_end, stalled_rounds
-from processes import children, descriptors, status
+from processes import children, descriptors, kill, status
 from scripted_daemon import FakeDaemon, Stalling, connection
 from terminal import Terminal
 
@@ -65,8 +65,7 @@ def nagletrace(*arguments: str, pipe: Pipe, errors_too: bool = False) -> Iterato
     try:
         yield process, errors
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
         pipe.close()
 
 
@@ -118,8 +117,7 @@ def test_a_signal_ends_a_slow_start_while_nobody_reads(arguments: list[str], how
             with contextlib.suppress(ProcessLookupError):  # strace would leave it alone
                 os.kill(pid, signal.SIGKILL)
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
         pipe.close()
 
 
@@ -139,8 +137,7 @@ def end_at(after: float, arguments: list[str], how: signal.Signals, read: bool) 
         time.sleep(after)
         return seconds_to_end(process, how)
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
         pipe.close()
         os.close(own)
         if not read:

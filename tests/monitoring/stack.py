@@ -12,7 +12,6 @@ import http.server
 import json
 import os
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from processes import free_port, wait_until
+from processes import end, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAGLETRACE = ROOT / "build" / "nagletrace"
@@ -61,13 +60,7 @@ class Program:
         wait_until(f"{self.name} is ready", is_ready)
 
     def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        end(self.process, PATIENCE)
 
 
 class Answers:

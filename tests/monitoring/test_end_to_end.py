@@ -13,7 +13,7 @@ import pytest
 import yaml
 from harness import Lab, stalled_rounds
 from pods import Pod, a_pod
-from processes import wait_until
+from processes import kill, wait_until
 from spaces import Namespace
 from stack import LOOK_BACK, NAGLETRACE, PATIENCE, ROOT, RULES, Stack, get, running
 from test_dashboard import DASHBOARDS, ONLY_TROUBLE, TARGETS, filled_in, variables
@@ -159,8 +159,7 @@ def test_a_fast_network_alerts_nobody(stack: Stack) -> None:
 def test_the_daemon_gone_is_told_and_its_return_too(stack: Stack) -> None:
     """Killed: up is 0 and no number stays; started anew: counters begin at zero, and the alert resolves."""
     down = {"alertname": "NagletraceDown", "severity": "warning"}
-    stack.daemon.process.kill()
-    stack.daemon.process.wait()
+    kill(stack.daemon.process)
     exposition = get(stack.addresses["exporter"] + "/metrics")
     assert "nagletrace_up 0.0" in exposition and "nagletrace_stalls_total" not in exposition
     wait_until("NagletraceDown reaches the webhook", lambda: stack.webhook.has("firing", **down))
