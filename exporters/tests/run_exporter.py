@@ -65,6 +65,11 @@ class Exporter(Ends):
         assert self.process.wait(PATIENCE) == 0
 
 
+def serving(daemon: Path, *more: str) -> Exporter:
+    """At a free port, what the daemon at this socket says."""
+    return Exporter("--daemon.socket", str(daemon), "--web.listen-address", "127.0.0.1:0", *more)
+
+
 def make_certificate(directory: Path, name: str, by: str = "") -> tuple[Path, Path]:
     """Makes one that is signed by that of the name `by`, or by itself."""
     certificate, key = directory / f"{name}.pem", directory / f"{name}.key"

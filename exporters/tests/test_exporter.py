@@ -19,7 +19,7 @@ import bcrypt
 import pytest
 from fake_daemon import FakeDaemon, series, snapshot
 from processes import wait_until
-from run_exporter import COMMAND, HERE, PATIENCE, Exporter, authorization, make_certificate
+from run_exporter import COMMAND, HERE, PATIENCE, authorization, make_certificate, serving
 
 
 @pytest.fixture
@@ -29,8 +29,7 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 
 
 def test_pages(daemon: FakeDaemon) -> None:
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0",
-                  "--web.telemetry-path", "/m") as exporter:
+    with serving(daemon.path, "--web.telemetry-path", "/m") as exporter:
         landing = exporter.get("/")
         assert landing.status == 200 and b'href="/m"' in landing.body
         assert landing.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -53,7 +52,7 @@ def test_pages(daemon: FakeDaemon) -> None:
 
 
 def test_it_is_healthy_and_answers_without_a_daemon(tmp_path: Path) -> None:
-    with Exporter("--daemon.socket", str(tmp_path / "none"), "--web.listen-address", "127.0.0.1:0") as exporter:
+    with serving(tmp_path / "none") as exporter:
         assert exporter.get("/-/healthy").status == 200
         for _ in range(3):
             answer = exporter.get()
@@ -65,8 +64,7 @@ def test_it_is_healthy_and_answers_without_a_daemon(tmp_path: Path) -> None:
 
 
 def test_several_addresses_and_both_families(daemon: FakeDaemon) -> None:
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0",
-                  "--web.listen-address", "[::1]:0", "--web.listen-address", ":0") as exporter:
+    with serving(daemon.path, "--web.listen-address", "[::1]:0", "--web.listen-address", ":0") as exporter:
         one, other, every = exporter.ports
         assert exporter.get(port=one).status == exporter.get(port=other, host="::1").status == 200
         assert exporter.get(port=every).status == exporter.get(port=every, host="::1").status == 200
@@ -106,8 +104,7 @@ def test_an_address_in_use_is_named(daemon: FakeDaemon) -> None:
 def test_basic_auth(daemon: FakeDaemon, tmp_path: Path) -> None:
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users:\n  prom: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0", "--web.config.file",
-                  str(config)) as exporter:
+    with serving(daemon.path, "--web.config.file", str(config)) as exporter:
         refused = exporter.get()
         assert refused.status == 401 and refused.headers["WWW-Authenticate"] == "Basic"
         for headers in (authorization("prom", "wrong"), authorization("nobody", "secret"), authorization("prom", ""),
@@ -133,8 +130,7 @@ def test_tls(daemon: FakeDaemon, tmp_path: Path) -> None:
     config.write_text("tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n  min_version: TLS13\n"
                       "  client_ca_file: client.pem\n  client_auth_type: RequireAndVerifyClientCert\n")
     context = ssl.create_default_context(cafile=str(certificate))
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0", "--web.config.file",
-                  str(config)) as exporter:
+    with serving(daemon.path, "--web.config.file", str(config)) as exporter:
         with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
             exporter.get(context=context)
         context.load_cert_chain(client_certificate, client_key)
@@ -156,8 +152,7 @@ def test_tls_follows_its_files_without_a_restart(daemon: FakeDaemon, tmp_path: P
     config = tmp_path / "web.yml"
     text = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
     config.write_text(text)
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0", "--web.config.file",
-                  str(config)) as exporter:
+    with serving(daemon.path, "--web.config.file", str(config)) as exporter:
         old = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
         assert exporter.get(context=old).status == 200
         make_certificate(tmp_path, "server")
@@ -231,7 +226,7 @@ def test_nobody_is_asked_for_the_passphrase_of_a_key(tmp_path: Path) -> None:
 
 
 def test_scrapes_at_the_same_time_share_the_next_answer(daemon: FakeDaemon) -> None:
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
+    with serving(daemon.path) as exporter:
         with ThreadPoolExecutor(32) as pool:
             answers = list(pool.map(lambda _: exporter.get(), range(300)))
         assert {answer.status for answer in answers} == {200}
@@ -241,7 +236,7 @@ def test_scrapes_at_the_same_time_share_the_next_answer(daemon: FakeDaemon) -> N
 
 
 def test_a_request_that_goes_wrong_while_it_is_answered_ends_its_connection_alone(daemon: FakeDaemon) -> None:
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
+    with serving(daemon.path) as exporter:
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", exporter.ports[0]), timeout=PATIENCE) as client:
                 client.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
@@ -259,8 +254,7 @@ def test_prometheus_waits_for_a_scrape_that_comes_while_the_daemon_hangs(tmp_pat
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen(8)  # connects, and is never answered
-        with Exporter("--daemon.socket", str(tmp_path / "s"), "--web.listen-address", "127.0.0.1:0") as exporter, \
-                ThreadPoolExecutor() as pool:
+        with serving(tmp_path / "s") as exporter, ThreadPoolExecutor() as pool:
             first = pool.submit(exporter.get)
             time.sleep(0.2)
             began = time.monotonic()
@@ -269,15 +263,14 @@ def test_prometheus_waits_for_a_scrape_that_comes_while_the_daemon_hangs(tmp_pat
 
 
 def test_a_hangup_ends_nothing(daemon: FakeDaemon) -> None:
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter:
+    with serving(daemon.path) as exporter:
         exporter.process.send_signal(signal.SIGHUP)
         wait_until("it says so", lambda: any("SIGHUP" in line for line in exporter.log))
         assert exporter.get("/-/healthy").status == 200
 
 
 def test_it_ends_at_once_with_clients_that_say_nothing(daemon: FakeDaemon) -> None:
-    with Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0") as exporter, \
-            contextlib.ExitStack() as clients:
+    with serving(daemon.path) as exporter, contextlib.ExitStack() as clients:
         for _ in range(200):
             clients.enter_context(socket.create_connection(("127.0.0.1", exporter.ports[0])))
         exporter.process.terminate()

@@ -31,7 +31,7 @@ from processes import wait_until
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory, nginx
+from run_exporter import HERE, PATIENCE, Exporter, authorization, cpu_ns, make_certificate, most_memory, nginx, serving
 
 from nagletrace_exporters.exporter.web import server
 from nagletrace_exporters.exporter.web.clients import (
@@ -204,10 +204,6 @@ def scrapes(exporter: Exporter, seconds: float, headers: dict[str, str] | None =
     return scraped
 
 
-def started(daemon: FakeDaemon, *arguments: str) -> Exporter:
-    return Exporter("--daemon.socket", str(daemon.path), "--web.listen-address", "127.0.0.1:0", *arguments)
-
-
 def limit(name: str) -> int:
     """Of the exporter's unit."""
     unit = (HERE.parent / "packaging" / "systemd" / "nagletrace-exporter.service").read_text()
@@ -269,7 +265,7 @@ QUICK = ("of one byte",)
 def test_a_scrape_waits_at_most_a_second_beside_80_clients(daemon: FakeDaemon, name: str) -> None:
     """They come from the same address as the scrape, which so cannot be told from them by it."""
     words, rate, drip = ATTACKS[name]
-    with started(daemon) as exporter:
+    with serving(daemon.path) as exporter:
         with attack(exporter.ports[0], 80, words, rate, drip):
             took = scrapes(exporter, ATTACK_S)
         memory = most_memory(exporter.process)
@@ -281,7 +277,7 @@ def test_a_scrape_waits_at_most_a_second_beside_80_clients(daemon: FakeDaemon, n
 @pytest.mark.slow
 def test_2000_clients_of_all_kinds_cost_it_96_mib_and_every_scrape_succeeds(daemon: FakeDaemon) -> None:
     """They reopen what is closed as fast as they can, which is as fast as the CPU lets them: no scrape fails for it."""
-    with started(daemon) as exporter, contextlib.ExitStack() as attacks:
+    with serving(daemon.path) as exporter, contextlib.ExitStack() as attacks:
         clients: list[Stranger] = []
         for words, rate, drip in ATTACKS.values():
             clients += attacks.enter_context(attack(exporter.ports[0], 2000 // len(ATTACKS) + 1, words, rate, drip))
@@ -300,7 +296,7 @@ def test_2000_clients_of_all_kinds_cost_it_96_mib_and_every_scrape_succeeds(daem
 @pytest.mark.slow
 def test_without_a_whole_request_a_client_has_15_s_and_for_the_answer_30_s(daemon: FakeDaemon) -> None:
     """Also when nobody needs its slot, and however often a byte of it comes."""
-    with started(daemon) as exporter, socket.create_connection(("127.0.0.1", exporter.ports[0])) as silent, \
+    with serving(daemon.path) as exporter, socket.create_connection(("127.0.0.1", exporter.ports[0])) as silent, \
             socket.create_connection(("127.0.0.1", exporter.ports[0])) as dripping, \
             socket.create_connection(("127.0.0.1", exporter.ports[0])) as unread:
         began = time.monotonic()
@@ -331,7 +327,7 @@ def test_without_a_whole_request_a_client_has_15_s_and_for_the_answer_30_s(daemo
 
 @pytest.mark.slow
 def test_without_descriptors_it_waits_says_so_and_goes_on(daemon: FakeDaemon) -> None:
-    with started(daemon) as exporter, contextlib.ExitStack() as stack:
+    with serving(daemon.path) as exporter, contextlib.ExitStack() as stack:
         pid = exporter.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         most = max(int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir())
@@ -356,7 +352,7 @@ def test_the_refused_are_counted_by_reason_and_told_at_a_bounded_rate(daemon: Fa
     config.write_text(f"basic_auth_users:\n  prom: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
     right = authorization("prom", "secret")
     began = time.monotonic()
-    with started(daemon, "--web.config.file", str(config), "--log.level", "debug") as exporter:
+    with serving(daemon.path, "--web.config.file", str(config), "--log.level", "debug") as exporter:
         for number in range(300):
             with socket.create_connection(("127.0.0.1", exporter.ports[0]), timeout=PATIENCE) as client:
                 if number % 3 == 0:
@@ -397,7 +393,7 @@ def test_the_time_of_a_wrong_password_tells_no_users(daemon: FakeDaemon, tmp_pat
     costs = {"cheap": 5, "middle": 8, "dear": 10}
     config.write_text("basic_auth_users:\n" + "".join(
         f"  {user}: {bcrypt.hashpw(b'secret', bcrypt.gensalt(cost)).decode()}\n" for user, cost in costs.items()))
-    with started(daemon, "--web.config.file", str(config)) as exporter:
+    with serving(daemon.path, "--web.config.file", str(config)) as exporter:
         assert exporter.get(headers=authorization("middle", "secret")).status == 200
         users = (*costs, "nobody", "")
         turns = [[cost_of_wrong(exporter, user, 1) for user in users] for _ in range(7)]
@@ -412,7 +408,7 @@ def test_wrong_passwords_keep_no_scraper_waiting(daemon: FakeDaemon, tmp_path: P
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users:\n  prom: {bcrypt.hashpw(b'secret', bcrypt.gensalt(10)).decode()}\n")
     header = authorization("prom", "wrong")["Authorization"].encode()
-    with started(daemon, "--web.config.file", str(config)) as exporter:
+    with serving(daemon.path, "--web.config.file", str(config)) as exporter:
         assert exporter.get(headers=authorization("prom", "secret")).status == 200
         request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: " + header + b"\r\n\r\n"
         with attack(exporter.ports[0], 80, request * 20, 1 << 20, request * 20):
@@ -435,7 +431,7 @@ def test_hostile_clients_of_tls(daemon: FakeDaemon, tmp_path: Path, kind: str) -
     config.write_text("tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n")
     careless = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     careless.check_hostname, careless.verify_mode = False, ssl.CERT_NONE
-    with started(daemon, "--web.config.file", str(config)) as exporter:
+    with serving(daemon.path, "--web.config.file", str(config)) as exporter:
         clients: list[ssl.SSLSocket] = []
         if kind == "shaken hands":
             for _ in range(100):
@@ -575,7 +571,7 @@ def test_behind_the_proxy_of_the_documents_no_handshake_that_never_ends_costs_a_
     found = re.search(r"```nginx\n(.*?)```", (HERE.parent / "docs" / "install.md").read_text(), re.DOTALL)
     assert found
     certificate, _ = make_certificate(tmp_path, "nagletrace")
-    with started(daemon) as exporter:
+    with serving(daemon.path) as exporter:
         site = found[1].replace("/etc/nginx", str(tmp_path)).replace(":10040", f":{exporter.ports[0]}")
         with nginx(tmp_path, lambda port: site.replace("10041", f"127.0.0.1:{port}")) as port:
             with attack(port, 1000, b"\x16\x03\x01\x02\x00\x01") as strangers:

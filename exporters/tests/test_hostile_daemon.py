@@ -19,7 +19,7 @@ from hostile import ANSWERS, GIVES_UP_S, MOST_BYTES, RAW, Answer, HostileServer
 from processes import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from receivers import FakeReceiver, StreamingDaemon, attributes_of, stall
-from run_exporter import PATIENCE, Exporter, most_memory, played
+from run_exporter import PATIENCE, Exporter, most_memory, played, serving
 
 from nagletrace_exporters.exporter.otlp import carrier
 from nagletrace_exporters.exporter.otlp.config import OtlpConfigFile, endpoint
@@ -39,7 +39,7 @@ class Session:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "s"
-        self.exporter = Exporter("--daemon.socket", str(self.path), "--web.listen-address", "127.0.0.1:0")
+        self.exporter = serving(self.path)
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +86,7 @@ def test_more_label_sets_are_taken_when_they_are_asked_for(tmp_path: Path, count
     many = snapshot(*(series(f"p{number}", [40.0]) for number in range(count)))
     with FakeDaemon(tmp_path / "s", many):
         for arguments, up in (((), b"0.0"), (("--daemon.max-series", str(count)), b"1.0")):
-            with Exporter("--daemon.socket", str(tmp_path / "s"), "--web.listen-address", "127.0.0.1:0",
-                          *arguments) as exporter:
+            with serving(tmp_path / "s", *arguments) as exporter:
                 assert b"nagletrace_up " + up in exporter.get().body
             told = [line for line in exporter.log if "--daemon.max-series" in line]
             assert len(told) == (up == b"0.0")
@@ -179,8 +178,7 @@ def test_a_stream_without_end_costs_bounded_memory(tmp_path: Path, name: str, ag
 
     with Streams(tmp_path / "s", snapshot(series("java", [40.0]))):
         if name == "exporter":
-            with Exporter("--daemon.socket", str(tmp_path / "s"), "--web.listen-address", "127.0.0.1:0",
-                          "--otlp.endpoint", "http://127.0.0.1:1") as exporter:
+            with serving(tmp_path / "s", "--otlp.endpoint", "http://127.0.0.1:1") as exporter:
                 assert Streams.asked.wait(PATIENCE)
                 time.sleep(2)
                 most = most_memory(exporter.process)

@@ -10,7 +10,7 @@ from daemon import Daemon, Reader
 from harness import Lab, Record
 from processes import PATIENCE, wait_until
 from receivers import FakeReceiver, attributes_of
-from run_exporter import Exporter
+from run_exporter import serving
 
 VETH = ("--over", "veth")
 
@@ -20,8 +20,7 @@ def test_what_the_daemon_streams_is_what_the_receiver_gets() -> None:
     with lab, Daemon("--netns", str(lab.server)) as daemon, Reader(daemon.socket) as stream, \
             Reader(daemon.socket) as asks, FakeReceiver() as receiver:
         begin = stream.ask("stream", format="json")
-        with Exporter("--daemon.socket", str(daemon.socket), "--web.listen-address", "127.0.0.1:0", "--otlp.endpoint",
-                      receiver.url) as exporter:
+        with serving(daemon.socket, "--otlp.endpoint", receiver.url) as exporter:
             wait_until("it follows", lambda: b"nagletrace_otlp_following 1.0" in exporter.get().body,
                        why=lambda: exporter.log)
             lab.play()
