@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PATIENCE = 60.0  # in s
+T = typing.TypeVar("T")
 
 
 class Ends:
@@ -95,13 +96,14 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_until(what: str, true: Callable[[], object], patience: float = PATIENCE, why: Callable[[], object] = str
-               ) -> None:
-    """Fails with its name, and what `why` tells then, when it has not become true in that time."""
+def wait_until(what: str, true: Callable[[], T | None], patience: float = PATIENCE, why: Callable[[], object] = str
+               ) -> T:
+    """Returns what is true then. Fails with its name, and what `why` tells, when that does not come in this time."""
     end = time.monotonic() + patience
-    while not true():
+    while not (found := true()):
         assert time.monotonic() < end, f"{what}: not in {patience:.0f} s\n{why()}"
         time.sleep(0.05)
+    return found
 
 
 def kill(process: subprocess.Popen[typing.Any]) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import recordings
+from processes import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from receivers import (
     BOOT_ID,
@@ -77,13 +78,11 @@ class Carrying(Exporter):
                 if sample.name.startswith("nagletrace_otlp_") and sample.value}
 
     def wait_for(self, **wanted: float) -> dict[str, float]:
-        deadline = time.monotonic() + PATIENCE
-        while True:
+        def counted() -> dict[str, float] | None:
             found = self.metrics()
-            if all(found.get(name, 0) >= value for name, value in wanted.items()):
-                return found
-            assert time.monotonic() < deadline, found
-            time.sleep(0.05)
+            return found if all(found.get(name, 0) >= value for name, value in wanted.items()) else None
+
+        return wait_until(f"{wanted}", counted, why=self.metrics)
 
 
 # ---- what leaves the host ----

@@ -10,11 +10,11 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import NAGLETRACE, PATIENCE, Lines, Record, Tracer, assert_valid
-from processes import Ends
+from processes import Ends, wait_until
 
 RELEASE = tuple(int(part) for part in os.uname().release.split(".")[:2])
 #: Then the kernel attaches function hooks only once, so that --standby cannot use them.
@@ -87,6 +87,14 @@ class Daemon(Ends):
     def ask(self, request: str, **more: object) -> Record:
         with self.reader() as reader:
             return reader.ask(request, **more)
+
+    def until(self, happened: Callable[[Record], object], **more: object) -> Record:
+        """The first snapshot that is so."""
+        def seen() -> Record | None:
+            snapshot = self.ask("snapshot", **more)
+            return snapshot if happened(snapshot) else None
+
+        return wait_until("a snapshot is so", seen)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)

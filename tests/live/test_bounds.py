@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from daemon import Daemon, lacking_in
 from ends import far_end, own_end
-from harness import (NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, assert_felt, lacking, slow_rounds,
-                     stalled_rounds)
+from harness import (NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, assert_felt, lacking, seconds_to_end,
+                     slow_rounds, stalled_rounds)
 from pods import Place
 from processes import cpu_s, kilobytes, kill, wait_until
 
@@ -70,14 +70,6 @@ def watch(daemon: Daemon, seconds: float) -> float:
     return slowest
 
 
-def end(process: subprocess.Popen[str]) -> float:
-    """SIGINT; how long it took, in s."""
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    process.wait(PATIENCE)
-    return time.monotonic() - began
-
-
 @pytest.mark.parametrize(("connections", "duplicates", "forks"), [(1, 2_000, 80), (600, 0, 120)],
                          ids=["duplicates", "forks"])
 def test_many_descriptors_of_one_user_take_little_memory_and_hold_up_nothing(connections: int, duplicates: int,
@@ -91,7 +83,7 @@ def test_many_descriptors_of_one_user_take_little_memory_and_hold_up_nothing(con
             slowest = watch(daemon, 4)
             grown = kilobytes(pid, "VmHWM") - before
             stalls = daemon.ask("snapshot")["stalls"]
-            took = end(daemon.process)
+            took = seconds_to_end(daemon.process)
     print(f"{grown} KB more at most, health in {slowest:.3f} s, {stalls} stalls, ended in {took:.3f} s")
     assert stalls, "nothing to look for owners for"
     assert grown < 5_000
@@ -112,7 +104,7 @@ def test_three_million_descriptors_leave_the_daemon_within_its_bounds(connection
         slowest = watch(daemon, 15)
         memory = kilobytes(pid, "VmHWM")
         stalls = daemon.ask("snapshot")["stalls"]
-        took = end(daemon.process)
+        took = seconds_to_end(daemon.process)
     print(f"{memory} KB at most, health in {slowest:.3f} s, {stalls} stalls, ended in {took:.3f} s")
     assert stalls, "nothing to look for owners for"
     assert memory * 1024 < MOST_BYTES
@@ -144,7 +136,7 @@ def test_a_signal_takes_effect_at_any_moment_of_the_start(arguments: tuple[str, 
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(after)
         assert process.poll() is None
-        took = end(process)
+        took = seconds_to_end(process)
     assert took < AT_ONCE
 
 
@@ -243,9 +235,7 @@ def test_a_flood_of_events_does_not_keep_a_signal_from_taking_effect(how: list[s
             errors.wait_for("nagletrace: ready")
             one.go()
             other.go()
-            until = time.monotonic() + PATIENCE
-            while output.bytes < FLOOD_BYTES and time.monotonic() < until:
-                time.sleep(0.05)
+            wait_until("it is a flood", lambda: output.bytes >= FLOOD_BYTES, why=errors.text)
             amount, began = output.bytes, time.monotonic()
             tracer.send_signal(signal.SIGINT)
             tracer.wait(PATIENCE)
@@ -257,6 +247,5 @@ def test_a_flood_of_events_does_not_keep_a_signal_from_taking_effect(how: list[s
     # the report is the last that it writes; how long the kernel then takes to detach is not ours
     took = output.last - began
     print(f"{amount} bytes, then it wrote for {took:.3f} s: {errors.text()}")
-    assert amount >= FLOOD_BYTES
     assert tracer.returncode == 0
     assert took < AT_ONCE

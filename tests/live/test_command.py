@@ -19,7 +19,7 @@ import pytest
 from ends import own_end
 from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, day_s, lacking, of_lab,
                      run, stalled_rounds)
-from processes import NOBODY, kill
+from processes import NOBODY, kill, wait_until
 
 #: The kernel's BTF out of sight, in a mount namespace of its own.
 WITHOUT_BTF = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
@@ -126,10 +126,7 @@ def test_killed_it_leaves_nothing_attached() -> None:
     with Tracer() as tracer:
         assert our_programs() - before
         kill(tracer.process)
-    deadline = time.monotonic() + 10
-    while our_programs() - before and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert our_programs() <= before
+    wait_until("the kernel frees its programs", lambda: our_programs() <= before, 10)
 
 
 # ---- what it says ----

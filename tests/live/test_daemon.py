@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from daemon import Daemon, Reader
 from ends import own_end
-from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, dropped, felt_stalls, lacking,
+from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Tracer, assert_felt, dropped, felt_stalls, lacking,
                      of_lab, run, seen_at_both, stalled_rounds)
-from processes import NOBODY, by_user, cpu_s, descriptors, kill, status
+from processes import NOBODY, by_user, cpu_s, descriptors, kill, status, wait_until
 from scripted_daemon import FakeDaemon
 from terminal import Terminal
 
@@ -37,16 +37,6 @@ def of_lab_only(lab: Lab) -> tuple[str, ...]:
     return ("--netns", str(lab.ready["client"]["pid"]))
 
 
-def until(daemon: Daemon, stalls: int) -> Record:
-    """The first snapshot with so many stalls."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        snapshot = daemon.ask("snapshot", top=10)
-        if snapshot["stalls"] >= stalls or time.monotonic() > end:
-            return snapshot
-        time.sleep(0.1)
-
-
 @pytest.mark.quick
 @pytest.mark.guest
 @pytest.mark.once
@@ -59,7 +49,7 @@ def test_a_snapshot_has_what_the_application_felt_and_what_a_trace_beside_it_say
         beside = of_lab(lab, tracer.stalls())
         assert_felt(result, len(beside), lacking(tracer))
         felt = len(beside)  # what ended where no BPF program runs, at both ends, no daemon sees either
-        snapshot = until(daemon, felt)
+        snapshot = daemon.until(lambda told: told["stalls"] >= felt, top=10)
         told = [stall for stall in (reader.line() for _ in range(felt)) if stall]
         assert daemon.stop() == 0
     assert len(told) == felt
@@ -86,7 +76,7 @@ def test_the_report_needs_no_privilege_but_the_group() -> None:
     with Lab("write-write-read", "--own-netns") as lab, Daemon("--group", "nogroup", *of_lab_only(lab)) as daemon:
         daemon.socket.parent.chmod(0o755)
         felt = len(stalled_rounds(lab.play()))
-        until(daemon, felt)
+        daemon.until(lambda told: told["stalls"] >= felt)
         text = report(daemon, prefix=NOBODY)
         wide = report(daemon, "--wide", prefix=NOBODY)
         records = report(daemon, "--json", prefix=NOBODY)
@@ -157,8 +147,8 @@ def test_two_daemons_count_alike_but_not_at_one_socket(tmp_path: Path) -> None:
         refused = subprocess.run([str(NAGLETRACE), "daemon", "--socket", str(one.socket)], capture_output=True,
                                  text=True, timeout=PATIENCE)
         felt = len(stalled_rounds(lab.play()))
-        counts = [sum(s["stalls"] for s in until(d, felt)["series"] if s.get("comm") == "lab-client")
-                  for d in (one, other)]
+        counts = [sum(s["stalls"] for s in daemon.until(lambda told: told["stalls"] >= felt)["series"]
+                      if s.get("comm") == "lab-client") for daemon in (one, other)]
     assert refused.returncode == 1 and "a daemon serves it already" in refused.stderr
     assert counts == [felt, felt]
 
@@ -208,10 +198,7 @@ def test_it_ends_cleanly_survives_sighup_and_leaves_nothing_when_killed(tmp_path
         assert any("bpf" in link for link in descriptors(daemon.process.pid)) and programs() - before
         daemon.kill()
         assert daemon.socket.exists(), "this is what a killed one leaves"
-        end = time.monotonic() + PATIENCE
-        while programs() - before and time.monotonic() < end:
-            time.sleep(0.1)  # the kernel frees them when nobody runs them any more
-        assert programs() - before == set()
+        wait_until("the kernel frees them when nobody runs them any more", lambda: not programs() - before)
     with Daemon(directory=tmp_path) as daemon:
         assert daemon.ask("health")["state"] == "ok"
         assert daemon.stop() == 0
@@ -225,7 +212,7 @@ def test_it_keeps_no_privilege_that_it_does_not_need() -> None:
     with Lab("write-write-read", "--own-netns") as lab, Daemon(*of_lab_only(lab)) as daemon:
         of_daemon = status(daemon.process.pid)
         felt = len(stalled_rounds(lab.play()))
-        snapshot = until(daemon, felt)
+        snapshot = daemon.until(lambda told: told["stalls"] >= felt, top=10)
         assert snapshot["stalls"] == felt and "unseen" in snapshot, "without them it still works"
     bpf = 1 << 39
     older = tuple(int(part) for part in os.uname().release.split(".")[:2]) < (5, 19)
@@ -376,9 +363,8 @@ def test_idle_streams_of_one_user_keep_nobody_else_out_and_that_user_is_told(ope
         health = open_to_all.ask("health")
         assert health["refusals"]["user_readers"] == 48 + 3 + 1 and not health["refusals"]["all_readers"]
         idle[0].close()
-        end = time.monotonic() + PATIENCE
-        while report(open_to_all, prefix=by_user(1001)).returncode:
-            assert time.monotonic() < end, "the place of one that left is not given to another"
+        wait_until("the place of one that left is given to another",
+                   lambda: not report(open_to_all, prefix=by_user(1001)).returncode)
 
 
 @pytest.mark.quick

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
-from processes import Ends, descriptors, kill
+from processes import Ends, descriptors, kill, wait_until
 from terminal import Terminal
 
 #: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another
@@ -400,9 +400,8 @@ def sockets_of(pid: int) -> list[str]:
 def test_it_keeps_no_descriptor_of_a_connection() -> None:
     with Talk() as talk, fix(talk.client.pid, "--for", "1s") as tracer:
         talk.until(lambda r: r["nodelay"] == 1)
-        end = time.monotonic() + PATIENCE
-        while sockets_of(tracer.process.pid):  # by which it has set the option just now
-            assert time.monotonic() < end
+        # by which it has set the option just now
+        wait_until("it closes its descriptors", lambda: not sockets_of(tracer.process.pid))
         for _ in range(20):
             assert not sockets_of(tracer.process.pid)
         tracer.wait()

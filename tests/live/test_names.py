@@ -201,10 +201,8 @@ def is_left(pid: int) -> bool:
 
 
 def assert_nobody_is_left(pids: list[int]) -> None:
-    end = time.monotonic() + 1
-    while any(is_left(pid) for pid in pids):
-        assert time.monotonic() < end, [status(pid) for pid in pids if is_left(pid)]
-        time.sleep(0.01)
+    wait_until("nobody is left", lambda: not any(map(is_left, pids)), 1,
+               why=lambda: [status(pid) for pid in pids if is_left(pid)])
 
 
 @contextlib.contextmanager

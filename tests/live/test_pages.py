@@ -7,13 +7,11 @@ import json
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from harness import PATIENCE, ROOT, Lab, Record, Tracer, assert_felt, stalled_rounds
+from harness import PATIENCE, ROOT, Lab, Tracer, assert_felt, stalled_rounds
 
 
 def command(name: str, *arguments: str | Path) -> subprocess.Popen[str]:
@@ -81,9 +79,9 @@ def test_the_daemon_is_watched_until_ctrl_c(tmp_path: Path) -> None:
     with Lab("write-write-read", "--rounds", "10", "--own-netns") as lab, \
             Daemon("--stacks", "--netns", str(lab.client)) as daemon:
         watching = command("report", "--socket", daemon.socket, "--duration", "10m", "-o", page)
-        until(daemon, lambda snapshot: snapshot["tracer"]["streaming"] == 1)
+        daemon.until(lambda snapshot: snapshot["tracer"]["streaming"] == 1)
         stalls = len(stalled_rounds(lab.play()))
-        until(daemon, lambda snapshot: snapshot["stalls"] >= stalls)
+        daemon.until(lambda snapshot: snapshot["stalls"] >= stalls)
         watching.send_signal(signal.SIGINT)
         output(watching)
         folded = output(command("flame", "--socket", daemon.socket))
@@ -93,10 +91,3 @@ def test_the_daemon_is_watched_until_ctrl_c(tmp_path: Path) -> None:
     assert f"{stalls} stalls in " in now and re.search(r"\d+ ms to \d+ ms</th>", now)
     assert '<svg class="ladder"' not in now, "the daemon keeps no single stalls"
     assert "client_round" in folded
-
-
-def until(daemon: Daemon, happened: Callable[[Record], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not happened(daemon.ask("snapshot")):
-        assert time.monotonic() < end
-        time.sleep(0.05)

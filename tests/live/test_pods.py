@@ -12,7 +12,7 @@ import pytest
 from daemon import Daemon, lacking_in
 from harness import Lab, Record, Tracer, assert_felt, lacking, run, stalled_rounds
 from pods import Place, a_pod
-from test_daemon import report, until
+from test_daemon import report
 
 WHO = ("address", "netns", "pid", "comm", "cgroup", "container_id", "pod_uid")
 
@@ -103,7 +103,8 @@ def test_a_daemon_counts_each_container_in_series_of_its_own() -> None:
         space = ("--netns", str(lab.client))
         with Daemon(*space, "--by-cgroup") as daemon, Daemon(*space) as plain:
             stalls = len(stalled_rounds(lab.play()))
-            snapshot = until(daemon, stalls - lacking_in(daemon.ask("snapshot")))
+            lacks = lacking_in(daemon.ask("snapshot"))
+            snapshot = daemon.until(lambda told: told["stalls"] >= stalls - lacks)
             last = daemon.ask("snapshot", last=True)["series"]
             wide = report(daemon, "--wide").stdout
             assert "pod_uid" not in str(plain.ask("snapshot")["series"])

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -129,10 +128,7 @@ def the_daemon(options: Options, prefix: tuple[str, ...], place: Path, *more: st
             Daemon(*more, directory=place, prefix=prefix) as daemon:
         held = held_by(daemon.process.pid)
         lab.go()
-        end = time.monotonic() + PATIENCE
-        while not any(own_end(c).get("pid") == lab.client for c in daemon.ask("snapshot", top=1000)["connections"]):
-            assert time.monotonic() < end, "no stall was found"
-            time.sleep(0.1)
+        daemon.until(lambda told: any(own_end(c).get("pid") == lab.client for c in told["connections"]), top=1000)
     return held
 
 
@@ -395,10 +391,7 @@ def served() -> Iterator[Daemon]:
             Daemon("--group", "nogroup", "--stacks", "--netns", str(lab.client)) as daemon:
         daemon.socket.parent.chmod(0o755)
         lab.play()
-        end = time.monotonic() + PATIENCE
-        while not daemon.ask("snapshot")["stalls"]:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        daemon.until(lambda told: told["stalls"])
         yield daemon
 
 

@@ -10,13 +10,12 @@ import pwd
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Tracer, assert_felt, lacking, run
-from processes import children, fields_of, status
+from processes import children, fields_of, status, wait_until
 from terminal import Terminal
 
 NOBODY = pwd.getpwnam("nobody")
@@ -262,10 +261,7 @@ def test_a_signal_ends_a_tracer_whose_output_nobody_reads(when: str) -> None:
         tracer = children(process.pid)[-1]
         process.terminate()
         process.wait(2)
-        end = time.monotonic() + 2
-        while runs(tracer) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not runs(tracer)
+        wait_until("the tracer has ended", lambda: not runs(tracer), 2)
     os.close(read)
     os.close(write)
 

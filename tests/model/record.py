@@ -15,13 +15,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / place) for place in (".", "live", "witness")]
 from harness import IN_GUEST, PATIENCE, Lines  # noqa: E402
-from processes import kill  # noqa: E402
+from processes import kill, wait_until  # noqa: E402
 from witnesses import (  # noqa: E402
     AT_ONCE,
     DOUBT,
@@ -80,13 +79,6 @@ def sockets(space: int) -> int:
     return sum(line.split()[3] != "06" for line in table.splitlines()[1:])
 
 
-def wait_until_gone(spaces: list[int]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while any(map(sockets, spaces)):
-        assert time.monotonic() < deadline, "sockets stay"
-        time.sleep(0.05)
-
-
 def truth_of(played: Played) -> list[score.Stall]:
     ends = played.result["client"]["tcp_info"] + played.result["server"]["tcp_info"]
     return score.truth(played.at_client, played.at_server, score.read_logs(played.lines, played.clock),
@@ -103,7 +95,7 @@ def record(name: str, family: str, directory: Path) -> bool:
         recorder = Recorder(family, raw, [lab.ready["client"]["netns"], lab.ready["server"]["netns"]])
         try:
             played = play(lab, name)
-            wait_until_gone(spaces)
+            wait_until("no socket stays", lambda: not any(map(sockets, spaces)))
             whole = recorder.end()
         finally:
             recorder.close()
