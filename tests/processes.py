@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs processes as other users, asks /proc of them, and waits for what they do."""
+"""Runs processes as other users, asks /proc of them, waits for what they do, and ends them."""
 
 from __future__ import annotations
 
@@ -104,6 +104,23 @@ def wait_until(what: str, true: Callable[[], T | None], patience: float = PATIEN
         assert time.monotonic() < end, f"{what}: not in {patience:.0f} s\n{why()}"
         time.sleep(0.05)
     return found
+
+
+def listens(port: int) -> bool:
+    """Whether somebody does, on loopback."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_until_listening(process: subprocess.Popen[typing.Any], port: int, why: Callable[[], object] = str) -> None:
+    """Fails at once if the process has ended, and no other listens there."""
+    def there() -> bool:
+        listening = listens(port)
+        assert listening or process.poll() is None, f"{process.args} has ended\n{why()}"
+        return listening
+
+    wait_until(f"{process.args} listens at {port}", there, why=why)
 
 
 def kill(process: subprocess.Popen[typing.Any]) -> None:

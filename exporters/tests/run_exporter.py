@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import Ends, wait_until
+from processes import Ends, wait_until, wait_until_listening
 
 HERE = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "nagletrace_exporters.exporter.main"]
@@ -97,13 +97,8 @@ def nginx(at: Path, site: Callable[[int], str]) -> Iterator[int]:
         port = free.getsockname()[1]
     (at / "conf").write_text(PROXY.format(at=at, site=site(port)))
     with subprocess.Popen(["/usr/sbin/nginx", "-e", "stderr", "-p", at, "-c", at / "conf"]) as proxy:
-        end = time.monotonic() + PATIENCE
         try:
-            while True:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                assert time.monotonic() < end and proxy.poll() is None, "nginx does not listen"
-                time.sleep(0.01)
+            wait_until_listening(proxy, port)
             yield port
         finally:
             proxy.terminate()

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, free_port, wait_until
+from processes import PATIENCE, free_port, wait_until, wait_until_listening
 from receivers import late_ack, stall
 from recordings import stack
-from test_rsyslog import PAGE, answers
+from test_rsyslog import PAGE
 
 PROGRAMS = Path("/lib/systemd")
 #: A machine's own files stay as they are: journald sees these in their places.
@@ -111,7 +111,7 @@ class Remote:
             self.process = subprocess.Popen([PROGRAMS / "systemd-journal-remote",
                                              f"--listen-http=127.0.0.1:{self.port}", f"--output={self.directory}/"],
                                             stdout=output, stderr=output)
-        wait_until("it listens", lambda: answers(self.port), why=self.output.read_text)
+        wait_until_listening(self.process, self.port, self.output.read_text)
 
     def kill(self) -> None:
         self.process.kill()

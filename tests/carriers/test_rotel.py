@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, free_port, wait_until
+from processes import PATIENCE, free_port, wait_until, wait_until_listening
 from receivers import BOOT_ID, HOST, STREAMING, StreamingDaemon, late_ack, stall
 from run_exporter import make_certificate, nginx
 from test_otlp import Carrying
@@ -35,13 +33,7 @@ class Rotel:
     def start(self) -> None:
         with self.output.open("a") as output:
             self.process = subprocess.Popen(self._command, stdout=output, stderr=output, env={})
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert self.process.poll() is None and time.monotonic() < deadline, self.text()
-            time.sleep(0.1)
+        wait_until_listening(self.process, self.port, self.text)
 
     def kill(self) -> None:
         self.process.kill()

@@ -6,23 +6,17 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, free_port, wait_until
+from processes import PATIENCE, free_port, wait_until, wait_until_listening
 from receivers import late_ack, stall
 from recordings import stack
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "fleets.md").read_text()
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Rsyslog:
@@ -47,7 +41,7 @@ class Rsyslog:
                                f'include(file="{included}" mode="required")\n')
         self.start()
         if name == "collector":
-            wait_until("it listens", lambda: answers(port), why=self.told)
+            wait_until_listening(self.process, port, self.told)
 
     def start(self) -> None:
         self.process = subprocess.Popen(["rsyslogd", "-n", "-f", self.config, "-i", self.directory / "pid"],

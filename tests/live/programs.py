@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import calls
 import pytest
-from harness import PATIENCE
-from processes import end
+from processes import end, wait_until_listening
 
 LOOPBACK = "127.0.0.1"
 
@@ -27,12 +24,7 @@ def started(command: list[str], port: int, directory: Path) -> Iterator[subproce
     except FileNotFoundError:
         pytest.fail(f"{command[0]} is not installed: make deps-test installs it", pytrace=False)
     try:
-        give_up = time.monotonic() + PATIENCE
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
-                break
-            assert process.poll() is None and time.monotonic() < give_up, f"{command} does not listen"
-            time.sleep(0.01)
+        wait_until_listening(process, port)
         yield process
     finally:
         end(process)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from harness import IN_GUEST, NAGLETRACE, Tracer
-from processes import free_port, wait_until
+from processes import free_port, listens, wait_until
 
 pytestmark = [pytest.mark.guest,
               pytest.mark.skipif(not IN_GUEST, reason="takes cifs.ko and nvme-tcp.ko, which the guests have")]
@@ -29,12 +29,6 @@ NAMES = ("one", "two")
 #: The second request of a pair follows the first after this time, in seconds, and the answer is far.
 APART, AWAY = 0.005, 0.1
 KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
-
-
-def listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
 
 
 class Proxy:
