@@ -104,7 +104,7 @@ def test_a_daemon_counts_each_container_in_series_of_its_own() -> None:
         with Daemon(*space, "--by-cgroup") as daemon, Daemon(*space) as plain:
             stalls = len(stalled_rounds(lab.play()))
             lacks = lacking_in(daemon.ask("snapshot"))
-            snapshot = daemon.until(lambda told: told["stalls"] >= stalls - lacks)
+            snapshot = daemon.until(lambda told: told["stalls"] >= stalls - lacks, top=10)
             last = daemon.ask("snapshot", last=True)["series"]
             wide = report(daemon, "--wide").stdout
             assert "pod_uid" not in str(plain.ask("snapshot")["series"])
