@@ -92,6 +92,7 @@ class Stage:
         self.strangers: list[Record] = []
         #: of each tracer: owners counted as not found, ends told without a pid, ends told
         self.owners: list[tuple[int, int, int]] = []
+        self.late = 0  # scripts that this machine was too late for at each attempt
         self.port = FIRST_PORT  # of the next script; a connection that lingers has its own
         for name, value in SETTINGS.items():  # one that this kernel does not have has no limit to be lifted
             subprocess.run(space.enter("sysctl", "-q", "-e", "-w", f"net.ipv4.{name}={value}"), check=True)
@@ -118,6 +119,7 @@ class Stage:
             left = [index for index in left if not as_it_stands(index, self.told[index].played)]
             if not left:
                 break
+        self.late += len(left)
 
     def take(self, index: int) -> Told:
         """Who asks for it again has it played again."""
@@ -183,12 +185,15 @@ def test_it_is_told_as_the_script_has_it(index: int, stage: Stage, request: pyte
         request.applymarker(pytest.mark.xfail(reason=why, raises=pytest.fail.Exception, strict=True))
     told = "\n".join(f"told: {' '.join(sorted(words(record)))}, {record['duration_us']} us" for record in records)
     shown = "\n".join(["", *played.log, told])
+    late = f"the machine was {played.late_ms:.1f} ms late, at each of {ATTEMPTS} attempts"
     if IN_GUEST and played.late_ms > LATE_MS:
-        pytest.skip(f"the guest was {played.late_ms:.0f} ms late, at each of {ATTEMPTS} attempts")
+        pytest.skip(late)
     if played.departed:
         raise RuntimeError(f"this kernel departs from the script: {played.departed}{shown}")
     if not as_it_stands(index, played):
-        raise RuntimeError(f"the machine was {played.late_ms:.1f} ms late, at each of {ATTEMPTS} attempts")
+        if stage.late * 100 > len(SCRIPTS):  # it shows next to nothing of what it is to show
+            raise RuntimeError(late)
+        pytest.skip(late)
     if script.heads["stalls"]:
         records = [record for record in records if record["type"] == "stall"]
     wrong = "; ".join(differences(played, records))
