@@ -15,8 +15,7 @@
 /* No answer to an ACK comes later than this; latest_answer_ns() has the exact limit. */
 #define ANSWER_NS 4000000000ULL
 
-/* Jiffies stand still while the CPU that keeps them does, as a virtual one may, and then catch up.
- */
+/* Jiffies may stand still for so long, with the virtual CPU that keeps them, and then catch up. */
 #define JIFFIES_LAG_NS 20000000ULL
 
 /* The longest wait of bucket_await_answer() is one less, where HZ is 1000. */

@@ -386,8 +386,7 @@ enum nt_mixed {
 
 struct nt_bucket {
 	__u32 holds;         /* how many of its sockets have one */
-	__u32 answer_until;  /* until this jiffy a late ACK of theirs may be answered; 0: no ACK was
-				late */
+	__u32 answer_until;  /* the last jiffy for an answer to a late ACK; 0: none was late */
 	__u32 large_hash;    /* of the socket whose large tail a program looked at last; 0: none */
 	__u16 large_jiffies; /* when that was: the lower half */
 	__u16 mixed_long;    /* enum nt_mixed: were the bytes below the end of longer ones? */

@@ -264,8 +264,7 @@ static __always_inline u32 window_left(const struct tcp *t)
 /*
  * Returns how long after our ACK an answer comes at the latest; 0: no round trip is known. Round
  * trips vary: the smoothed one shows by how much, as far as it is no more than twice the smallest,
- * since delayed ACKs smear it; until the answer comes it may grow that far. A server greets later,
- * by what it takes to accept.
+ * since delayed ACKs smear it. A server greets later, by what it takes to accept.
  */
 static __always_inline u64 latest_answer_ns(const struct late_ack *la, const struct tcp *t)
 {
@@ -278,6 +277,12 @@ static __always_inline u64 latest_answer_ns(const struct late_ack *la, const str
 	if (smooth_ns > most_ns)
 		most_ns = smooth_ns < 2 * rtt_ns ? smooth_ns : 2 * rtt_ns;
 	return most_ns + nt_config.tick_ns + (la->part.bytes ? 0 : ACCEPT_NS);
+}
+
+/* Waits twice as long, since the smoothed round trip may grow until the answer comes. */
+static __always_inline void await_answer(const struct late_ack *la, const struct tcp *t)
+{
+	bucket_await_answer(t->sk, 2 * latest_answer_ns(la, t));
 }
 
 /*
@@ -318,7 +323,7 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 	if (la->unsure && late_acks_wanted)
 		bucket_await_answer(t.sk, ANSWER_NS);
 	if (release == NT_ACK_TIMER) {
-		bucket_await_answer(t.sk, 2 * latest_answer_ns(la, &t));
+		await_answer(la, &t);
 		late_ack_goes();
 	}
 	if (late_acks_wanted && !la->unsure && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
@@ -514,7 +519,7 @@ static __always_inline void late_ack_leaves(const struct tcp *t, const bool trus
 	if (!la || la->end.sk != (u64)t->sk || la->part.release != NT_ACK_TIMER)
 		return;
 	la->part.end_ns = bpf_ktime_get_ns();
-	bucket_await_answer(t->sk, 2 * latest_answer_ns(la, t));
+	await_answer(la, t);
 }
 
 /*

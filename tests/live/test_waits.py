@@ -79,9 +79,10 @@ def late_us(sleep_us: float) -> float:
             time.sleep(sleep_us / 1e6)
             theirs.send(b"x")
         os._exit(0)
-    late = [took_us(lambda: (ours.send(b"x"), ours.recv(1))) - sleep_us for _ in range(7)]
-    ours.send(b"e")
-    os.waitpid(child, 0)
+    with ours, theirs:
+        late = [took_us(lambda: (ours.send(b"x"), ours.recv(1))) - sleep_us for _ in range(7)]
+        ours.send(b"e")
+        os.waitpid(child, 0)
     return statistics.median(late)
 
 

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -318,16 +317,14 @@ static bool prepare(void *context, struct nt_error *error)
 {
 	struct trace *trace = context;
 	const struct nt_settings *settings = trace->settings;
+	uint64_t end_ns = settings->duration_ns ? nt_in_ns(settings->duration_ns) : NT_NEVER;
 	bool progress = settings->progress && isatty(STDERR_FILENO);
 	int err;
 
 	trace->started_ns = trace->reported_ns = nt_now_ns();
 	err = call_after(trace, settings->interval_ns, true, interval_over);
 	if (err >= 0)
-		err = settings->duration_ns
-			      ? nt_loop_timer(trace->loop, nt_in_ns(settings->duration_ns), 0,
-					      nt_loop_end, trace->loop)
-			      : 0;
+		err = nt_loop_timer(trace->loop, end_ns, 0, nt_loop_end, trace->loop);
 	if (err >= 0 && settings->timeline)
 		err = trace->timeline = call_after(trace, TIMELINE_NS, true, timeline_due);
 	if (err >= 0 && progress)

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "output/json.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "top/feed.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
