@@ -9,7 +9,6 @@ import re
 import select
 import signal
 import socket
-import statistics
 import struct
 import subprocess
 import threading
@@ -70,27 +69,11 @@ def connected(address: tuple[str, int]) -> socket.socket:
     return connection
 
 
-def late_us(sleep_us: float) -> float:
-    """How much later we have what another process sends after a sleep, in the median: a machine may be slow to wake."""
-    ours, theirs = socket.socketpair()
-    child = os.fork()
-    if not child:
-        while theirs.recv(1) != b"e":
-            time.sleep(sleep_us / 1e6)
-            theirs.send(b"x")
-        os._exit(0)
-    with ours, theirs:
-        late = [took_us(lambda: (ours.send(b"x"), ours.recv(1))) - sleep_us for _ in range(7)]
-        ours.send(b"e")
-        os.waitpid(child, 0)
-    return statistics.median(late)
-
-
 def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     """Each round that was slow is a stall as long, but for what the machine hid, and for one in which it stood still.
 
-    The application's clock runs on while it is not scheduled: single rounds last longer than their stall, and all of
-    them do where the machine is slow to wake it.
+    The application's clock runs on while it is not scheduled: a round lasts longer than its stall by what the machine
+    takes to wake both ends, and the shortest such time bounds what the reports lack.
     """
     felt, told = [us for us in took if us >= STALLED_US], tracer.stalls()
     assert len(felt) >= len(took) - 2, f"it does not stall: {took}"
@@ -100,8 +83,7 @@ def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     longer = [f - d for f, d in zip(fitting, durations)]
     assert min(longer) > -1_000, (fitting, durations)
     if not IN_GUEST:
-        late = late_us(statistics.median(durations))
-        assert statistics.median(longer) < 5_000 + late, (fitting, durations, late)
+        assert min(longer) < 10_000, (fitting, durations)
     return told
 
 
