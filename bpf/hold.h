@@ -211,6 +211,7 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 				       u64 released_ns, struct late_ack *la)
 {
 	u32 bytes = h->held.end_seq - h->held.seq;
+	u64 blur_ns;
 
 	__builtin_memset(f, 0, sizeof(*f));
 	f->duration_ns = duration_ns(h->begin_ns, released_ns);
@@ -236,9 +237,13 @@ static __always_inline void hold_facts(struct nt_stall_facts *f, const struct ho
 	if (la) {
 		f->late_release = la->part.release;
 		f->pending_ns = duration_ns(la->part.begin_ns, la->part.end_ns);
+		/* it may have been pending for longer: pending_ack_began() */
+		blur_ns = la->part.release == NT_ACK_TIMER ? 0 : 2 * nt_config.tick_ns;
 		f->pending_in_hold_ns = duration_ns(h->begin_ns, la->part.end_ns);
-		if (f->pending_in_hold_ns > f->pending_ns)
-			f->pending_in_hold_ns = f->pending_ns;
+		if (f->pending_in_hold_ns > f->pending_ns + blur_ns)
+			f->pending_in_hold_ns = f->pending_ns + blur_ns;
+		f->blurred = f->pending_ns < nt_late_limit_ns(f) &&
+			     f->pending_ns + blur_ns >= nt_late_limit_ns(f);
 		f->locked = la->end.locked;
 	}
 }
@@ -865,6 +870,28 @@ static __always_inline u64 last_sent_ns(const struct tcp *t)
 	return bpf_ktime_get_ns() - since_jiffies(PROBED(t->tp, lsndtime));
 }
 
+/*
+ * Does the socket know when exactly it sent the bytes before end_seq? With SACK it does, while they
+ * are what was acknowledged last: tcp_rack_advance().
+ */
+static __always_inline bool sent_exactly(const struct tcp *t, u32 end_seq)
+{
+	return bpf_core_field_exists(t->tp->rack.mstamp) && PROBED(t->tp, rack.end_seq) == end_seq;
+}
+
+/*
+ * Returns when the socket sent the bytes before end_seq, the last that it sent; or the end of that
+ * jiffy. This is a global function for the verifier's sake, as hold_judge().
+ */
+__noinline u64 sent_at_ns(u64 sk, u32 end_seq)
+{
+	struct tcp t = tcp_of((void *)sk, false);
+
+	if (sent_exactly(&t, end_seq))
+		return PROBED(t.tp, rack.mstamp) * 1000;
+	return last_sent_ns(&t) + nt_config.tick_ns;
+}
+
 /* Has the socket sent nothing, no loss probe either, later than a round trip after that time? */
 static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
 {
@@ -878,20 +905,23 @@ static __always_inline bool silent_since(const struct tcp *t, u64 time_ns)
  * and half as long again at the latest, if something kept it waiting. The ACK of the tail may have
  * changed the RTO: if by more than a quarter, this accuses nobody. Else the application uncorked
  * the socket, and corked it again, or a segment of the peer released the tail. Returns when the
- * timer sent the tail, latest_ns at the latest, or 0. This is a global function for the verifier's
- * sake, as hold_judge().
+ * timer sent the tail, latest_ns at the latest, or 0. seq: its first byte. This is a global
+ * function for the verifier's sake, as hold_judge().
  */
-__noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total_retrans)
+__noinline u64 cork_timer_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 total_retrans, u32 seq)
 {
 	struct tcp t = tcp_of((void *)sk, false);
 	u64 sent_ns = last_sent_ns(&t), room_ns = 2 * nt_config.tick_ns;
-	u64 rto_ns = PROBED(t.tp, inet_conn.icsk_rto) * nt_config.tick_ns;
+	u64 rto_ns = PROBED(t.tp, inet_conn.icsk_rto) * nt_config.tick_ns, least_ns = rto_ns;
 
+	if (nt_after(PROBED(t.tp, snd_una), seq))
+		least_ns = rto_ns / 4 * 3;
+	if (least_ns < NT_RTO_MIN_NS)
+		least_ns = NT_RTO_MIN_NS;
 	if (rto_ns < NT_RTO_MIN_NS)
 		rto_ns = NT_RTO_MIN_NS;
 	if (PROBED(t.tp, total_retrans) != total_retrans ||
-	    duration_ns(begin_ns, sent_ns + room_ns) < NT_RTO_MIN_NS ||
-	    duration_ns(begin_ns, sent_ns + room_ns) < rto_ns / 4 * 3 ||
+	    duration_ns(begin_ns, sent_ns + room_ns) < least_ns ||
 	    duration_ns(begin_ns, sent_ns) > rto_ns + rto_ns / 2)
 		return 0;
 	return latest_ns > sent_ns + room_ns ? sent_ns : latest_ns;
@@ -911,10 +941,12 @@ static __always_inline bool loss_probe_may_end(u64 lasted_ns, u64 delay_ns)
  * Returns when the socket sent data last, latest_ns at the latest; or 0 where a loss probe may have
  * sent it. This is a global function for the verifier's sake, as hold_judge().
  */
-__noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns)
+__noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 end_seq)
 {
 	struct tcp t = tcp_of((void *)sk, false);
-	u64 sent_ns = last_sent_ns(&t), limit_ns = tcp_delack_limit_ns(&t);
+	u64 sent_ns =
+		sent_exactly(&t, end_seq) ? PROBED(t.tp, rack.mstamp) * 1000 : last_sent_ns(&t);
+	u64 limit_ns = tcp_delack_limit_ns(&t);
 
 	if (sent_ns > latest_ns)
 		sent_ns = latest_ns;
@@ -933,6 +965,9 @@ static __always_inline u64 acknowledged_hold_ended_ns(const struct hold *h, cons
 						      const struct nt_tcp_state *s,
 						      const bool trusted)
 {
+	u32 more = s->write_seq - h->held.end_seq; /* a FIN is no data */
+	/* tcp_probe shows no ACK any more, and more was written since */
+	bool exact = s->tcp_state == NT_TCP_CLOSE_WAIT && sent_exactly(t, h->held.end_seq);
 	u64 sent_ns;
 
 	/* an earlier ACK may have released the bytes if other segments were behind the small one; a
@@ -940,14 +975,15 @@ static __always_inline u64 acknowledged_hold_ended_ns(const struct hold *h, cons
 	 * only); and what was written to them unseen may have held them for another reason */
 	if (h->held.reason != NT_HOLD_NAGLE || !nt_after(s->snd_una, h->held.seq) ||
 	    h->held.sml != h->held.seq || h->in_flight_bytes >= h->held.mss ||
-	    s->snd_una != h->held.end_seq)
+	    s->snd_una - h->held.end_seq > nt_has_closed(s))
 		return 0;
 	sent_ns = late_ack_sent_ns(h->held.seq, h->rcv_nxt, h->begin_ns);
 	if (sent_ns)
-		return silent_since(t, sent_ns) ? sent_ns : 0;
-	if (s->write_seq != h->held.end_seq || s->nonagle || TCP(t, rcv_nxt) != h->rcv_nxt)
+		return exact || silent_since(t, sent_ns) ? sent_ns : 0;
+	if ((more > nt_has_closed(s) && !exact) || s->nonagle || TCP(t, rcv_nxt) != h->rcv_nxt)
 		return 0;
-	return acknowledged_tail_sent_ns(socket_number(t->sk), h->begin_ns, s->clock_ns);
+	return acknowledged_tail_sent_ns(socket_number(t->sk), h->begin_ns, s->clock_ns,
+					 h->held.end_seq);
 }
 
 /*
@@ -965,7 +1001,8 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 					     const struct nt_tcp_state *s, const bool trusted)
 {
 	u32 rcv_nxt = TCP(t, rcv_nxt);
-	u64 sent_ns;
+	u64 sent_ns, latest_ns;
+	bool written_since;
 
 	if (h->ack_seen && h->held.reason == NT_HOLD_NAGLE && !nt_after(h->held.sml, h->ack))
 		return h->ack_ns;
@@ -974,20 +1011,25 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 		hold_note_ack(h, t, h->held.seq, h->rcv_nxt, ACK_PURE, sent_ns, trusted);
 		return sent_ns;
 	}
-	sent_ns = last_sent_ns(t) + 2 * nt_config.tick_ns;
-	if (sent_ns > s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */
-		sent_ns = s->clock_ns;
+	sent_ns = sent_at_ns(socket_number(t->sk), h->held.end_seq);
+	latest_ns = sent_ns + nt_config.tick_ns;
+	/* tcp_probe shows no ACK any more, and the write that shows the end came long after it */
+	written_since = s->tcp_state == NT_TCP_CLOSE_WAIT && latest_ns < s->clock_ns;
+	if (latest_ns > s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */
+		sent_ns = latest_ns = s->clock_ns;
 	if (!h->ack_seen || h->ack != s->snd_una)
-		hold_note_ack(h, t, s->snd_una, rcv_nxt,
-			      s->snd_una == h->held.sml && s->write_seq == h->held.end_seq &&
-					      !(s->nonagle & NT_NAGLE_CORK) &&
-					      !loss_probe_may_end(duration_ns(h->begin_ns, sent_ns),
-								  NT_RTO_MIN_NS) &&
-					      (rcv_nxt == h->rcv_nxt ||
-					       late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns))
-				      ? ACK_PURE
-				      : ACK_UNSURE,
-			      sent_ns, trusted);
+		hold_note_ack(
+			h, t, s->snd_una, rcv_nxt,
+			s->snd_una == h->held.sml &&
+					(s->write_seq == h->held.end_seq || written_since) &&
+					!(s->nonagle & NT_NAGLE_CORK) &&
+					!loss_probe_may_end(duration_ns(h->begin_ns, latest_ns),
+							    NT_RTO_MIN_NS) &&
+					(rcv_nxt == h->rcv_nxt ||
+					 late_ack_sent_ns(s->snd_una, rcv_nxt, h->begin_ns))
+				? ACK_PURE
+				: ACK_UNSURE,
+			sent_ns, trusted);
 	return sent_ns;
 }
 

@@ -52,6 +52,8 @@ struct nt_stall_facts {
 	__u8 locked;        /* enum nt_lock, of the receiver */
 	bool rest;          /* the held bytes are what is left of a write, or follow what is
 			     * left of bytes of which the peer has acknowledged a part */
+	bool blurred;       /* a jiffy or two decide whether the ACK was pending for long enough:
+			     * then what the sender felt decides */
 	bool unanswered;    /* the peer has sent no data since the stall before */
 };
 
@@ -115,7 +117,7 @@ static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 		return NT_EVIDENCE_SEEN;
 	/* pending, then sent for another reason: that is a stall only if the ACK came too late all
 	 * the same; by the receiver's clock, since the hold also waits for queues on the way */
-	if (f->late_release != NT_ACK_INVALID)
+	if (f->late_release != NT_ACK_INVALID && !f->blurred)
 		return f->pending_ns >= nt_late_limit_ns(f) ? NT_EVIDENCE_SEEN
 							    : NT_EVIDENCE_INVALID;
 	/* nobody knows what is late before a round trip was measured; a queue on the way explains
@@ -124,7 +126,7 @@ static inline enum nt_evidence nt_late_evidence(const struct nt_stall_facts *f)
 	if (!f->way_us || f->recovering || nt_excess_ns(f) < nt_infer_limit_ns(f) ||
 	    f->silent_ns < nt_infer_limit_ns(f) || !nt_lone(f->silent_bytes, f->mss))
 		return NT_EVIDENCE_INVALID;
-	return NT_EVIDENCE_INFERRED;
+	return f->blurred ? NT_EVIDENCE_SEEN : NT_EVIDENCE_INFERRED;
 }
 
 /* Can a hold for this reason become a stall? One for the congestion window can, if it is lone. */

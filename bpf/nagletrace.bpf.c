@@ -23,12 +23,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-static __always_inline void timer_handler(const struct tcp *t, const bool trusted)
-{
-	if (pending_ack_timer_handler(t, trusted))
-		event_plain(t->sk, NT_EVENT_ACK_TIMER);
-}
-
 /*
  * Does what on_tcp_probe() does, where functions are hooked. It is a program of its own, to spare
  * the small stack.
@@ -65,6 +59,31 @@ int BPF_PROG(on_net_dev_queue, struct sk_buff *skb)
 	return 0;
 }
 
+/* An ACK is delayed; where functions are hooked, they show it. */
+SEC("raw_tp/timer_start")
+int BPF_PROG(on_timer_start, struct timer_list *timer)
+{
+	void *sk;
+
+	if (timer_kind(timer, &sk) == TIMER_DELACK)
+		event_plain(sk, NT_EVENT_ACK_DELAYED);
+	return 0;
+}
+
+SEC("fentry/tcp_send_delayed_ack")
+int BPF_PROG(fentry_tcp_send_delayed_ack, struct sock *sk)
+{
+	event_plain(sk, NT_EVENT_ACK_DELAYED);
+	return 0;
+}
+
+SEC("kprobe/tcp_send_delayed_ack")
+int BPF_KPROBE(kprobe_tcp_send_delayed_ack, struct sock *sk)
+{
+	event_plain(sk, NT_EVENT_ACK_DELAYED);
+	return 0;
+}
+
 /* ---- the function family: fentry and fexit ---- */
 
 SEC("fexit/tcp_write_xmit")
@@ -98,13 +117,17 @@ int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg, unsi
 	return 0;
 }
 
-SEC("fentry/tcp_send_delayed_ack")
-int BPF_PROG(fentry_tcp_send_delayed_ack, struct sock *sk)
+/* Where functions are hooked, they show what the other timers send. */
+SEC("raw_tp/timer_expire_entry")
+int BPF_PROG(on_delack_timer_expire, struct timer_list *timer)
 {
-	struct tcp t = tcp_of(sk, true);
+	struct tcp t;
+	void *sk;
 
-	if (t.tp)
-		ack_delayed(&t, true);
+	if (timer_kind(timer, &sk) != TIMER_DELACK)
+		return 0;
+	t = tcp_of(sk, false);
+	pending_ack_timer_expires(&t);
 	return 0;
 }
 
@@ -114,7 +137,7 @@ int BPF_PROG(fentry_tcp_delack_timer_handler, struct sock *sk)
 	struct tcp t = tcp_of(sk, true);
 
 	if (t.tp)
-		timer_handler(&t, true);
+		pending_ack_timer_handler(&t, true);
 	return 0;
 }
 
@@ -245,21 +268,12 @@ int kretprobe_tcp_sendmsg_locked(struct pt_regs *ctx)
 	return 0;
 }
 
-SEC("kprobe/tcp_send_delayed_ack")
-int BPF_KPROBE(kprobe_tcp_send_delayed_ack, struct sock *sk)
-{
-	struct tcp t = tcp_of(sk, false);
-
-	ack_delayed(&t, false);
-	return 0;
-}
-
 SEC("kprobe/tcp_delack_timer_handler")
 int BPF_KPROBE(kprobe_tcp_delack_timer_handler, struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, false);
 
-	timer_handler(&t, false);
+	pending_ack_timer_handler(&t, false);
 	return 0;
 }
 

@@ -61,8 +61,7 @@ enum nt_ack_release {
 	NT_ACK_PIGGYBACK = 2,
 	NT_ACK_READ = 3,
 	NT_ACK_SEGMENT = 4,
-	NT_ACK_RESET = 5,
-	NT_ACK_RELEASES = 6,
+	NT_ACK_RELEASES = 5,
 };
 
 /* The kernel delayed an ACK for one of these reasons. */
@@ -145,7 +144,7 @@ enum nt_target {
 enum nt_dropped {
 	NT_DROPPED_RING_FULL = 0, /* a record found no room in the ring buffer */
 	NT_DROPPED_HOLD_MAP = 1,  /* a hold found no room in its map */
-	NT_DROPPED_ACK_MAP = 2,   /* a pending ACK found no room in its map */
+	NT_DROPPED_ACK_MAP = 2,   /* a late ACK found no room in its map */
 	NT_DROPPED_STACK = 3,     /* a call stack could not be taken */
 	NT_DROPPED_RETURN = 4,    /* a function's return came without its entry (kprobe) */
 	NT_DROPPED_SHARE = 5, /* a record beyond its user's share of a ring buffer that fills up */
@@ -326,14 +325,13 @@ static inline __u64 nt_share_of_both(__u64 self, __u64 peer)
 
 /*
  * The kernel side counts these for each CPU: they are right even when the ring buffer overflowed.
- * What has a place in struct nt_often it counts there.
  */
 struct nt_totals {
-	__u64 writes;
+	__u64 writes; /* user space adds them up from struct nt_often */
 	__u64 holds[NT_HOLD_REASONS];
 	__u64 hold_ns[NT_HOLD_REASONS];
 	__u64 releases[NT_RELEASES];
-	__u64 delayed_acks[NT_ACK_RELEASES]; /* by enum nt_ack_release */
+	__u64 delayed_acks; /* that their timer sent: TcpExtDelayedACKs */
 	__u64 stalls[NT_CAUSES];
 	__u64 dropped[NT_DROPPED_WAYS];
 };
@@ -343,11 +341,12 @@ struct nt_totals {
 #define NT_CPUS 1024
 #endif
 
-/* What it counts most often: a line of the cache. */
+/* What it touches most often on a CPU: a line of the cache. */
 struct nt_often {
 	__u64 writes;
-	__u64 delayed_acks[NT_ACK_RELEASES];
-	__u64 reserved;
+	__u64 sends_ack;  /* the socket whose timer is about to send an ACK; bpf/pending_ack.h */
+	__u64 expired_ns; /* when that timer was seen to expire */
+	__u64 reserved[5];
 };
 
 /*
@@ -394,30 +393,6 @@ struct nt_bucket {
 	__u32 mixed_seq;  /* the end of that */
 	__u32 stalled_hash;    /* of the socket that stalled last */
 	__u32 stalled_rcv_nxt; /* what it awaited then from its peer */
-};
-
-/* Counters that show later what released an ACK. */
-struct nt_ack_marks {
-	__u32 rcv_wup; /* what had been acknowledged; each ACK that goes out moves it */
-	__u32 data_segs_out;
-	__u32 data_segs_in;
-};
-
-struct nt_pending_ack {
-	__u64 sk;
-	__u64 begin_ns;
-	struct nt_ack_marks at; /* when it began */
-	__u16 place;            /* of an entry in the map: whose `others` counts it */
-	__u8 pingpong;          /* as the socket counts it */
-	__u8 locked : 1;
-	__u8 expired : 1; /* its timer has expired, and no program has seen more of it */
-	__u8 sent : 1;    /* the timer sent it; counted, it stays until a program sees it leave */
-};
-
-/* Sockets share a place by the hash of their addresses; bpf/pending_ack.h. */
-struct nt_ack_place {
-	struct nt_pending_ack ack; /* its sk is 0 while the place is free */
-	__u64 others;              /* entries in the map that belong to this place */
 };
 
 /* The processes that -p names are marked by their numbers modulo this. */

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The receiver's state machine: an ACK becomes pending, and something releases it. */
+/*
+ * The receiver's side: something releases a pending ACK. Nothing is kept of an ACK while it is
+ * pending, for most ride on the next data, and no program runs for those. When one leaves late and
+ * alone, its socket still shows since when it was pending, and why.
+ */
 #ifndef NT_PENDING_ACK_H
 #define NT_PENDING_ACK_H
 
 #include "bucket.h"
 #include "filter.h"
 #include "record.h"
-#include "scratch.h"
+#include "release.h"
+#include "tell_events.h"
 
 /* TCP_DELACK_MIN: a limit of the socket or of the route has set any delay that is shorter. */
 #define DELACK_MIN_NS 40000000ULL
@@ -14,240 +19,66 @@
 /* TCP_DELACK_MAX: no limit is longer. */
 #define DELACK_MAX_NS 200000000ULL
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__type(key, u64);
-	__type(value, struct nt_pending_ack);
-} ack_hash SEC(".maps");
-
-static const struct nt_pending_ack no_pending_ack;
-
-/*
- * Sockets share places by the hash of their addresses. The first one keeps its ACK there, which
- * costs a fraction of a look into the map, or of socket storage; the others keep theirs in the map.
- * If two CPUs take one place at once, the last one has it, and for the other the start of its ACK
- * went unseen. A socket stays at its place while it is connected.
- */
-#ifndef ACK_PLACES
-#define ACK_PLACES 8192
-#endif
-
-struct nt_ack_place ack_places[ACK_PLACES]; /* user space clears them while nothing is attached */
-
-static __always_inline u32 ack_place_of(struct sock *sk, const bool trusted)
+/* Has the peer's FIN come? */
+static __always_inline bool peer_has_closed(const struct tcp *t, const bool trusted)
 {
-	return READ(trusted, sk, __sk_common.skc_hash) % ACK_PLACES;
-}
+	u8 state = SK(t, __sk_common.skc_state);
 
-/* No hook shows when an ACK becomes pending: what came since then is not known either. */
-bool ack_begins_unseen;
-
-static __always_inline struct nt_pending_ack *pending_ack_find(struct sock *sk, const bool trusted)
-{
-	struct nt_pending_ack *p;
-	u64 key = (u64)sk;
-	u32 i = ack_place_of(sk, trusted);
-
-	if (ack_places[i].ack.sk == key)
-		return &ack_places[i].ack;
-	if (!ack_places[i].others)
-		return NULL;
-	p = bpf_map_lookup_elem(&ack_hash, &key);
-	return p && p->place == i ? p : NULL;
-}
-
-/* No ACK is pending for so long: what is at that place belongs to a connection that is over. */
-static __always_inline bool ack_place_is_left(const struct nt_ack_place *place)
-{
-	return duration_ns(place->ack.begin_ns, bpf_ktime_get_ns()) > SECOND_NS;
+	return state == NT_TCP_CLOSE_WAIT || state == NT_TCP_LAST_ACK || state == NT_TCP_CLOSING;
 }
 
 /*
- * Makes an entry in the map. One may be there: of another program for this socket, or of another
- * place, which a connection had that connect(2) with AF_UNSPEC dissolved.
+ * Returns when the pending ACK became pending: when the last data came. The socket's clock shows
+ * that, unless a later read or attempt to send has moved it: then the jiffy does, but that of a FIN
+ * is not kept. The timer expires as a jiffy begins; else the ACK has been pending since the end of
+ * that jiffy at least.
  */
-static __always_inline struct nt_pending_ack *ack_hash_new(struct sock *sk, u32 i)
-{
-	struct nt_pending_ack *p;
-	u64 key = (u64)sk;
-	bool there;
-
-	__sync_fetch_and_add(&ack_places[i].others, 1);
-	there = bpf_map_update_elem(&ack_hash, &key, &no_pending_ack, BPF_NOEXIST);
-	p = bpf_map_lookup_elem(&ack_hash, &key);
-	if (!p)
-		__sync_fetch_and_add(&ack_places[i].others, -1);
-	else if (there)
-		__sync_fetch_and_add(&ack_places[p->place % ACK_PLACES].others, -1);
-	if (p)
-		p->place = i;
-	return p;
-}
-
-/* NULL: no room, counted as dropped. */
-static __always_inline struct nt_pending_ack *pending_ack_new(struct sock *sk, const bool trusted)
-{
-	struct nt_pending_ack *p;
-	u32 i = ack_place_of(sk, trusted);
-
-	if (!ack_places[i].ack.sk || ack_place_is_left(&ack_places[i]))
-		return &ack_places[i].ack;
-	p = ack_hash_new(sk, i);
-	if (!p)
-		count_dropped(NT_DROPPED_ACK_MAP);
-	return p;
-}
-
-static __always_inline void pending_ack_delete(struct nt_pending_ack *p, struct sock *sk,
-					       const bool trusted)
-{
-	u64 key = (u64)sk;
-	u32 i;
-
-	if (p != &ack_places[ack_place_of(sk, trusted)].ack) {
-		i = p->place % ACK_PLACES;
-		if (!bpf_map_delete_elem(&ack_hash, &key))
-			__sync_fetch_and_add(&ack_places[i].others, -1);
-	} else {
-		p->sk = 0;
-	}
-}
-
-static __always_inline void count_ack_release(const struct tcp *t, enum nt_ack_release release,
-					      const bool trusted)
-{
-	if (release == NT_ACK_TIMER)
-		count_timer_seen(t->sk);
-	if (socket_counts(t, trusted))
-		count_in(often_here()->delayed_acks, release, NT_ACK_RELEASES, 1);
-}
-
-static __always_inline void read_marks(struct nt_ack_marks *m, const struct tcp *t,
-				       const bool trusted)
-{
-	m->rcv_wup = TCP(t, rcv_wup);
-	m->data_segs_out = TCP(t, data_segs_out);
-	m->data_segs_in = TCP(t, data_segs_in);
-}
-
-/*
- * Classifies an ACK that no program saw leave, by the counters that it moved. If data was both sent
- * and received, this guesses piggyback. A read by the application leaves no trace. Where functions
- * are hooked, they show a read's ACK, and only a FIN or a probe leaves no trace.
- */
-static __always_inline enum nt_ack_release
-pending_ack_unseen_release(const struct nt_pending_ack *p, const struct nt_ack_marks *now)
-{
-	if (p->expired)
-		return NT_ACK_TIMER;
-	if (now->data_segs_out != p->at.data_segs_out)
-		return NT_ACK_PIGGYBACK;
-	if (now->data_segs_in != p->at.data_segs_in)
-		return NT_ACK_SEGMENT;
-	return nt_config.functions ? NT_ACK_PIGGYBACK : NT_ACK_READ;
-}
-
-static __always_inline void count_unseen_release(const struct nt_pending_ack *p,
-						 const struct tcp *t,
-						 const struct nt_ack_marks *now, const bool trusted)
-{
-	if (!p->sent)
-		count_ack_release(t, pending_ack_unseen_release(p, now), trusted);
-}
-
-/* It went out unseen, and no ACK is pending now. */
-static __always_inline void pending_ack_gone(struct nt_pending_ack *p, const struct tcp *t,
-					     const bool trusted)
-{
-	struct nt_ack_marks now;
-
-	read_marks(&now, t, trusted);
-	count_unseen_release(p, t, &now, trusted);
-	pending_ack_delete(p, t->sk, trusted);
-}
-
-/*
- * Returns when an ACK became pending whose timer has expired and whose start went unseen: as the
- * last data came, to a jiffy. The socket's clock is more exact, but any later attempt to send moves
- * it.
- */
-static __always_inline u64 pending_ack_began(const struct tcp *t, const bool trusted)
+static __always_inline u64 pending_ack_began(const struct tcp *t, u32 release, const bool trusted)
 {
 	u64 came_ns = bpf_ktime_get_ns() - since_jiffies(ICSK(t, icsk_ack.lrcvtime));
-	u64 clock_ns = tcp_clock(t, trusted);
+	u64 clock_ns = tcp_clock(t, trusted), latest_ns = came_ns + nt_config.tick_ns;
 
-	return clock_ns > came_ns + nt_config.tick_ns ? came_ns : clock_ns;
-}
-
-/*
- * Finds or makes the entry of the ACK that is pending now: that of the same ACK goes on, that of
- * one that went out unseen gives way. NULL: nobody asked for the socket, or there is no room.
- */
-static __always_inline struct nt_pending_ack *pending_ack_current(const struct tcp *t, bool expired,
-								  const bool trusted)
-{
-	struct nt_pending_ack *p = pending_ack_find(t->sk, trusted);
-	struct nt_ack_marks now;
-
-	if (!p) {
-		if (!socket_wanted(t->sk, trusted))
-			return NULL;
-		p = pending_ack_new(t->sk, trusted);
-		if (!p)
-			return NULL;
-		read_marks(&now, t, trusted);
-	} else {
-		read_marks(&now, t, trusted);
-		/* data takes along what is pending, also the ACK of no bytes of a handshake */
-		if (p->at.rcv_wup == now.rcv_wup && p->at.data_segs_out == now.data_segs_out)
-			return p;
-		count_unseen_release(p, t, &now, trusted);
-	}
-	p->at = now;
-	p->pingpong = ICSK(t, icsk_ack.pingpong);
-	p->locked = false;
-	p->expired = false;
-	p->sent = false;
-	p->begin_ns = expired ? pending_ack_began(t, trusted) : tcp_clock(t, trusted);
-	barrier();
-	p->sk = (u64)t->sk;
-	return p;
-}
-
-/* The ACK is pending from now on: tcp_send_delayed_ack(). */
-static __always_inline void pending_ack_begin(const struct tcp *t, const bool trusted)
-{
-	pending_ack_current(t, false, trusted);
+	if (clock_ns <= latest_ns || peer_has_closed(t, trusted))
+		return clock_ns;
+	return release == NT_ACK_TIMER ? came_ns + nt_config.tick_ns / 2 : latest_ns;
 }
 
 /* Has the application read a part? A read of all would send the ACK: tcp_cleanup_rbuf(). */
-static __always_inline bool partly_read(const struct nt_pending_ack *p, const struct tcp *t)
+static __always_inline bool partly_read(const struct tcp *t)
 {
 	u32 copied = PROBED(t->tp, copied_seq);
 
-	return nt_after(copied, p->at.rcv_wup) && copied != PROBED(t->tp, rcv_nxt);
+	return nt_after(copied, PROBED(t->tp, rcv_wup)) && copied != PROBED(t->tp, rcv_nxt);
 }
 
 /*
- * Infers why the kernel delayed the ACK: why tcp_in_quickack_mode() said no. Uses the mode recorded
- * when the ACK became pending, since the timer's handler leaves the interactive mode, and the
- * present limits.
+ * Infers why the kernel delayed the ACK: why tcp_in_quickack_mode() said no. The timer's handler
+ * has not left the interactive mode yet.
  */
-static __always_inline enum nt_ack_reason pending_ack_reason(const struct nt_pending_ack *p,
+static __always_inline enum nt_ack_reason pending_ack_reason(const struct late_ack *la,
 							     const struct tcp *t)
 {
 	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
 		return NT_ACK_REASON_DELACK_MAX;
 	/* only a program that asked for it delays the handshake's ACK, which carries no bytes */
-	if (p->at.rcv_wup == PROBED(t->tp, rcv_nxt))
+	if (!la->part.bytes)
 		return NT_ACK_REASON_QUICKACK_OFF;
-	if (p->pingpong < pingpong_thresh(t))
-		return partly_read(p, t) ? NT_ACK_REASON_LEFT_UNREAD
-					 : NT_ACK_REASON_QUICK_EXHAUSTED;
+	if (!la->end.pingpong)
+		return partly_read(t) ? NT_ACK_REASON_LEFT_UNREAD : NT_ACK_REASON_QUICK_EXHAUSTED;
 	/* the socket has sent no answer yet, so TCP_QUICKACK 0 entered the mode;
 	 * __tcp_sock_set_quickack() */
-	return p->at.data_segs_out ? NT_ACK_REASON_PINGPONG : NT_ACK_REASON_QUICKACK_OFF;
+	return PROBED(t->tp, data_segs_out) ? NT_ACK_REASON_PINGPONG : NT_ACK_REASON_QUICKACK_OFF;
+}
+
+/*
+ * Has one segment come since our last ACK, and no other? A second small one sets PUSHED2, and one
+ * that is not small leaves no room for another: tcp_measure_rcv_mss(), __tcp_ack_snd_check(). Two
+ * that GRO or the backlog has merged pass for one.
+ */
+static __always_inline bool one_segment_came(const struct late_ack *la, const struct tcp *t)
+{
+	return !(PROBED(t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_PUSHED2) &&
+	       la->part.bytes <= PROBED(t->tp, inet_conn.icsk_ack.rcv_mss);
 }
 
 /* Returns how many more bytes our last ACK lets the peer send: tcp_receive_window(). */
@@ -286,39 +117,34 @@ static __always_inline void await_answer(const struct late_ack *la, const struct
 }
 
 /*
- * Remembers an ACK that went out late and alone, for the sender whose hold it may release. This is
- * a global function for the verifier's sake, as hold_judge().
+ * Remembers an ACK that goes out late and alone, for the sender whose hold it may release. sk: the
+ * receiver. This is a global function for the verifier's sake, as hold_judge().
  */
-__noinline int late_ack_remember(u32 level, u32 release, u64 now)
+__noinline int late_ack_remember(u64 sk, u32 release, u64 now)
 {
-	struct nt_pending_ack *p = scratch_get(level);
+	struct tcp t = tcp_of((void *)sk, false);
 	struct nt_ack_numbers numbers;
 	struct late_ack *la;
-	struct tcp t;
 	u64 limit_ns;
 
-	if (!p)
-		return 0;
-	t = tcp_of((void *)p->sk, false);
 	late_ack_numbers(&numbers, &t);
 	la = late_ack_new(&numbers);
 	if (!la)
 		return 0;
 	read_end(&la->end, &t);
-	la->end.pingpong = p->pingpong >= pingpong_thresh(&t);
-	if (p->locked)
+	if (release == NT_ACK_TIMER && PROBED(t.sk, sk_lock.owned))
 		la->end.locked = nt_config.functions ? NT_LOCK_SEEN : NT_LOCK_UNSEEN;
 	end_take_waiter(&la->end, t.sk);
 	end_take_owner(&la->end, t.sk);
-	la->part.begin_ns = p->begin_ns;
-	la->part.bytes = PROBED(t.tp, rcv_nxt) - p->at.rcv_wup;
+	la->part.begin_ns = pending_ack_began(&t, release, false);
+	la->part.bytes = PROBED(t.tp, rcv_nxt) - PROBED(t.tp, rcv_wup);
 	limit_ns = tcp_delack_limit_ns(&t);
 	la->part.limit_us = (limit_ns < DELACK_MAX_NS ? limit_ns : DELACK_MAX_NS) / 1000;
 	la->part.release = release;
-	la->part.reason = pending_ack_reason(p, &t);
+	la->part.reason = pending_ack_reason(la, &t);
 	la->part.end_ns = now;
 	la->room = window_left(&t);
-	la->lone = !ack_begins_unseen && PROBED(t.tp, data_segs_in) == p->at.data_segs_in;
+	la->lone = one_segment_came(la, &t);
 	la->unsure = release == NT_ACK_READ && !nt_config.functions;
 	if (la->unsure && late_acks_wanted)
 		bucket_await_answer(t.sk, ANSWER_NS);
@@ -326,25 +152,10 @@ __noinline int late_ack_remember(u32 level, u32 release, u64 now)
 		await_answer(la, &t);
 		late_ack_goes();
 	}
-	if (late_acks_wanted && !la->unsure && duration_ns(p->begin_ns, now) >= nt_config.min_ns)
+	if (late_acks_wanted && !la->unsure &&
+	    duration_ns(la->part.begin_ns, now) >= nt_config.min_ns)
 		report_late_ack(la, t.sk, &numbers);
 	return 0;
-}
-
-/* The ACK goes out late and alone. */
-static __always_inline void pending_ack_remember(const struct nt_pending_ack *p,
-						 enum nt_ack_release release, u64 now)
-{
-	u32 level;
-	struct nt_pending_ack *ended = scratch_take(&level);
-
-	if (!ended) {
-		count_dropped(NT_DROPPED_ACK_MAP);
-		return;
-	}
-	*ended = *p;
-	late_ack_remember(level, release, now);
-	scratch_give(level);
 }
 
 /*
@@ -362,26 +173,32 @@ static __always_inline bool read_may_send_ack(const struct tcp *t, const bool tr
 	       TCP(t, rcv_nxt) - TCP(t, rcv_wup) > ICSK(t, icsk_ack.rcv_mss);
 }
 
+/* Returns the late ACK that the socket's timer sends or has sent, by its numbers; NULL: none. */
+static __always_inline struct late_ack *late_ack_of_timer(const struct tcp *t, const bool trusted)
+{
+	struct late_ack *la = late_ack_find(TCP(t, rcv_nxt), TCP(t, snd_nxt));
+
+	return la && la->end.sk == (u64)t->sk && la->part.release == NT_ACK_TIMER ? la : NULL;
+}
+
 /*
  * The application reads, and no hook shows whether that sends the pending ACK: tcp_cleanup_rbuf()
  * decides next. If the ACK leaves alone with these numbers, it leaves now or at a later read. A
  * sender on this host that gets it knows that it left; read_sent_ack() finds out for others. An ACK
- * that a read sends sooner makes no stall (nt_late_evidence()), so that most reads cost no look
- * into a map. The start may have gone unseen.
+ * that a read sends sooner makes no stall: nt_late_evidence().
  */
 static __always_inline void pending_ack_meets_read(const struct tcp *t, const bool trusted)
 {
-	u64 came_ago_ns = since_jiffies(ICSK(t, icsk_ack.lrcvtime));
-	struct nt_pending_ack *p;
-	u64 now;
+	u64 came_ago_ns = since_jiffies(ICSK(t, icsk_ack.lrcvtime)), now;
 
 	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED) ||
-	    came_ago_ns + nt_config.tick_ns < NT_INFER_NS || !read_may_send_ack(t, trusted))
+	    came_ago_ns + nt_config.tick_ns < NT_INFER_NS || !read_may_send_ack(t, trusted) ||
+	    !socket_wanted(t->sk, trusted))
 		return;
-	p = pending_ack_current(t, true, trusted);
 	now = bpf_ktime_get_ns();
-	if (p && !p->sent && duration_ns(p->begin_ns, now) >= NT_INFER_NS)
-		pending_ack_remember(p, NT_ACK_READ, now);
+	if (duration_ns(pending_ack_began(t, NT_ACK_READ, trusted), now) >= NT_INFER_NS &&
+	    !late_ack_of_timer(t, trusted))
+		late_ack_remember(socket_number(t->sk), NT_ACK_READ, now);
 }
 
 /*
@@ -405,40 +222,29 @@ static __always_inline void read_sent_ack(const struct tcp *t, const bool truste
 		report_late_ack(la, t->sk, &numbers);
 }
 
-/* The socket goes: its last ACK went out unseen, or never will. */
-static __always_inline void pending_ack_closed(struct nt_pending_ack *p, const struct tcp *t)
-{
-	bool scheduled = PROBED(t->tp, inet_conn.icsk_ack.pending) & ICSK_ACK_SCHED;
-
-	if (!scheduled || p->at.rcv_wup != PROBED(t->tp, rcv_wup)) {
-		pending_ack_gone(p, t, false);
-		return;
-	}
-	count_ack_release(t, NT_ACK_RESET, false);
-	pending_ack_delete(p, t->sk, false);
-}
-
 /*
- * The timer's handler is about to send the ACK. This counts it at once and not when the ACK leaves:
- * the kernel skips a program that interrupts another on its CPU. `sent` keeps it from being counted
- * twice. The audit compares whole namespaces: it counts a socket's timer too for which nobody
- * asked.
+ * The timer's handler is about to send the ACK. This counts it, and not when the ACK leaves: the
+ * kernel skips a program that interrupts another on its CPU. The audit compares whole namespaces:
+ * it counts a socket's timer too for which nobody asked.
  */
 static __always_inline void pending_ack_timer_sends(const struct tcp *t, const bool trusted)
 {
-	struct nt_pending_ack *p = pending_ack_current(t, true, trusted);
+	struct nt_totals *totals = totals_here();
 
-	if (!p && socket_only_audited(t->sk, trusted))
-		count_timer_seen(t->sk);
-	/* another socket may have taken the place just now */
-	if (!p || p->sent || p->sk != (u64)t->sk)
+	if (!socket_wanted(t->sk, trusted)) {
+		if (socket_only_audited(t->sk, trusted))
+			count_timer_seen(t->sk);
 		return;
-	p->sent = true;
-	p->locked = SK(t, sk_lock.owned);
-	count_ack_release(t, NT_ACK_TIMER, trusted);
-	if (!p->expired)
-		pending_ack_remember(p, NT_ACK_TIMER, bpf_ktime_get_ns());
+	}
+	event_plain(t->sk, NT_EVENT_ACK_TIMER);
+	count_timer_seen(t->sk);
+	if (totals && socket_counts(t, trusted))
+		totals->delayed_acks++;
+	late_ack_remember(socket_number(t->sk), NT_ACK_TIMER, bpf_ktime_get_ns());
 }
+
+/* From the tracepoint of the timer to its handler it takes no longer. */
+#define TO_HANDLER_NS 20000000ULL
 
 static __always_inline bool pending_ack_due(const struct tcp *t, const bool trusted)
 {
@@ -447,118 +253,82 @@ static __always_inline bool pending_ack_due(const struct tcp *t, const bool trus
 	return (ICSK(t, icsk_ack.pending) & due) == due;
 }
 
-/* The timer has expired: the ACK that it was started for is out, so that nothing is kept of it. */
-static __always_inline void pending_ack_over(const struct tcp *t, const bool trusted)
-{
-	struct nt_pending_ack *p = pending_ack_find(t->sk, trusted);
-
-	if (p)
-		pending_ack_gone(p, t, trusted);
-}
-
 /*
- * The delayed-ACK timer expires; its tracepoint shows that before the handler runs. This mirrors
- * tcp_delack_timer_handler(). The timer also expires for an ACK that went out long ago. The kernel
- * may arm it again for the same jiffy, which timer_start does not show: pending_ack_current() finds
- * that.
+ * The delayed-ACK timer expires; its tracepoint shows that before the handler runs. The timer also
+ * expires for an ACK that went out long ago. If the socket is locked, the ACK waits until it is
+ * unlocked, which a hooked function shows.
  */
 static __always_inline void pending_ack_timer_expires(const struct tcp *t)
 {
-	if (pending_ack_due(t, false))
-		pending_ack_timer_sends(t, false);
-	pending_ack_over(t, false);
+	struct nt_often *often = often_here();
+
+	if (!pending_ack_due(t, false) || (nt_config.functions && PROBED(t->sk, sk_lock.owned)))
+		return;
+	if (nt_config.functions) {
+		often->sends_ack = socket_number(t->sk);
+		often->expired_ns = bpf_ktime_get_ns();
+	}
+	pending_ack_timer_sends(t, false);
 }
 
 /*
- * The same where a kprobe is to show the handler, and the kernel skips that program when it
- * interrupts another. This remembers the ACK, which another segment may still forestall, and counts
- * nothing. tcp_release_cb() calls the handler of a locked socket, and interrupts nobody.
+ * tcp_delack_timer_handler() is entered: by the timer, which was seen to expire just now; or by
+ * tcp_release_cb(), if the socket was locked as the timer fired, and for ACKs that went out long
+ * ago.
  */
-static __always_inline void pending_ack_timer_alerts(const struct tcp *t)
+static __always_inline void pending_ack_timer_handler(const struct tcp *t, const bool trusted)
 {
-	struct nt_pending_ack *p;
+	struct nt_often *often = often_here();
+	u64 sk = socket_number(t->sk);
+	bool seen =
+		often->sends_ack == sk && bpf_ktime_get_ns() - often->expired_ns < TO_HANDLER_NS;
 
-	if (PROBED(t->sk, sk_lock.owned))
-		return;
-	if (!pending_ack_due(t, false)) {
-		pending_ack_over(t, false);
-		return;
-	}
-	p = pending_ack_current(t, true, false);
-	if (!p || p->sent)
-		return;
-	p->expired = true;
-	pending_ack_remember(p, NT_ACK_TIMER, bpf_ktime_get_ns());
-}
-
-/*
- * tcp_delack_timer_handler() is entered; also by tcp_release_cb(), if the socket was locked as the
- * timer fired, and for ACKs that went out long ago. Returns true if it sends the ACK.
- */
-static __always_inline bool pending_ack_timer_handler(const struct tcp *t, const bool trusted)
-{
-	if (!pending_ack_due(t, trusted)) {
-		pending_ack_over(t, trusted);
-		return false;
-	}
+	often->sends_ack = 0;
 	/* it waited until the socket was unlocked, and may meet the next ACK's time */
-	if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)
-		return false;
-	pending_ack_timer_sends(t, trusted);
-	return true;
-}
-
-/*
- * The ACK that the timer's handler was about to send leaves. The time is that of now, since a
- * preemptible kernel may have taken the CPU from the handler meanwhile.
- */
-static __always_inline void late_ack_leaves(const struct tcp *t, const bool trusted)
-{
-	struct late_ack *la = late_ack_find(TCP(t, rcv_nxt), TCP(t, snd_nxt));
-
-	if (!la || la->end.sk != (u64)t->sk || la->part.release != NT_ACK_TIMER)
+	if (!pending_ack_due(t, trusted) ||
+	    (long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)
 		return;
-	la->part.end_ns = bpf_ktime_get_ns();
-	await_answer(la, t);
+	often->sends_ack = sk;
+	often->expired_ns = 0;
+	if (!seen)
+		pending_ack_timer_sends(t, trusted);
+}
+
+/* A read or a segment has the pending ACK sent. */
+static __always_inline void pending_ack_sent(const struct tcp *t, u64 now, const bool trusted)
+{
+	if (now >= pending_ack_began(t, NT_ACK_READ, trusted) + LATE_ACK_NS &&
+	    socket_wanted(t->sk, trusted))
+		late_ack_remember(
+			socket_number(t->sk),
+			TCP(t, copied_seq) == TCP(t, rcv_nxt) ? NT_ACK_READ : NT_ACK_SEGMENT, now);
 }
 
 /*
- * A pending ACK is about to go out by itself: tcp_send_ack(). One that data takes along is counted
- * when its timer expires, or as the next ACK becomes pending. So is one that tcp_send_delayed_ack()
- * sends because the timer is about to expire, where the compiler has inlined tcp_send_ack() there:
- * its peer has just sent another segment, so nobody waited for it.
+ * An ACK is about to go out by itself: tcp_send_ack(). One in the jiffy of its data was not
+ * delayed. The timer's is known already, but leaves now only: a preemptible kernel may have taken
+ * the CPU from its handler meanwhile.
  */
 static __always_inline void pending_ack_leaves(const struct tcp *t, const bool trusted)
 {
-	struct nt_pending_ack *p;
-	enum nt_ack_release release;
-	u64 now;
+	struct nt_often *often = often_here();
+	u8 pending = ICSK(t, icsk_ack.pending);
+	struct late_ack *la;
 
-	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED))
+	if (!(pending & ICSK_ACK_SCHED) || !since_jiffies(ICSK(t, icsk_ack.lrcvtime)))
 		return;
-	p = pending_ack_find(t->sk, trusted);
-	if (!p)
-		return;
-	if (p->at.rcv_wup != TCP(t, rcv_wup)) {
-		/* that one went out unseen, and so did the start of this one */
-		pending_ack_gone(p, t, trusted);
+	if (pending & ICSK_ACK_TIMER) {
+		pending_ack_sent(t, bpf_ktime_get_ns(), trusted);
 		return;
 	}
-	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER))
-		release = NT_ACK_TIMER;
-	else if (TCP(t, copied_seq) == TCP(t, rcv_nxt))
-		release = NT_ACK_READ;
-	else
-		release = NT_ACK_SEGMENT;
-	if (p->sent) {
-		late_ack_leaves(t, trusted);
-	} else {
-		count_ack_release(t, release, trusted);
-		now = bpf_ktime_get_ns();
-		if (release == NT_ACK_TIMER || now >= p->begin_ns + LATE_ACK_NS)
-			pending_ack_remember(p, release, now);
+	if (often->sends_ack != socket_number(t->sk))
+		return;
+	often->sends_ack = 0;
+	la = late_ack_of_timer(t, trusted);
+	if (la) {
+		la->part.end_ns = bpf_ktime_get_ns();
+		await_answer(la, t);
 	}
-	pending_ack_delete(p, t->sk, trusted);
 }
 
 /*

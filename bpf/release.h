@@ -74,6 +74,23 @@ static inline bool nt_filled(const struct nt_held *held, const struct nt_tcp_sta
 	return s->snd_nxt - held->seq >= held->mss;
 }
 
+/* Has the socket sent its FIN, or is it gone? */
+static inline bool nt_has_closed(const struct nt_tcp_state *s)
+{
+	return s->tcp_state != NT_TCP_ESTABLISHED && s->tcp_state != NT_TCP_CLOSE_WAIT;
+}
+
+/*
+ * Did the FIN take the bytes along? tcp_send_fin() sends what Nagle or MSG_MORE holds, and puts the
+ * FIN into the same segment, which one ACK acknowledges.
+ */
+static inline bool nt_fin_took(const struct nt_held *held, const struct nt_tcp_state *s)
+{
+	return (held->reason == NT_HOLD_NAGLE || held->reason == NT_HOLD_MSG_MORE) &&
+	       nt_has_closed(s) && s->write_seq == held->end_seq + 1 && !s->fin_alone &&
+	       s->snd_una != held->end_seq;
+}
+
 /* No ACK, timer or close released the bytes: the application did, or the queue below. */
 static inline enum nt_release nt_release_by_application(const struct nt_held *held,
 							const struct nt_tcp_state *s)
@@ -135,6 +152,8 @@ static inline enum nt_release nt_release_from_state(const struct nt_held *held,
 		return held->timer_seen;
 	if (nt_released_by_probe(held, s))
 		return NT_RELEASE_LOSS_PROBE;
+	if (nt_fin_took(held, s))
+		return NT_RELEASE_CLOSE;
 	if (nt_released_by_ack(held, s))
 		return NT_RELEASE_ACK;
 	if (nt_closing(s->tcp_state))

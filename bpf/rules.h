@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Rules for what the hooks see: an attempt to send or a write has returned, a segment has come, a
- * timer expires, the socket goes. Each rule reads the socket and moves the state machines of hold.h
- * and pending_ack.h.
+ * timer expires, the socket goes. Each rule reads the socket, and moves the state machine of hold.h
+ * or calls pending_ack.h.
  */
 #ifndef NT_RULES_H
 #define NT_RULES_H
@@ -44,7 +44,7 @@ static __always_inline enum nt_release tail_released(const struct hold *h, const
 
 	if (!h->flight_bytes)
 		sent_ns = cork_timer_sent_ns(socket_number(t->sk), h->begin_ns, *released_ns,
-					     h->total_retrans);
+					     h->total_retrans, h->held.seq);
 	if (!sent_ns)
 		return h->held.reason == NT_HOLD_CORK ? NT_RELEASE_UNCORK : NT_RELEASE_ACK;
 	*released_ns = sent_ns;
@@ -59,7 +59,7 @@ static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 				      const struct nt_tcp_state *s, enum nt_release release,
 				      const bool trusted)
 {
-	u64 released_ns = s->clock_ns;
+	u64 released_ns = s->clock_ns, sent_ns;
 
 	if (release == NT_RELEASE_TIMER && !h->held.timer_seen)
 		release = tail_released(h, t, &released_ns);
@@ -72,6 +72,12 @@ static __always_inline void hold_sent(struct hold *h, const struct tcp *t,
 		released_ns = h->ack_ns;
 	} else if (release == NT_RELEASE_ACK) {
 		released_ns = hold_ack_released(h, t, s, trusted);
+	} else if (release != NT_RELEASE_TIMER) {
+		/* something else may have moved the clock */
+		sent_ns = sent_at_ns(socket_number(t->sk),
+				     release == NT_RELEASE_CLOSE ? s->write_seq : h->held.end_seq);
+		if (sent_ns < released_ns)
+			released_ns = sent_ns;
 	}
 	hold_release(h, t, release, released_ns);
 }
@@ -609,35 +615,22 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 				  owned);
 }
 
-/* The retransmit timer is armed: mostly because something was sent just now. */
-static __always_inline void write_timer_starts(const struct tcp *t, const bool trusted)
+/* Did the FIN leave later than the last data? */
+static __always_inline bool fin_went_alone(const struct tcp *t)
 {
-	struct nt_tcp_state s;
-	struct hold *h;
-
-	if (bucket_knows_large(t->sk, trusted))
-		return;
-	h = hold_find(t, trusted);
-	if (!h || !hold_may_stall(h) || !nt_after(PROBED(t->tp, snd_nxt), h->held.seq))
-		return;
-	tcp_read_sent(&s, t, false);
-	if (gone_out(h, &s))
-		hold_sent_unseen(h, t, &s, false);
+	return sent_exactly(t, PROBED(t->tp, write_seq)) &&
+	       PROBED(t->tp, rack.mstamp) * 1000 > last_sent_ns(t) + 2 * nt_config.tick_ns;
 }
 
 /* The connection is over: what is held will never go out. */
 static __always_inline void socket_closed(const struct tcp *t, const bool trusted)
 {
-	struct nt_pending_ack *p = pending_ack_find(t->sk, trusted);
+	struct hold *h = hold_find(t, trusted);
 	struct nt_tcp_state s;
-	struct hold *h;
 
-	/* first: the hold leaves many states that the verifier would follow through this */
-	if (p)
-		pending_ack_closed(p, t);
-	h = hold_find(t, trusted);
 	if (h) {
 		tcp_read_state(&s, t, trusted);
+		s.fin_alone = fin_went_alone(t);
 		if (gone_out(h, &s))
 			hold_sent_unseen(h, t, &s, trusted);
 		else if (h->held.reason == NT_HOLD_SNDBUF)

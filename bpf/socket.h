@@ -254,24 +254,6 @@ static __always_inline void tcp_read_head(struct nt_tcp_state *s, const struct t
 }
 
 /*
- * Reads what shows how held bytes went out: all that nt_release_from_state() looks at. It is no
- * part of tcp_read_state(): the verifier would follow twice as many ways through what comes after.
- */
-static __always_inline void tcp_read_sent(struct nt_tcp_state *s, const struct tcp *t,
-					  const bool trusted)
-{
-	__builtin_memset(s, 0, sizeof(*s));
-	s->clock_ns = TCP(t, tcp_clock_cache);
-	s->snd_una = TCP(t, snd_una);
-	s->snd_nxt = TCP(t, snd_nxt);
-	s->snd_wnd = TCP(t, snd_wnd);
-	s->write_seq = TCP(t, write_seq);
-	s->tlp_high_seq = TCP(t, tlp_high_seq);
-	s->tcp_state = SK(t, __sk_common.skc_state);
-	s->nonagle = READ_BITS(trusted, t->tp, nonagle);
-}
-
-/*
  * Reads everything that the verdict and the release look at. The arguments of the attempt become
  * what tcp_push() passes; a caller that knows better sets them after.
  */

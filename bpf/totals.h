@@ -12,7 +12,7 @@ struct {
 	__type(value, struct nt_totals);
 } totals SEC(".maps");
 
-/* In place of a map, into which each write and each delayed ACK would have to look. */
+/* In place of a map, into which each write would have to look. */
 struct nt_often often[NT_CPUS] __attribute__((aligned(64)));
 
 /* Counts in a table of n. The barrier keeps the compiler from hiding the bound. */

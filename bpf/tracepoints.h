@@ -21,12 +21,6 @@ static __always_inline void learn_timers(const struct sock *sk)
 	delack_timer_function = timer_function(sk, delack_timer_offset());
 }
 
-static __always_inline void ack_delayed(const struct tcp *t, const bool trusted)
-{
-	event_plain(t->sk, NT_EVENT_ACK_DELAYED);
-	pending_ack_begin(t, trusted);
-}
-
 /* ---- of both families ---- */
 
 SEC("raw_tp/tcp_probe")
@@ -87,7 +81,7 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 	return 0;
 }
 
-/* ---- of the tracepoint family; the timers serve kprobes too ---- */
+/* ---- of the tracepoint family; the timers serve all ---- */
 
 /*
  * An MPTCP socket has taken bytes. Its first subflow counts; who holds them, its owners show. This
@@ -156,24 +150,6 @@ static __always_inline enum timer_kind timer_kind(struct timer_list *timer, void
 	return TIMER_OTHER;
 }
 
-SEC("raw_tp/timer_start")
-int BPF_PROG(on_timer_start, struct timer_list *timer)
-{
-	enum timer_kind kind;
-	struct tcp t;
-	void *sk;
-
-	kind = timer_kind(timer, &sk);
-	if (kind == TIMER_OTHER)
-		return 0;
-	t = tcp_at(sk);
-	if (kind == TIMER_DELACK)
-		ack_delayed(&t, NT_CAST);
-	else
-		write_timer_starts(&t, NT_CAST);
-	return 0;
-}
-
 SEC("raw_tp/timer_expire_entry")
 int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 {
@@ -185,11 +161,7 @@ int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 	if (kind == TIMER_OTHER)
 		return 0;
 	t = tcp_of(sk, false);
-	if (kind == TIMER_DELACK && !nt_config.functions && pending_ack_due(&t, false))
-		event_plain(t.sk, NT_EVENT_ACK_TIMER);
-	if (kind == TIMER_DELACK && nt_config.functions)
-		pending_ack_timer_alerts(&t);
-	else if (kind == TIMER_DELACK)
+	if (kind == TIMER_DELACK)
 		pending_ack_timer_expires(&t);
 	else
 		write_timer_expires(&t);

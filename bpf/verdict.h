@@ -59,6 +59,7 @@ struct nt_tcp_state {
 	__u8 nonagle_arg;  /* of the attempt */
 	__u8 push_one;     /* of the attempt */
 	__u8 tcp_state;    /* sk->sk_state */
+	__u8 fin_alone;    /* the FIN left later than the last data */
 };
 
 /* Is a later than b in sequence space? include/net/tcp.h */

@@ -31,8 +31,10 @@ static const nt_word releases[NT_RELEASES] = {
 };
 
 static const nt_word ack_releases[NT_ACK_RELEASES] = {
-	[NT_ACK_TIMER] = "timer",     [NT_ACK_PIGGYBACK] = "piggyback", [NT_ACK_READ] = "read",
-	[NT_ACK_SEGMENT] = "segment", [NT_ACK_RESET] = "reset",
+	[NT_ACK_TIMER] = "timer",
+	[NT_ACK_PIGGYBACK] = "piggyback",
+	[NT_ACK_READ] = "read",
+	[NT_ACK_SEGMENT] = "segment",
 };
 
 static const nt_word ack_reasons[NT_ACK_REASONS] = {

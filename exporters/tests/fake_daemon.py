@@ -15,7 +15,6 @@ from processes import Ends
 BOUNDS_MS = (1, 5, 10, 20, 30, 35, 40, 45, 50, 75, 100, 150, 200, 250, 500, 1000, 2000)
 REASONS = ("nagle", "cork", "msg_more", "autocork", "tso_defer", "cwnd", "rwnd", "pacing", "tsq", "unknown")
 RELEASES = ("ack", "full_segment", "nodelay", "uncork", "timer", "loss_probe", "push", "close", "reset", "device")
-ACK_RELEASES = ("timer", "piggyback", "read", "segment", "reset")
 DROPPED = ("ring_full", "hold_map_full", "ack_map_full", "stack", "function_return", "ring_share", "late_ack_limit",
            "recursion", "owners")
 
@@ -54,7 +53,7 @@ def snapshot(*all_series: dict[str, Any], started: str = "2026-11-21T08:00:00.00
         "limits": {"max_series": 1000, "folded_stalls": 0, "evicted_series": 0, "max_connections": 1024},
         "totals": {"writes": 100, "stalls": {"nagle_delayed_ack": 0, "cork_ceiling": 0},
                    "holds": dict.fromkeys(REASONS, 0), "hold_us": dict.fromkeys(REASONS, 0),
-                   "releases": dict.fromkeys(RELEASES, 0), "delayed_acks": dict.fromkeys(ACK_RELEASES, 0),
+                   "releases": dict.fromkeys(RELEASES, 0), "delayed_acks": {"timer": 0},
                    "contradicted": 0},
         "dropped": dict.fromkeys(DROPPED, 0),
         "tracer": {"cpu_us": 1500, "max_resident_bytes": 8 << 20, "readers": 1, "streaming": 0, "requests": 3,

@@ -29,7 +29,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 /*
  * Learns what user space would know, from the first socket that sends. The tick comes first:
- * without the timers' functions no ACK is pending yet, whose time it would measure.
+ * without the timers' functions no ACK is late yet, whose time it would measure.
  */
 SEC("raw_tp/sock_send_length")
 int BPF_PROG(learn, struct sock *sk, int ret)
@@ -45,7 +45,9 @@ int BPF_PROG(learn, struct sock *sk, int ret)
 SEC("raw_tp/sock_recv_length")
 int BPF_PROG(on_sock_recv_length, struct sock *sk, int ret)
 {
-	if (ret > 0 && PROBED(sk, sk_protocol) == IPPROTO_TCP && pending_ack_find(sk, false))
+	struct tcp t = tcp_of(sk, false);
+
+	if (ret > 0 && PROBED(sk, sk_protocol) == IPPROTO_TCP && pending_ack_due(&t, false))
 		note_reader(sk);
 	return 0;
 }

@@ -19,8 +19,8 @@ ABSURD = ("--max-overhead", "0.0001")
 #: The order of docs/overhead.md: what each step detaches; then all that are left.
 STEPS = {
     "function": [{"tcp_sendmsg_locked"}],
-    "kprobe": [{"timer_expire_entry"}, {"tcp_sendmsg_locked"}],
-    "tracepoint": [{"timer_start"}],
+    "kprobe": [{"tcp_sendmsg_locked"}],
+    "tracepoint": [],
 }
 
 

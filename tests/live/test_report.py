@@ -112,7 +112,8 @@ def test_where_nothing_was_seen_it_says_that_this_is_no_answer() -> None:
             lab.play()
             tracer.stop()
     flowing = " ".join(tracer.lines.text().split())
-    assert "looked at 0 writes, 0 holds, 0 delayed ACKs nothing no socket that was asked for wrote anything" in flowing
+    assert ("looked at 0 writes, 0 holds, 0 delayed ACKs sent by the timer "
+            "nothing no socket that was asked for wrote anything") in flowing
     with Lab("echo") as lab:
         _, text, _ = text_of(lab)
     assert "nothing" not in text

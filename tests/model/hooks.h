@@ -121,22 +121,14 @@ static void hook_destroy(struct endpoint *e)
 		hooks.destroys_skipped++;
 }
 
-static void hook_timer_start(struct timer_list *timer)
-{
-	unsigned long long context[] = {ADDRESS(timer)};
-
-	if (hooks.family != TRACEPOINT)
-		return;
-	RUN_UNTRUSTED(on_timer_start, context);
-}
-
 static void hook_timer_expire(struct timer_list *timer)
 {
 	unsigned long long context[] = {ADDRESS(timer)};
 
 	if (hooks.family == FUNCTION)
-		return;
-	RUN_UNTRUSTED(on_timer_expire_entry, context);
+		RUN_UNTRUSTED(on_delack_timer_expire, context);
+	else
+		RUN_UNTRUSTED(on_timer_expire_entry, context);
 }
 
 static void hook_write_xmit_entry(struct endpoint *e, u32 mss, int nonagle, int push_one)
@@ -181,14 +173,6 @@ static void hook_send_length(struct endpoint *e, u32 copied)
 {
 	if (hooks.family == TRACEPOINT)
 		RUN(on_sock_send_length, ADDRESS(e), copied);
-}
-
-static void hook_send_delayed_ack(struct endpoint *e)
-{
-	if (hooks.family == FUNCTION)
-		RUN(fentry_tcp_send_delayed_ack, ADDRESS(e));
-	else if (hooks.family == KPROBE)
-		RUN_KPROBE(kprobe_tcp_send_delayed_ack, hook_registers(ADDRESS(e), 0, 0, 0, 0, 0));
 }
 
 static void hook_delack_timer_handler(struct endpoint *e)

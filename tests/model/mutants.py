@@ -40,7 +40,7 @@ STATEMENT = re.compile(r"^\t+(?!return\b|struct\b|u\d+\b|bool\b|enum\b|else\b|ca
 NEIGHBOURS = {
     "NT_HOLD_": "NAGLE CORK MSG_MORE AUTOCORK TSO_DEFER CWND RWND PACING TSQ UNKNOWN",
     "NT_RELEASE_": "ACK FULL_SEGMENT NODELAY UNCORK TIMER LOSS_PROBE PUSH CLOSE RESET DEVICE",
-    "NT_ACK_": "TIMER PIGGYBACK READ SEGMENT RESET",
+    "NT_ACK_": "TIMER PIGGYBACK READ SEGMENT",
     "NT_PATTERN_": "WRITE_WRITE_READ REPLY_TAIL HANDSHAKE_FLIGHT ACK_CLOCKED PIGGYBACKED_ACK SEVERAL_WRITES ONE_WAY",
     "NT_EVIDENCE_": "SEEN INFERRED",
     "NT_NAGLE_": "OFF CORK PUSH",
@@ -52,22 +52,15 @@ OPERATORS = [(" < ", " <= "), (" <= ", " < "), (" > ", " >= "), (" >= ", " > "),
 
 # Mutants that change no verdict: (file, the line before, the line, what it becomes), and above each the reason.
 EQUIVALENT = {
-    # pending_ack_timer_handler() returns it to timer_handler(), which writes a timeline event
-    ("pending_ack.h", "pending_ack_timer_sends(t, trusted);", "return true;", "return false;"),
-    ("pending_ack.h", "if ((long)(ICSK(t, icsk_delack_timer.expires) - bpf_jiffies64()) > 0)", "return false;",
-     "return true;"),
     # at its limit it is the limit
     ("pending_ack.h", "u64 most_ns = rtt_ns + rtt_ns / 2;", "if (smooth_ns > most_ns)", "if (smooth_ns >= most_ns)"),
-    ("hold.h", "sent_ns = last_sent_ns(t) + 2 * nt_config.tick_ns;",
-     "if (sent_ns > s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */",
-     "if (sent_ns >= s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */"),
+    ("hold.h", "written_since = s->tcp_state == NT_TCP_CLOSE_WAIT && latest_ns < s->clock_ns;",
+     "if (latest_ns > s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */",
+     "if (latest_ns >= s->clock_ns || nt_closing(s->tcp_state)) /* a FIN alone is no data */"),
     # what follows finds the hold deleted, and judges nothing
     ("hold.h", "hold_delete(t->sk);", "return;", ";"),
     # what follows finds no segment, and notes nothing
     ("rules.h", "if (!has_tail(&t, false))", "return 0;", ";"),
-    # says how to read the socket, for the verifier: what is read is the same
-    ("pending_ack.h", "count_ack_release(t->sk, NT_ACK_RESET);", "pending_ack_delete(p, t->sk, false);",
-     "pending_ack_delete(p, t->sk, true);"),
 }
 # Where both are equal, both branches give the same: a > b ? a - b : 0, a < b ? a : b
 SAME_IF_EQUAL = re.compile(r"return (?:\(s32\))?(\S+) [<>]=? (\S+) \? (?:\1 - \2 : 0|\1 : \2|\2 : \1);$")

@@ -201,13 +201,6 @@ static __always_inline void record_timer(struct timer_list *timer, enum recorded
 	bpf_ringbuf_submit(r, 0);
 }
 
-SEC("raw_tp/timer_start")
-int BPF_PROG(record_timer_start, struct timer_list *timer)
-{
-	record_timer(timer, RECORDED_TIMER_START);
-	return 0;
-}
-
 SEC("raw_tp/timer_expire_entry")
 int BPF_PROG(record_timer_expire, struct timer_list *timer)
 {
@@ -233,13 +226,6 @@ SEC("fexit/tcp_sendmsg_locked")
 int BPF_PROG(record_sendmsg, struct sock *sk, struct msghdr *msg, unsigned long size, int ret)
 {
 	record_write(sk, RECORDED_SENDMSG, ret);
-	return 0;
-}
-
-SEC("fentry/tcp_send_delayed_ack")
-int BPF_PROG(record_send_delayed_ack, struct sock *sk)
-{
-	record_plainly(sk, RECORDED_SEND_DELAYED_ACK);
 	return 0;
 }
 

@@ -49,19 +49,12 @@ static int failed(const char *what, int err)
 	return EXIT_FAILURE;
 }
 
-/* Which programs are the family's; those of both are neither's alone. */
+/* Is the program one of the family's? */
 static bool of_family(const char *section, bool functions)
 {
 	bool function = !strncmp(section, "fentry/", 7) || !strncmp(section, "fexit/", 6);
-	const char *alone[] = {"raw_tp/sock_send_length", "raw_tp/timer_start",
-			       "raw_tp/timer_expire_entry"};
 
-	if (function)
-		return functions;
-	for (size_t i = 0; functions && i < sizeof(alone) / sizeof(alone[0]); i++)
-		if (!strcmp(section, alone[i]))
-			return false;
-	return true;
+	return function ? functions : !functions || strcmp(section, "raw_tp/sock_send_length");
 }
 
 /* Runs that the kernel did not make, since another run of the program was under way on the CPU. */

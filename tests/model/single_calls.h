@@ -45,6 +45,7 @@ static void tail_goes(struct endpoint *e)
 {
 	packets_free(e);
 	e->tp.snd_nxt = e->tp.snd_sml = e->tp.write_seq;
+	e->tp.lsndtime = world_jiffies();
 }
 
 static void endpoint_leaves(struct endpoint *e)
@@ -87,7 +88,6 @@ static bool answer_is_told(u64 rtt_ns, u64 srtt_ns, u64 after_ns, int older)
 	tcp_mstamp_refresh(e);
 	e->tp.rcv_nxt += 100;
 	icsk->icsk_ack.pending = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
-	hook_send_delayed_ack(e);
 	world_delay(40 * MS);
 	hook_delack_timer_handler(e);
 	icsk->icsk_ack.pending = ICSK_ACK_SCHED;
@@ -257,22 +257,34 @@ static void cork_outlasts_a_postponed_timer(void)
 	endpoint_leaves(e);
 }
 
-/* Returns the begin found for an ACK that the timer sends and whose begin was not seen; meanwhile
- * the socket's clock has moved by clock_ns. */
-static u64 unseen_ack_began(u64 clock_ns)
+/* The timer sends the ACK of bytes that came 40 ms ago; the socket's clock has moved by clock_ns then. */
+static struct late_ack ack_by_timer(u8 pending, u32 bytes, u64 clock_ns, u8 state)
 {
 	struct endpoint *e = lone_endpoint();
 	struct inet_connection_sock *icsk = &e->tp.inet_conn;
-	u64 came_ns = world.now_ns, told_ns;
+	struct late_ack la;
 
 	icsk->icsk_ack.lrcvtime = world_jiffies();
-	icsk->icsk_ack.pending = ICSK_ACK_SCHED | ICSK_ACK_TIMER;
-	e->tp.tcp_clock_cache = came_ns + clock_ns;
+	icsk->icsk_ack.pending = pending | ICSK_ACK_PUSHED | ICSK_ACK_SCHED | ICSK_ACK_TIMER;
+	e->tp.rcv_nxt += bytes;
+	e->tp.tcp_clock_cache = world.now_ns + clock_ns;
+	sock_of(e)->__sk_common.skc_state = state;
 	world_delay(40 * MS);
 	hook_timer_expire(e->ack_timer.list);
-	told_ns = late_ack_find(e->tp.rcv_nxt, e->tp.snd_nxt)->part.begin_ns;
+	la = *late_ack_find(e->tp.rcv_nxt, e->tp.snd_nxt);
 	endpoint_leaves(e);
-	return told_ns - came_ns;
+	return la;
+}
+
+/* Returns by how much later than it did the ACK is told to have become pending. */
+static u64 ack_began(u64 clock_ns, u8 state)
+{
+	return ack_by_timer(0, 0, clock_ns, state).part.begin_ns + 40 * MS - world.now_ns;
+}
+
+static bool ack_is_lone(u8 pending, u32 bytes)
+{
+	return ack_by_timer(pending, bytes, 0, TCP_ESTABLISHED).lone;
 }
 
 #endif /* NT_MODEL_SINGLE_CALLS_H */

@@ -176,7 +176,7 @@ static void tcp_fragment(struct endpoint *e, struct packet *p, u32 len)
 	queue_put_behind(e, p, rest);
 }
 
-/* ---- timers: an skb's worth of struct timer_list, as on_timer_start() finds it ---- */
+/* ---- timers: an skb's worth of struct timer_list, as on_timer_expire_entry() finds it ---- */
 
 static void timer_modify(struct endpoint *e, struct model_timer *timer, u64 expires)
 {
@@ -185,7 +185,6 @@ static void timer_modify(struct endpoint *e, struct model_timer *timer, u64 expi
 	timer->armed = true;
 	timer->list->expires = expires;
 	timer->generation++;
-	hook_timer_start(timer->list);
 	world_at(max_u64(expires * world.tick_ns, world.now_ns), EVENT_TIMER, e, timer,
 		 timer->generation);
 }
@@ -572,7 +571,6 @@ static void tcp_send_delayed_ack(struct endpoint *e)
 	struct inet_connection_sock *icsk = &e->tp.inet_conn;
 	u64 ato = e->ato_ns, timeout, jiffies = world_jiffies();
 
-	hook_send_delayed_ack(e);
 	truth_ack_pending(e);
 	if (ato > TCP_DELACK_MIN_NS) {
 		u64 most = 500000000ULL;

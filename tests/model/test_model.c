@@ -129,7 +129,6 @@ static struct nt_totals *totals_told(void)
 
 	told = *(struct nt_totals *)bpf_map_lookup_elem(&totals, &zero);
 	told.writes = often[0].writes;
-	memcpy(told.delayed_acks, often[0].delayed_acks, sizeof(told.delayed_acks));
 	return &told;
 }
 
@@ -220,14 +219,7 @@ static void begin(const struct setting *setting)
 
 static struct host_map *some_map(void)
 {
-	switch (random_below(3)) {
-	case 0:
-		return host_sized(&hold_hash);
-	case 1:
-		return host_sized(&ack_hash);
-	default:
-		return host_sized(&late_acks);
-	}
+	return one_in(2) ? host_sized(&hold_hash) : host_sized(&late_acks);
 }
 
 static void scratch_all_busy(bool busy)
@@ -269,8 +261,7 @@ static void show_counts(void)
 		show_count("holds", i, t->holds[i], truth.holds[i]);
 		show_count("hold_ns", i, t->hold_ns[i], truth.hold_ns[i]);
 	}
-	for (u32 i = 0; i < NT_ACK_RELEASES; i++)
-		show_count("ACKs", i, t->delayed_acks[i], truth.delayed_acks[i]);
+	show_count("delayed ACKs", 0, t->delayed_acks, truth.delayed_acks);
 	show_count("writes", 0, t->writes, truth.writes);
 	for (u32 i = 0; i < NT_CAUSES; i++)
 		show_count("stalls counted, in records", i, t->stalls[i], run.stalls[i]);
@@ -321,15 +312,6 @@ static void play(const struct setting *setting)
 }
 
 
-/* Where a FIN takes an ACK along, and data comes later, that data seems to have caused the ACK. */
-static void acks_are_exact(const struct nt_totals *t)
-{
-	for (u32 end = NT_ACK_TIMER; end < NT_ACK_RELEASES; end++)
-		assert_in_range(t->delayed_acks[end],
-				truth.delayed_acks[end] - (end == NT_ACK_PIGGYBACK) * truth.acks_unshown,
-				truth.delayed_acks[end] + (end == NT_ACK_SEGMENT) * truth.acks_unshown);
-}
-
 /* Those that the audit compares with the kernel's own count. */
 static u64 timers_counted(void)
 {
@@ -354,8 +336,8 @@ static void totals_are_exact(void)
 	}
 	assert_int_equal(t->holds[NT_HOLD_UNKNOWN], 0);
 	if (!truth.target)
-		assert_int_equal(timers_counted(), truth.delayed_acks[NT_ACK_TIMER]);
-	acks_are_exact(t);
+		assert_int_equal(timers_counted(), truth.delayed_acks);
+	assert_int_equal(t->delayed_acks, truth.delayed_acks);
 	assert_int_equal(t->writes, truth.writes);
 }
 
@@ -413,8 +395,7 @@ static void pool_totals(void)
 		if (certain)
 			share_add(&pool[HELD_FOR], apart(t->hold_ns[i], truth.hold_ns[i]), truth.hold_ns[i]);
 	}
-	share_add(&pool[ACKS_BY_TIMER], apart(t->delayed_acks[NT_ACK_TIMER], truth.delayed_acks[NT_ACK_TIMER]),
-		  truth.delayed_acks[NT_ACK_TIMER]);
+	share_add(&pool[ACKS_BY_TIMER], apart(t->delayed_acks, truth.delayed_acks), truth.delayed_acks);
 }
 
 static void pool_play(const struct setting *setting)
@@ -475,7 +456,8 @@ static void exactly(const struct setting *setting)
 	pool_play(setting);
 	pool_check(setting);
 	totals_are_exact();
-	assert_int_equal(run.told, truth.stalls[1] + truth.stalls[2] + truth.stalls[3]);
+	assert_in_range(run.told, truth.stalls[1] + truth.stalls[2] + truth.stalls[3] - truth.blurred,
+			truth.stalls[1] + truth.stalls[2] + truth.stalls[3]);
 }
 
 TEST(functions_tell_each_hold_as_it_was)
@@ -521,8 +503,7 @@ TEST(dropped_is_what_found_no_room)
 		dropped = totals_told()->dropped;
 		assert_true(dropped[NT_DROPPED_HOLD_MAP] && dropped[NT_DROPPED_ACK_MAP]);
 		assert_int_equal(dropped[NT_DROPPED_HOLD_MAP], host_sized(&hold_hash)->refused);
-		assert_int_equal(dropped[NT_DROPPED_ACK_MAP],
-				 host_sized(&ack_hash)->refused + host_sized(&late_acks)->refused);
+		assert_int_equal(dropped[NT_DROPPED_ACK_MAP], host_sized(&late_acks)->refused);
 		assert_int_equal(dropped[NT_DROPPED_RING_FULL], 0);
 		assert_int_equal(run.false_stalls, 0);
 		totals_are_the_records();
@@ -544,7 +525,7 @@ TEST(dropped_is_what_could_not_be_judged)
 	assert_in_range(told_or_dropped + totals_told()->dropped[NT_DROPPED_HOLD_MAP], were,
 			were + truth.holds[NT_HOLD_CWND]);
 	assert_int_equal(run.false_stalls, 0);
-	acks_are_exact(totals_told());
+	assert_int_equal(totals_told()->delayed_acks, truth.delayed_acks);
 }
 
 /* See hook_guard(); a short run is enough to pass everywhere. */
@@ -606,8 +587,18 @@ TEST(what_began_unseen_is_told_when_its_timer_ends_it)
 	begin(&(struct setting){.family = TRACEPOINT});
 	cork_ends_by_timer();
 	cork_outlasts_a_postponed_timer();
-	assert_int_equal(unseen_ack_began(world.tick_ns), world.tick_ns);
-	assert_int_equal(unseen_ack_began(world.tick_ns + 1), 0); /* something else has moved it */
+}
+
+TEST(a_late_ack_is_told_by_what_its_socket_keeps)
+{
+	begin(&(struct setting){.family = TRACEPOINT});
+	assert_int_equal(ack_began(world.tick_ns, TCP_ESTABLISHED), world.tick_ns);
+	/* something else has moved it */
+	assert_int_equal(ack_began(world.tick_ns + 1, TCP_ESTABLISHED), world.tick_ns / 2);
+	assert_int_equal(ack_began(world.tick_ns + 1, TCP_CLOSE_WAIT), world.tick_ns + 1); /* by a FIN */
+	assert_true(ack_is_lone(0, 536));
+	assert_false(ack_is_lone(0, 537));
+	assert_false(ack_is_lone(ICSK_ACK_PUSHED2, 536));
 }
 
 TEST(what_ended_unseen_is_told_by_the_time_that_the_socket_keeps)
@@ -645,7 +636,6 @@ TEST(a_tail_is_looked_at_when_something_may_have_changed)
 	write_is_looked_at_again(50, another_cpu_acknowledges);
 	write_is_looked_at_again(3000, another_cpu_sends);
 	begin(&(struct setting){.family = FUNCTION});
-	timer_starts_when_a_hold_is_over();
 	dissolved_connection_leaves_no_hold();
 }
 
@@ -711,9 +701,6 @@ TEST(ends_and_acks_that_went_unseen_are_found_by_what_they_left)
 	late_acks_are_told_with_their_reason();
 	only_an_answer_tells_of_a_late_ack();
 	peer_sends_what_we_announce_or_what_the_path_takes();
-	pending_ack_has_its_place_unless_another_is_there();
-	unseen_ack_is_counted_by_what_it_moved();
-	no_pending_ack_costs_no_lookup();
 	late_ack_frees_nothing_where_nothing_is_unsent();
 	late_ack_is_on_its_way_for_so_long_at_any_tick();
 	answer_is_awaited_until_it_tells_nothing();

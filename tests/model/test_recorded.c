@@ -240,9 +240,6 @@ static void run_program(const struct recorded *r, struct replayed *e)
 	case RECORDED_SEND_LENGTH:
 		RUN_PROGRAM(on_sock_send_length, sk, (unsigned long long)r->ret);
 		break;
-	case RECORDED_TIMER_START:
-		RUN_PROGRAM(on_timer_start, timer);
-		break;
 	case RECORDED_TIMER_EXPIRE:
 		RUN_PROGRAM(on_timer_expire_entry, timer);
 		break;
@@ -253,9 +250,9 @@ static void run_program(const struct recorded *r, struct replayed *e)
 	case RECORDED_SENDMSG:
 		RUN_PROGRAM(fexit_tcp_sendmsg_locked, sk, 0, 0, (unsigned long long)r->ret);
 		break;
+	case RECORDED_TIMER_START:
 	case RECORDED_SEND_DELAYED_ACK:
-		RUN_PROGRAM(fentry_tcp_send_delayed_ack, sk);
-		break;
+		break; /* no program judges by them any more */
 	case RECORDED_DELACK_HANDLER:
 		RUN_PROGRAM(fentry_tcp_delack_timer_handler, sk);
 		break;

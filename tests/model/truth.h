@@ -12,8 +12,8 @@
 
 static struct {
 	u64 holds[NT_HOLD_REASONS], hold_ns[NT_HOLD_REASONS];
-	u64 delayed_acks[NT_ACK_RELEASES];
-	u64 acks_unshown; /* of those that piggybacked: a FIN or a probe took them along */
+	u64 delayed_acks; /* that a timer sent */
+	u64 blurred;
 	u64 stalls[NT_CAUSES];
 	u64 writes;
 	u64 clean;      /* stalls that one end alone has to infer */
@@ -138,17 +138,29 @@ static u64 excess_since(const struct endpoint *e, u64 begin_ns)
 	return world.now_ns > prompt ? world.now_ns - prompt : 0;
 }
 
-/* Says whether this ACK released a Nagle stall, of bytes held since begin_ns. */
-static bool was_nagle_stall(const struct endpoint *e, const struct wire *ack, u64 begin_ns)
+/* Says whether this ACK, pending since pending_ns, released a Nagle stall, of bytes held since begin_ns. */
+static bool was_stall_of(const struct endpoint *e, const struct wire *ack, u64 begin_ns, u64 pending_ns)
 {
-	u64 from = max_u64(begin_ns, ack->late.begin_ns), excess = excess_since(e, begin_ns);
+	u64 from = max_u64(begin_ns, pending_ns), excess = excess_since(e, begin_ns);
 	u64 limit = min_u64(ack_limit_ns(e), INFERRED_NS);
 
 	if (ack->end_seq != ack->seq || ack->lateness == ACK_PROMPT || ack->sent_ns < from)
 		return false;
 	if (ack->sent_ns - from < truth.least_ns || 2 * (ack->sent_ns - from) < excess)
 		return false;
-	return ack->lateness == ACK_BY_TIMER || ack->sent_ns - ack->late.begin_ns >= limit;
+	return ack->lateness == ACK_BY_TIMER || ack->sent_ns - pending_ns >= limit;
+}
+
+static bool was_nagle_stall(const struct endpoint *e, const struct wire *ack, u64 begin_ns)
+{
+	return was_stall_of(e, ack, begin_ns, ack->late.begin_ns);
+}
+
+/* A read moves the receiver's clock, and the programs know to a jiffy only since when the ACK was pending. */
+static bool was_blurred(const struct endpoint *e, const struct wire *ack, u64 begin_ns)
+{
+	return was_stall_of(e, ack, begin_ns, ack->late.begin_ns - 3 * world.tick_ns) !=
+	       was_stall_of(e, ack, begin_ns, ack->late.begin_ns + 2 * world.tick_ns);
 }
 
 /*
@@ -235,7 +247,7 @@ static void judge(struct endpoint *e, enum caller caller)
 	u64 rtt = least_rtt_ns(e);
 
 	h->cause = h->pattern = h->pattern_alone = 0;
-	h->clean = h->nearly = h->in_doubt = h->felt_clean = false;
+	h->clean = h->nearly = h->in_doubt = h->felt_clean = h->blurred = false;
 	h->felt = caller == CALLER_ACK && e->came && e->came->lateness == ACK_BY_TIMER;
 	if (h->reason != NT_HOLD_NAGLE && stallable(h->reason) && caller == CALLER_WAKEUP) {
 		h->cause = NT_CAUSE_CORK_CEILING;
@@ -250,6 +262,7 @@ static void judge(struct endpoint *e, enum caller caller)
 	 * expired timer sent the ACK; nor do they see that the bytes were corked meanwhile */
 	h->in_doubt = caller == CALLER_ACK && e->came &&
 		      (e->came->late_deferred || was_nagle_stall(e, e->came, h->since_ns));
+	h->blurred = caller == CALLER_ACK && e->came && was_blurred(e, e->came, h->begin_ns);
 	h->nearly = caller == CALLER_ACK && e->came && was_nearly_late(e, e->came);
 	if (caller != CALLER_ACK || !e->came || !was_nagle_stall(e, e->came, h->begin_ns) ||
 	    (h->reason == NT_HOLD_CWND &&
@@ -321,6 +334,7 @@ static void truth_end(struct endpoint *e, enum caller caller)
 	truth_count(e, h, h->end_ns);
 	truth.stalls[h->cause]++;
 	truth.clean += h->clean;
+	truth.blurred += h->blurred && h->cause;
 	truth.felt_clean += h->felt_clean;
 	h->active = h->told = h->shown = false;
 	if (may_stall(h))
@@ -439,14 +453,12 @@ static void truth_closed(struct endpoint *e)
 		memset(&h->late, 0, sizeof(h->late));
 		h->end_ns = world.now_ns;
 		h->cause = h->pattern = 0;
-		h->clean = h->told = h->shown = h->nearly = h->in_doubt = h->felt = h->felt_clean = false;
+		h->clean = h->told = h->shown = h->nearly = h->in_doubt = h->felt = h->felt_clean = h->blurred = false;
 		truth_count(e, h, h->end_ns);
 		if (may_stall(h))
 			truth_keep(e, h);
 	}
 	h->active = false;
-	if (e->ack_pending && truth_counted(e))
-		truth.delayed_acks[NT_ACK_RESET]++;
 	e->ack_pending = false;
 }
 
@@ -455,13 +467,14 @@ static void truth_closed(struct endpoint *e)
 static void truth_ack_pending(struct endpoint *e)
 {
 	TRACE(e, "the ACK is delayed");
+	if (!e->ack_pending || e->received_ns == world.now_ns)
+		e->ack_pending_ns = world.now_ns;
 	if (e->ack_pending) {
 		e->came_pending++;
 		return;
 	}
 	e->ack_pending = true;
 	e->ack_by_timer = e->ack_locked = false;
-	e->ack_pending_ns = world.now_ns;
 	e->ack_pingpong = ack_pingpong(e);
 	e->came_pending = 1;
 	if (ack_limit_ns(e) < TCP_DELACK_MIN_NS)
@@ -506,7 +519,7 @@ static void truth_transmits(struct endpoint *e, struct wire *w)
 	    (s32)(e->tp.copied_seq - e->tp.rcv_wup) > 0)
 		e->ack_why = NT_ACK_REASON_LEFT_UNREAD;
 	w->late = (struct nt_ack_part){
-		.begin_ns = e->ack_pending_ns,
+		.begin_ns = max_u64(e->ack_pending_ns, e->received_ns),
 		.end_ns = world.now_ns,
 		.bytes = e->tp.rcv_nxt - e->tp.rcv_wup,
 		.release = end,
@@ -515,8 +528,7 @@ static void truth_transmits(struct endpoint *e, struct wire *w)
 	w->late_pingpong = e->ack_pingpong;
 	w->late_deferred = e->ack_timer.deferred;
 	w->late_lone = e->came_pending == 1;
-	truth.delayed_acks[end] += truth_counted(e);
-	truth.acks_unshown += end == NT_ACK_PIGGYBACK && !w->len;
+	truth.delayed_acks += end == NT_ACK_TIMER && truth_counted(e);
 	e->ack_pending = false;
 }
 

@@ -67,6 +67,7 @@ struct true_hold {
 	u8 pattern_alone;   /* by the writes of this stall alone, if they tell it */
 	bool nearly;        /* one end alone may take it for a stall, though it was none */
 	bool clean;         /* one end alone has to infer it */
+	bool blurred;  /* whether it was a stall depends on when in a jiffy data came */
 	bool in_doubt; /* the receiver's timer had expired, but something else sent the ACK */
 	bool felt_clean;    /* the receiver's end alone has to infer it */
 	bool felt;          /* the ACK that released it came from the receiver's timer */
@@ -120,7 +121,7 @@ struct endpoint {
 	u32 n_held, n_told;
 	bool ack_pending, ack_by_timer, ack_locked, ack_pingpong;
 	u8 ack_why;
-	u64 ack_pending_ns;
+	u64 ack_pending_ns; /* since the last data came */
 	u32 came_pending; /* segments with data since the ACK became pending */
 	bool sent_data, wrote;
 	u64 cwnd_felt_ns; /* when a late ACK was sent that opened a congestion window of one */

@@ -90,7 +90,8 @@ def parse(page: str) -> list[Script]:
     scripts = []
     for block in re.split(r"^script ", page, flags=re.MULTILINE)[1:]:
         name, *lines = [line.split("#")[0].strip() for line in block.splitlines()]
-        heads = {"roles": "client server", "over": "4 6", "for": "-", "xfail": "", "stalls": "", "exact": ""}
+        heads = {"roles": "client server", "over": "4 6", "for": "-",
+                 "xfail": "", "stalls": "", "exact": "", "jiffy": ""}
         while lines and lines[0].partition(" ")[0] in heads:
             head, _, rest = lines.pop(0).partition(" ")
             heads[head] = rest or head

@@ -184,6 +184,9 @@ TEST(a_pending_ack_that_the_reader_sent_must_have_come_too_late)
 	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
 	f.pending_ns--;
 	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);
+	f.blurred = true; /* it may have been long enough, and what the sender felt decides */
+	expect(NT_CAUSE_NAGLE_DELAYED_ACK, NT_EVIDENCE_SEEN);
+	f.blurred = false;
 	/* long, but not for the receiver's sake */
 	f.duration_ns = 300 * MS;
 	expect(NT_CAUSE_INVALID, NT_EVIDENCE_INVALID);

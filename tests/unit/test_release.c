@@ -190,6 +190,27 @@ TEST(closing_sends_the_tail_with_the_fin)
 	}
 }
 
+TEST(the_fin_has_taken_the_tail_along_if_nothing_was_written_between)
+{
+	s.snd_una = s.write_seq = s.snd_nxt = 151;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+	s.tcp_state = NT_TCP_CLOSE_WAIT;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+	s.tcp_state = NT_TCP_CLOSE;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_CLOSE);
+	s.write_seq = 152;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+	s.write_seq = 151;
+	s.snd_una = 150; /* so it was another segment */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+	s.snd_una = 151;
+	s.fin_alone = true;
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+	s.fin_alone = false;
+	held.reason = NT_HOLD_CWND; /* which holds a FIN too */
+	assert_int_equal(nt_release_from_state(&held, &s), NT_RELEASE_ACK);
+}
+
 TEST(the_probe_timer_is_told_by_who_saw_it)
 {
 	held.reason = NT_HOLD_CORK;

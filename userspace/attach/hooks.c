@@ -12,7 +12,7 @@
  * can lose without false positives.
  */
 const struct nt_hook nt_hooks[] = {
-	/* first: it teaches the tracepoint programs the timers' functions */
+	/* first: it teaches the other programs the timers' functions */
 	{"on_tcp_destroy_sock", "tcp_destroy_sock", NULL, NT_ATTACH_RAW_TP, ALL, true, NT_ALWAYS,
 	 "state of sockets that are gone", 0},
 	{"on_sched_process_fork", "sched_process_fork", NULL, NT_ATTACH_RAW_TP, ALL, false,
@@ -26,13 +26,11 @@ const struct nt_hook nt_hooks[] = {
 	{"on_tcp_receive_reset", "tcp_receive_reset", NULL, NT_ATTACH_RAW_TP, ALL, false, NT_ALWAYS,
 	 "holds ended by a reset, until the socket is closed", 0},
 
-	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, true,
-	 NT_ALWAYS, "what released a delayed ACK", 0},
 	/* the kernel skips a kprobe that interrupts a BPF program, but not this tracepoint */
-	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, KPROBE, false,
-	 NT_ALWAYS, "delayed ACKs and cork ceilings whose timer interrupts another BPF program", 1},
-	{"on_timer_start", "timer_start", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false, NT_ALWAYS,
-	 "when an ACK became pending, exactly, and stalls of senders on other hosts", 1},
+	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, TRACEPOINT | KPROBE,
+	 true, NT_ALWAYS, "late ACKs and cork ceilings", 0},
+	{"on_delack_timer_expire", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, FUNCTION, true,
+	 NT_ALWAYS, "late ACKs", 0},
 	{"on_sock_send_length", "sock_send_length", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
 	 NT_ALWAYS, "who wrote (owners are looked up instead), stacks, the count of writes", 0},
 
@@ -43,6 +41,12 @@ const struct nt_hook nt_hooks[] = {
 	 "segments sent, in the timeline", 0},
 	{"on_tcp_rcv_space_adjust", "tcp_rcv_space_adjust", NULL, NT_ATTACH_RAW_TP,
 	 FUNCTION | KPROBE, false, NT_FOR_TIMELINE, "reads, in the timeline", 0},
+	{"on_timer_start", "timer_start", NULL, NT_ATTACH_RAW_TP, TRACEPOINT, false,
+	 NT_FOR_TIMELINE, "delayed ACKs, in the timeline", 0},
+	{"fentry_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_FENTRY, FUNCTION,
+	 false, NT_FOR_TIMELINE, "delayed ACKs, in the timeline", 0},
+	{"kprobe_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_KPROBE, KPROBE,
+	 false, NT_FOR_TIMELINE, "delayed ACKs, in the timeline", 0},
 	{"on_inet_sock_set_state", "inet_sock_set_state", NULL, NT_ATTACH_RAW_TP, ALL, false,
 	 NT_FOR_TIMELINE, "begins and ends of connections, in the timeline", 0},
 
@@ -51,10 +55,8 @@ const struct nt_hook nt_hooks[] = {
 	{"fexit_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_FEXIT, FUNCTION,
 	 false, NT_ALWAYS, "who wrote (owners are looked up instead), stacks, the count of writes",
 	 1},
-	{"fentry_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_FENTRY, FUNCTION,
-	 true, NT_ALWAYS, "delayed ACKs", 0},
-	{"fentry_tcp_send_ack", "tcp_send_ack", NULL, NT_ATTACH_FENTRY, FUNCTION, true, NT_ALWAYS,
-	 "what released a delayed ACK", 0},
+	{"fentry_tcp_send_ack", "tcp_send_ack", NULL, NT_ATTACH_FENTRY, FUNCTION, false, NT_ALWAYS,
+	 "late ACKs that a read sent", 0},
 	{"fentry_tcp_delack_timer_handler", "tcp_delack_timer_handler", NULL, NT_ATTACH_FENTRY,
 	 FUNCTION, false, NT_ALWAYS, "timers that found the socket in use", 0},
 	{"fentry_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_FENTRY, FUNCTION, false,
@@ -66,14 +68,12 @@ const struct nt_hook nt_hooks[] = {
 	 NT_ALWAYS, "holds", 0},
 	{"kprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KPROBE, KPROBE,
 	 false, NT_ALWAYS, "who wrote (owners are looked up instead), stacks, the count of writes",
-	 2},
+	 1},
 	{"kretprobe_tcp_sendmsg_locked", "tcp_sendmsg_locked", "tcp_sendmsg", NT_ATTACH_KRETPROBE,
 	 KPROBE, false, NT_ALWAYS,
-	 "who wrote (owners are looked up instead), stacks, the count of writes", 2},
-	{"kprobe_tcp_send_delayed_ack", "tcp_send_delayed_ack", NULL, NT_ATTACH_KPROBE, KPROBE,
-	 true, NT_ALWAYS, "delayed ACKs", 0},
-	{"kprobe_tcp_send_ack", "tcp_send_ack", NULL, NT_ATTACH_KPROBE, KPROBE, true, NT_ALWAYS,
-	 "what released a delayed ACK", 0},
+	 "who wrote (owners are looked up instead), stacks, the count of writes", 1},
+	{"kprobe_tcp_send_ack", "tcp_send_ack", NULL, NT_ATTACH_KPROBE, KPROBE, false, NT_ALWAYS,
+	 "late ACKs that a read sent", 0},
 	{"kprobe_tcp_delack_timer_handler", "tcp_delack_timer_handler", NULL, NT_ATTACH_KPROBE,
 	 KPROBE, false, NT_ALWAYS, "timers that found the socket in use", 0},
 	{"kprobe_tcp_write_wakeup", "tcp_write_wakeup", NULL, NT_ATTACH_KPROBE, KPROBE, false,

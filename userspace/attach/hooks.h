@@ -46,7 +46,7 @@ struct nt_hook {
 	unsigned int detach_step;
 };
 
-#define NT_DETACH_STEPS 2
+#define NT_DETACH_STEPS 1
 #define NT_MAX_HOOKS    32
 extern const struct nt_hook nt_hooks[];
 extern const size_t nt_n_hooks;

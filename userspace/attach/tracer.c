@@ -27,9 +27,7 @@
 		       "a variable has one place in both objects")
 SAME_PLACE(rodata, nt_config);
 SAME_PLACE(bss, buckets);
-SAME_PLACE(bss, ack_places);
 SAME_PLACE(bss, delack_timer_function);
-SAME_PLACE(bss, ack_begins_unseen);
 SAME_PLACE(bss, late_acks_wanted);
 SAME_PLACE(bss, often);
 _Static_assert(sizeof(struct nagletrace_bpf__bss) == sizeof(struct probed_bpf__bss),
@@ -45,15 +43,6 @@ static bool hook_in_family(const struct nt_hook *hook, enum nt_hooks family,
 	if (hook->need == NT_FOR_LATE_ACKS)
 		return settings->late_acks || settings->max_late_acks || settings->timeline;
 	return hook->need == NT_FOR_TIMELINE ? settings->timeline : true;
-}
-
-static bool program_is_missing(const struct nt_tracer *tracer, const char *program)
-{
-	for (size_t i = 0; i < nt_n_hooks; i++)
-		if (!strcmp(nt_hooks[i].program, program) &&
-		    nt_hooks[i].families & NT_FAMILY(tracer->hooks.family))
-			return tracer->hooks.missing[i];
-	return true;
 }
 
 static enum nt_target target_kind(const struct nt_settings *settings)
@@ -85,10 +74,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 	config->functions = tracer->hooks.family != NT_HOOKS_TRACEPOINT;
 }
 
-/*
- * Makes an entry take memory only while it exists: there may be one for each socket of a large
- * host, since we do not see each ACK go.
- */
+/* Makes an entry take memory only while it exists. */
 static void grow_on_demand(struct bpf_map *map, unsigned int most)
 {
 	bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_NO_PREALLOC);
@@ -116,10 +102,8 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settin
 	struct nagletrace_bpf *skel = tracer->skel;
 	bool filtered = target_kind(settings) != NT_TARGET_ALL;
 
-	if (nt_kernel_since(6, 1, 0)) { /* tracing programs may use such maps since then */
+	if (nt_kernel_since(6, 1, 0)) /* tracing programs may use such maps since then */
 		grow_on_demand(skel->maps.hold_hash, 1 << 16);
-		grow_on_demand(skel->maps.ack_hash, 1 << 18);
-	}
 	bpf_map__set_autocreate(skel->maps.events, settings->timeline);
 	bpf_map__set_autocreate(skel->maps.watched, settings->timeline && filtered);
 	bpf_map__set_autocreate(skel->maps.stacks, settings->stacks);
@@ -345,8 +329,9 @@ static int attach_hook(struct nt_tracer *tracer, size_t i, const char *target)
 }
 
 /*
- * The tracepoint programs recognise a socket's timers by their functions, which they read from the
- * first TCP socket that is destroyed: this one. So they need no symbol table, which may be hidden.
+ * A tracepoint's program recognises a socket's timers by their functions. on_tcp_destroy_sock reads
+ * them from the first TCP socket that is destroyed: this one. So it needs no symbol table, which
+ * may be hidden.
  */
 static int teach_timers(const struct nt_tracer *tracer)
 {
@@ -357,10 +342,7 @@ static int teach_timers(const struct nt_tracer *tracer)
 	if (fd < 0)
 		return -errno;
 	close(fd);
-	if (tracer->hooks.family == NT_HOOKS_TRACEPOINT &&
-	    !tracer->skel->bss->delack_timer_function)
-		return -ENOENT;
-	return 0;
+	return tracer->skel->bss->delack_timer_function ? 0 : -ENOENT;
 }
 
 static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
@@ -383,8 +365,6 @@ static int attach(struct nt_tracer *tracer, struct nt_kernel *kernel,
 			return err;
 		tracer->hooks.missing[i] = err;
 	}
-	tracer->skel->bss->ack_begins_unseen = tracer->hooks.family == NT_HOOKS_TRACEPOINT &&
-					       program_is_missing(tracer, "on_timer_start");
 	return 0;
 }
 
@@ -567,8 +547,6 @@ int nt_tracer_detach(struct nt_tracer *tracer, unsigned int step)
 		if (!tracer->targets[i] || tracer->hooks.detached[i] ||
 		    (step && nt_hooks[i].detach_step != step))
 			continue;
-		if (!strcmp(nt_hooks[i].program, "on_timer_start"))
-			tracer->skel->bss->ack_begins_unseen = true;
 		tracer->hooks.detached[i] = true;
 		if (!tracer->links[i]) /* nt_tracer_see_reads() has detached it */
 			continue;
@@ -625,8 +603,7 @@ static int empty(const struct bpf_map *map)
 int nt_tracer_pause(struct nt_tracer *tracer)
 {
 	struct nagletrace_bpf *skel = tracer->skel;
-	const struct bpf_map *maps[] = {skel->maps.hold_hash, skel->maps.ack_hash, skel->maps.owned,
-					skel->maps.calls};
+	const struct bpf_map *maps[] = {skel->maps.hold_hash, skel->maps.owned, skel->maps.calls};
 	int err = 0;
 
 	detach_all(tracer);
@@ -635,7 +612,6 @@ int nt_tracer_pause(struct nt_tracer *tracer)
 	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
 		err = empty(maps[i]);
 	memset(skel->bss->buckets, 0, sizeof(skel->bss->buckets));
-	memset(skel->bss->ack_places, 0, sizeof(skel->bss->ack_places));
 	return err;
 }
 
@@ -676,13 +652,8 @@ static int sum_totals(const struct nt_tracer *tracer, struct nt_totals *sum)
 		for (size_t i = 0; i < words; i++)
 			((__u64 *)sum)[i] += ((const __u64 *)&each[cpu])[i];
 	free(each);
-	for (int cpu = 0; cpu < NT_CPUS; cpu++) {
-		const struct nt_often *here = &tracer->skel->bss->often[cpu];
-
-		sum->writes += here->writes;
-		for (int i = 0; i < NT_ACK_RELEASES; i++)
-			sum->delayed_acks[i] += here->delayed_acks[i];
-	}
+	for (int cpu = 0; cpu < NT_CPUS; cpu++)
+		sum->writes += tracer->skel->bss->often[cpu].writes;
 	return err;
 }
 

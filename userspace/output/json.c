@@ -211,7 +211,7 @@ static void add_untraced(struct json_object *o, const struct nt_counts *counts)
 
 void nt_json_totals(struct json_object *o, const struct nt_counts *counts)
 {
-	struct json_object *totals = json_object_new_object();
+	struct json_object *totals = json_object_new_object(), *acks = json_object_new_object();
 	const struct nt_totals *t = &counts->totals;
 
 	nt_json_number(totals, "writes", t->writes);
@@ -219,8 +219,8 @@ void nt_json_totals(struct json_object *o, const struct nt_counts *counts)
 	add_counts(totals, "holds", t->holds, NT_HOLD_REASONS, nt_hold_reason_word, 1);
 	add_counts(totals, "hold_us", t->hold_ns, NT_HOLD_REASONS, nt_hold_reason_word, 1000);
 	add_counts(totals, "releases", t->releases, NT_RELEASES, nt_release_word, 1);
-	add_counts(totals, "delayed_acks", t->delayed_acks, NT_ACK_RELEASES, nt_ack_release_word,
-		   1);
+	nt_json_number(acks, nt_ack_release_word(NT_ACK_TIMER), t->delayed_acks);
+	json_object_object_add(totals, "delayed_acks", acks);
 	nt_json_number(totals, "contradicted", counts->contradicted);
 	json_object_object_add(o, "totals", totals);
 	if (counts->audited)

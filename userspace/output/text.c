@@ -219,10 +219,10 @@ static void print_untraced(const struct nt_writer *writer, FILE *out,
 }
 
 /* What there is to ask where "no stall" says nothing. */
-#define NOTHING_SEEN                                                                                \
-	"no socket that was asked for wrote anything or delayed an ACK in this time, so this says " \
-	"nothing: is it the right process, port and namespace, did the connection come about, did " \
-	"anybody use it, and is it TCP?"
+#define NOTHING_SEEN                                                                                 \
+	"no socket that was asked for wrote anything or sent an ACK late in this time: unless they " \
+	"only receive, is it the right process, port and namespace, did the connection come about, " \
+	"did anybody use it, and is it TCP?"
 
 /* Did all hooks look for all of the time that this report is of, so that nothing is nothing? */
 static bool has_looked(const struct nt_report *report)
@@ -243,13 +243,11 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 {
 	const struct nt_totals *t = &report->counts.totals;
 	char text[1024] = "";
-	unsigned long long holds = 0, acks = 0;
+	unsigned long long holds = 0, acks = t->delayed_acks;
 	const char *comma = " (";
 
 	for (size_t i = 1; i < NT_HOLD_REASONS; i++)
 		holds += t->holds[i];
-	for (size_t i = 1; i < NT_ACK_RELEASES; i++)
-		acks += t->delayed_acks[i];
 	add_text(text, sizeof(text), "%llu write%s, %llu hold%s", (unsigned long long)t->writes,
 		 nt_plural(t->writes), holds, nt_plural(holds));
 	for (size_t i = 1; i < NT_HOLD_REASONS; i++) {
@@ -260,18 +258,8 @@ static void print_looked_at(const struct nt_writer *writer, FILE *out,
 			 nt_duration(t->hold_ns[i] / t->holds[i]).text);
 		comma = "; ";
 	}
-	add_text(text, sizeof(text), "%s, %llu delayed ACK%s", holds ? ")" : "", acks,
-		 nt_plural(acks));
-	comma = " (";
-	for (size_t i = 1; i < NT_ACK_RELEASES; i++) {
-		if (!t->delayed_acks[i])
-			continue;
-		add_text(text, sizeof(text), "%sended by %s %llu", comma, nt_ack_release_word(i),
-			 (unsigned long long)t->delayed_acks[i]);
-		comma = ", ";
-	}
-	if (acks)
-		add_text(text, sizeof(text), ")");
+	add_text(text, sizeof(text), "%s, %llu delayed ACK%s sent by the timer", holds ? ")" : "",
+		 acks, nt_plural(acks));
 	if (report->counts.contradicted)
 		add_text(text, sizeof(text), "; %llu late by one end, contradicted by the other",
 			 report->counts.contradicted);
