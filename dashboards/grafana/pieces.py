@@ -222,9 +222,8 @@ def holds() -> timeseries.Panel:
 
 
 def delayed_acks() -> timeseries.Panel:
-    return lines("Delayed ACKs per second by release", "piggyback is what delaying is for; timer is what a sender may "
-                 "have waited for.", ACKS,
-                 query(rate_that_occurs("nagletrace_delayed_acks_total", "release"), "{{release}}"), stacked=True)
+    return lines("Delayed ACKs per second", "Those that their timer sent: somebody may have waited for them.", ACKS,
+                 query(rate("nagletrace_delayed_acks_total", "cluster, job, instance"), "{{instance}}"), stacked=True)
 
 
 def state() -> list[timeseries.Panel]:

@@ -99,8 +99,7 @@ def test_a_stall_fires_the_alert_and_the_fix_resolves_it(stack: Stack) -> None:
         fixed.go()
         wait_until("the alert resolves", lambda: stack.webhook.has("resolved", **ALERT))
     assert {a["labels"]["alertname"] for a in stack.webhook.alerts} <= {
-        "NagletraceStalls40ms", "NagletracePodStalls40ms", "NagletraceExcessTime", "NagletracePodExcessTime",
-        "NagletraceDelayedAckTimerShare"}
+        "NagletraceStalls40ms", "NagletracePodStalls40ms", "NagletraceExcessTime", "NagletracePodExcessTime"}
 
 
 @pytest.mark.quick

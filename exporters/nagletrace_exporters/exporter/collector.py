@@ -234,7 +234,7 @@ def totals(counted: Totals) -> Iterator[Metric]:
     yield counters("nagletrace_hold_seconds", "Time that unsent tails were held, by reason.", "reason",
                    counted.hold_us, 1e-6)
     yield counters("nagletrace_hold_releases", "Holds that ended, by release.", "release", counted.releases)
-    yield counters("nagletrace_delayed_acks", "Delayed ACKs, by the release of the pending ACK.", "release",
+    yield counters("nagletrace_delayed_acks", "Delayed ACKs that their timer sent.", "release",
                    counted.delayed_acks)
     yield counter("nagletrace_writes", "Writes to the sockets that the daemon watches.", counted.writes)
     yield counter("nagletrace_contradicted_stalls", "Waits that look like stalls from one end, which the other end, on "

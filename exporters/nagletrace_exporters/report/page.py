@@ -339,7 +339,7 @@ def looked_at(page: Page, report: Report | None) -> None:
                       f"{plural(sum(totals.delayed_acks.values()), 'delayed ACK')} in {milliseconds(report.span_us)}.")
     rows: list[tuple[str, str, str, str]] = [("Writes", "all", f"{totals.writes:,}", "")]
     for what, table in (("Holds, by reason", totals.holds), ("Holds, by release", totals.releases),
-                        ("Delayed ACKs, by release", totals.delayed_acks), ("Stalls, by cause", totals.stalls)):
+                        ("Delayed ACKs, sent by", totals.delayed_acks), ("Stalls, by cause", totals.stalls)):
         for word, count in Counter(table).most_common():
             spent = totals.hold_us.get(word) if table is totals.holds else None
             if count:
