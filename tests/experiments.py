@@ -79,8 +79,7 @@ def said(run: Run) -> str:
     """The tracer's verdict: stalls by cause and evidence, else what it looked at."""
     totals = run.closing["totals"]
     holds = ", ".join(f"{count} {reason}" for reason, count in totals["holds"].items() if count)
-    acks = ", ".join(f"{count} {end}" for end, count in totals["delayed_acks"].items() if count)
-    beside = f"holds: {holds or 'none'}; delayed ACKs: {acks or 'none'}"
+    beside = f"holds: {holds or 'none'}; delayed ACKs: {totals['delayed_acks']['timer'] or 'none'}"
     if not run.records:
         return f"no stall ({beside})"
     kinds = Counter((r["cause"], r["evidence"], r["sender"].get("hold", {}).get("release", "-")) for r in run.records)

@@ -200,7 +200,6 @@ MASKS = (
     (r"\d+([.,]\d+)*", "N"),
     (r"(?<=\s)-(?=\s|$)", "TIME"),  # no duration, in a table of them
     # one or more, or none, of what was counted
-    (r"(ended by [a-z_ ]+ N(, )?)+", "ENDS"),
     (r"(nagle|cork|msg_more|autocork|tso_defer|cwnd|rwnd|pacing|tsq|unknown) N, mean TIME(; )?", "HOLDS"),
     (r"(HOLDS)+", "HOLDS"),
     (r"[▁▂▃▄▅▆▇█]+", "RATE"),
