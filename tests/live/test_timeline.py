@@ -98,7 +98,8 @@ def test_a_stall_is_told_from_both_ends_in_the_order_in_which_it_happened() -> N
             {"event": "received", "local": server, "bytes": 7},
             {"event": "read", "local": server}), of_round
         ack_delay = next(e["duration_us"] for e in events[begin:ended] if e["event"] == "ack_sent")
-        assert abs(ack_delay - stall["receiver"]["pending_ack"]["duration_us"]) < (5_000 if IN_GUEST else 500)
+        # a read of what came moves the socket's clock: then the report has the time to a jiffy
+        assert abs(ack_delay - stall["receiver"]["pending_ack"]["duration_us"]) < 5_000
 
 
 def hidden_segments(tracer: Tracer) -> int:

@@ -163,7 +163,7 @@ def identity(row: Row) -> str:
     return " ".join((row[0], *row[1]))
 
 
-def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
+def check(run: Run, least: int, note: Callable[[str, object], None], exact_us: int = 1_000) -> None:
     """Precision and recall of 1.0, durations as the wire has them, and something to be found where it should be."""
     score = run.score
     note("score", score.line())
@@ -182,7 +182,7 @@ def check(run: Run, least: int, note: Callable[[str, object], None]) -> None:
         assert score.wire == 0, f"the lab stalled where it should not: {run.stalls}"
     if score.errors_us:
         # 30 us on a quiet machine; a rule that is wrong by a jiffy is wrong by 2,000 and more
-        assert score.median_error_us <= (20_000 if IN_GUEST else 1_000), score.line()
+        assert score.median_error_us <= (20_000 if IN_GUEST else exact_us), score.line()
     closings[id(run.closing)] = run.closing
 
 
@@ -282,7 +282,8 @@ def test_one_end_alone_reaches_the_same_verdicts(row: Row, only: str,
     """The other end is in a namespace that is not traced, as if it were on another host."""
     run = witness(row[0], *row[1], only=only, tolerance=TOLERANCE + 100 * MS)
     shown = 0 if only == "server" and row[0] == "cork-forgotten" else row[2]  # a cork shows at its own end only
-    check(run, shown, record_property)
+    # a read that is late moves the receiver's clock, and the time is known to a jiffy then
+    check(run, shown, record_property, 5_000 if only == "server" else 1_000)
     # what an emulated guest is late for may be chance, as far as one end can tell
     most = 5 * run.score.wire if IN_GUEST else run.score.wire // 5
     assert run.score.doubtful <= max(2, most), run.score.line()

@@ -73,7 +73,8 @@ def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     """Each round that was slow is a stall as long, but for what the machine hid, and for one in which it stood still.
 
     The application's clock runs on while it is not scheduled: a round lasts longer than its stall by what the machine
-    takes to wake both ends, and the shortest such time bounds what the reports lack.
+    takes to wake both ends, and the shortest such time bounds what the reports lack. Where only the receiver is seen,
+    the time may be known to a jiffy.
     """
     felt, told = [us for us in took if us >= STALLED_US], tracer.stalls()
     assert len(felt) >= len(took) - 2, f"it does not stall: {took}"
@@ -81,7 +82,7 @@ def assert_told(took: list[float], tracer: Tracer) -> list[Record]:
     fitting = nearest(felt, durations, lacking(tracer) + 1)
     assert len(fitting) == len(told), (took, durations)
     longer = [f - d for f, d in zip(fitting, durations)]
-    assert min(longer) > -1_000, (fitting, durations)
+    assert min(longer) > -3_000, (fitting, durations)
     if not IN_GUEST:
         assert min(longer) < 10_000, (fitting, durations)
     return told
