@@ -784,6 +784,12 @@ static __always_inline bool hold_for_room(const struct tcp *t, struct nt_tcp_sta
 	return true;
 }
 
+/* Returns when the socket sent what was acknowledged last, as SACK has it: tcp_rack_advance(). */
+static __always_inline u64 acknowledged_sent_ns(const struct tcp *t)
+{
+	return PROBED(t->tp, rack.mstamp) * 1000;
+}
+
 /* A program that waits for an ACK goes on within this time of it. */
 #define GO_ON_NS 10000000ULL
 
@@ -844,7 +850,7 @@ static __always_inline void close_waited(void *ctx, const struct tcp *t, const b
 	}
 	*h = no_hold;
 	h->sk = socket_number(t->sk);
-	h->begin_ns = PROBED(t->tp, rack.mstamp) * 1000;
+	h->begin_ns = acknowledged_sent_ns(t);
 	h->ack_ns = ended_ns;
 	/* a queue on the way shows in the smoothed round trip */
 	h->silent_ns = duration_ns(h->begin_ns + PROBED(t->tp, srtt_us) / 8 * 1000ULL, ended_ns);
@@ -871,8 +877,8 @@ static __always_inline u64 last_sent_ns(const struct tcp *t)
 }
 
 /*
- * Does the socket know when exactly it sent the bytes before end_seq? With SACK it does, while they
- * are what was acknowledged last: tcp_rack_advance().
+ * Does the socket know when exactly it sent the bytes before end_seq? It does while they are what
+ * was acknowledged last: acknowledged_sent_ns().
  */
 static __always_inline bool sent_exactly(const struct tcp *t, u32 end_seq)
 {
@@ -888,7 +894,7 @@ __noinline u64 sent_at_ns(u64 sk, u32 end_seq)
 	struct tcp t = tcp_of((void *)sk, false);
 
 	if (sent_exactly(&t, end_seq))
-		return PROBED(t.tp, rack.mstamp) * 1000;
+		return acknowledged_sent_ns(&t);
 	return last_sent_ns(&t) + nt_config.tick_ns;
 }
 
@@ -944,8 +950,7 @@ static __always_inline bool loss_probe_may_end(u64 lasted_ns, u64 delay_ns)
 __noinline u64 acknowledged_tail_sent_ns(u64 sk, u64 begin_ns, u64 latest_ns, u32 end_seq)
 {
 	struct tcp t = tcp_of((void *)sk, false);
-	u64 sent_ns =
-		sent_exactly(&t, end_seq) ? PROBED(t.tp, rack.mstamp) * 1000 : last_sent_ns(&t);
+	u64 sent_ns = sent_exactly(&t, end_seq) ? acknowledged_sent_ns(&t) : last_sent_ns(&t);
 	u64 limit_ns = tcp_delack_limit_ns(&t);
 
 	if (sent_ns > latest_ns)

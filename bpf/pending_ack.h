@@ -58,7 +58,7 @@ static __always_inline bool partly_read(const struct tcp *t)
 static __always_inline enum nt_ack_reason pending_ack_reason(const struct late_ack *la,
 							     const struct tcp *t)
 {
-	if (tcp_delack_limit_ns(t) < DELACK_MIN_NS)
+	if (la->part.limit_us < DELACK_MIN_NS / 1000)
 		return NT_ACK_REASON_DELACK_MAX;
 	/* only a program that asked for it delays the handshake's ACK, which carries no bytes */
 	if (!la->part.bytes)
@@ -295,8 +295,10 @@ static __always_inline void pending_ack_timer_handler(const struct tcp *t, const
 }
 
 /* A read or a segment has the pending ACK sent. */
-static __always_inline void pending_ack_sent(const struct tcp *t, u64 now, const bool trusted)
+static __always_inline void pending_ack_sent(const struct tcp *t, const bool trusted)
 {
+	u64 now = bpf_ktime_get_ns();
+
 	if (now >= pending_ack_began(t, NT_ACK_READ, trusted) + LATE_ACK_NS &&
 	    socket_wanted(t->sk, trusted))
 		late_ack_remember(
@@ -318,7 +320,7 @@ static __always_inline void pending_ack_leaves(const struct tcp *t, const bool t
 	if (!(pending & ICSK_ACK_SCHED) || !since_jiffies(ICSK(t, icsk_ack.lrcvtime)))
 		return;
 	if (pending & ICSK_ACK_TIMER) {
-		pending_ack_sent(t, bpf_ktime_get_ns(), trusted);
+		pending_ack_sent(t, trusted);
 		return;
 	}
 	if (often->sends_ack != socket_number(t->sk))

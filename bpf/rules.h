@@ -619,7 +619,7 @@ static __always_inline void write_timer_expires(const struct tcp *t)
 static __always_inline bool fin_went_alone(const struct tcp *t)
 {
 	return sent_exactly(t, PROBED(t->tp, write_seq)) &&
-	       PROBED(t->tp, rack.mstamp) * 1000 > last_sent_ns(t) + 2 * nt_config.tick_ns;
+	       acknowledged_sent_ns(t) > last_sent_ns(t) + 2 * nt_config.tick_ns;
 }
 
 /* The connection is over: what is held will never go out. */

@@ -81,7 +81,7 @@ int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 	return 0;
 }
 
-/* ---- of the tracepoint family; the timers serve all ---- */
+/* ---- of the tracepoint family; timer_kind() serves all, and the timers kprobes too ---- */
 
 /*
  * An MPTCP socket has taken bytes. Its first subflow counts; who holds them, its owners show. This
