@@ -23,13 +23,10 @@
 
 struct nt_bucket buckets[BUCKETS]; /* user space clears them while no program is attached */
 
-/* The longest TCP header. A longer segment has data. */
-#define TCP_HEADER_MOST 60
-
 /* An ACK is no longer on its way from one socket of this host to another, also on a busy machine.
  * Through a device that is made slow it may be: then user space decides by the sockets it knows. */
 #define ACK_WAY_NS      20000000ULL
-#define ACK_WAY_JIFFIES 20 /* it takes no more of them, where HZ is 1000 */
+#define ACK_WAY_JIFFIES 22 /* it takes fewer of them, where HZ is 1000 */
 
 __u32 late_until; /* until this jiffy an ACK that some socket's timer sent may be on its way */
 
@@ -64,7 +61,9 @@ static __always_inline void late_ack_goes(void)
 
 static __always_inline bool late_ack_may_come(void)
 {
-	return late_until - (u32)bpf_jiffies64() < ACK_WAY_JIFFIES;
+	u32 now = bpf_jiffies64();
+
+	return late_until - now < ACK_WAY_JIFFIES; /* read last: this keeps no register */
 }
 
 /* Notes a look at a socket's tail. large: it cannot become a stall until it is smaller. */
@@ -130,10 +129,21 @@ static __always_inline bool bucket_knows_large(struct sock *sk, const bool trust
 	return hash && b->large_hash == hash && b->large_jiffies == (u16)bpf_jiffies64();
 }
 
+static __always_inline bool bucket_has_holds(struct sock *sk, const bool trusted)
+{
+	return buckets[bucket_index(sk, trusted)].holds;
+}
+
 /* May this socket have a tail or a hold? */
 static __always_inline bool socket_may_hold(struct sock *sk, const bool trusted)
 {
-	return READ(trusted, sk, sk_write_queue.qlen) || buckets[bucket_index(sk, trusted)].holds;
+	return READ(trusted, sk, sk_write_queue.qlen) || bucket_has_holds(sk, trusted);
+}
+
+/* May a close() have waited, or a hold end, as this socket goes? */
+static __always_inline bool close_may_matter(struct sock *sk, const bool trusted)
+{
+	return READ(trusted, sk, sk_lingertime) || bucket_has_holds(sk, trusted);
 }
 
 /* May a writer wait for room in the send buffer? sk_stream_is_writeable() */
@@ -144,18 +154,28 @@ static __always_inline bool lacks_room(struct sock *sk, const bool trusted)
 	return queued + (queued >> 1) > READ(trusted, sk, sk_sndbuf);
 }
 
+/* Does this segment bring no data? */
+static __always_inline bool is_dataless(struct sk_buff *skb, const bool trusted)
+{
+	struct tcp_skb_cb *cb = (void *)skb->cb;
+
+	return READ(trusted, cb, seq) == READ(trusted, cb, end_seq) ||
+	       READ(trusted, cb, tcp_flags) & TCPHDR_FIN;
+}
+
 /*
  * Asks the same, and whether this segment may be an ACK that a timer of this host sent, or one that
- * makes room, or the answer to one.
+ * makes room, or the answer to one. exactly: as long as an answer may come, and no longer. Without,
+ * this calls nothing that needs what it has read after, so that its program saves few registers.
  */
 static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *skb,
-					       const bool trusted)
+					       const bool exactly, const bool trusted)
 {
 	const struct nt_bucket *b = &buckets[bucket_index(sk, trusted)];
 
-	return READ(trusted, sk, sk_write_queue.qlen) || b->holds || bucket_awaits_answer(b) ||
-	       (READ(trusted, skb, len) <= TCP_HEADER_MOST &&
-		(late_ack_may_come() || lacks_room(sk, trusted)));
+	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
+	       (exactly ? bucket_awaits_answer(b) : b->answer_until) ||
+	       (is_dataless(skb, trusted) && (lacks_room(sk, trusted) || late_ack_may_come()));
 }
 
 #endif /* NT_BUCKET_H */

@@ -47,10 +47,8 @@ struct {
 	__type(value, u32);
 } owned SEC(".maps");
 
-/*
- * Marks which sockets may be in that map, so that the others cost no look into it: by the ports
- * that a socket has as it is listed, or as it writes. Nobody clears a mark.
- */
+/* Marks which sockets may be in that map, so that the others cost no look into it. Nobody clears a
+ * mark. */
 __u8 owned_marks[NT_OWNED_MARKS];
 
 /* The running thread. It uses a socket only while it is inside a system call on that socket. */
@@ -135,6 +133,26 @@ static __always_inline bool name_matches(const char comm[NT_COMM_LEN])
 	return true;
 }
 
+/*
+ * Is the running process surely not asked for? The whole host's write_only_counts() costs as much.
+ */
+static __always_inline bool runs_another(const bool trusted)
+{
+	const struct task_struct *task;
+	u32 tgid;
+
+	if (nt_config.target != NT_TARGET_PIDS)
+		return false;
+	if (trusted && NT_DIRECT &&
+	    bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)) {
+		task = bpf_get_current_task_btf();
+		tgid = task->tgid;
+	} else {
+		tgid = bpf_get_current_pid_tgid() >> 32;
+	}
+	return !pid_marks[tgid % NT_PID_MARKS];
+}
+
 static __always_inline bool is_target_pid(const u32 *tgid)
 {
 	return pid_marks[*tgid % NT_PID_MARKS] && bpf_map_lookup_elem(&pids, tgid);
@@ -175,12 +193,16 @@ static __always_inline void read_writer(struct writer *w)
 	read_leader_comm(w->comm);
 }
 
-static __always_inline __u8 *owned_mark(const struct tcp *t, const bool trusted)
+/* Returns the process asked for that uses this socket; NULL: none. tcp_disconnect() takes the
+ * remote port away. */
+static __always_inline u32 *owner_of(struct sock *sk, const bool trusted)
 {
-	u16 port = TCP(t, inet_conn.icsk_inet.inet_sport);
+	u16 port = READ(trusted, sk, __sk_common.skc_dport);
+	u64 key = (u64)sk;
 
-	return &owned_marks[nt_owned_mark(bpf_ntohs(port),
-					  bpf_ntohs(SK(t, __sk_common.skc_dport)))];
+	if (port && !owned_marks[port % NT_OWNED_MARKS])
+		return NULL;
+	return bpf_map_lookup_elem(&owned, &key);
 }
 
 /*
@@ -189,12 +211,13 @@ static __always_inline __u8 *owned_mark(const struct tcp *t, const bool trusted)
  */
 static __always_inline void mark_owned(struct sock *sk, const bool trusted)
 {
-	struct tcp t = tcp_of(sk, trusted);
+	u16 port = READ(trusted, sk, __sk_common.skc_dport);
 	u64 key = (u64)sk;
 	u32 tgid;
 
-	if (t.tp && !*owned_mark(&t, trusted)) /* other CPUs read that line of the cache */
-		*owned_mark(&t, trusted) = true;
+	port %= NT_OWNED_MARKS;
+	if (!owned_marks[port]) /* other CPUs read that line of the cache */
+		owned_marks[port] = true;
 	if (bpf_map_lookup_elem(&owned, &key))
 		return;
 	tgid = bpf_get_current_pid_tgid() >> 32;
@@ -202,10 +225,9 @@ static __always_inline void mark_owned(struct sock *sk, const bool trusted)
 }
 
 /* Names the process asked for that uses the socket of this end, if there is one. */
-static __always_inline void end_take_owner(struct nt_end *end, const struct sock *sk)
+static __always_inline void end_take_owner(struct nt_end *end, struct sock *sk)
 {
-	u64 key = (u64)sk;
-	u32 *tgid = bpf_map_lookup_elem(&owned, &key);
+	u32 *tgid = owner_of(sk, false);
 
 	if (!tgid)
 		return;
@@ -391,12 +413,9 @@ static __always_inline void end_take_waiter(struct nt_end *end, const struct soc
 }
 
 /* Does the socket count in the totals? */
-static __always_inline bool socket_counts(const struct tcp *t, const bool trusted)
+static __always_inline bool socket_counts(struct sock *sk, const bool trusted)
 {
-	u64 key = (u64)t->sk;
-
-	return nt_config.target == NT_TARGET_ALL ||
-	       (*owned_mark(t, trusted) && bpf_map_lookup_elem(&owned, &key));
+	return nt_config.target == NT_TARGET_ALL || owner_of(sk, trusted);
 }
 
 #endif /* NT_FILTER_H */

@@ -168,9 +168,8 @@ static __always_inline bool hold_delete(struct sock *sk)
 __noinline int hold_count(u64 sk, u32 reason, u32 release, u64 begin_ns, u64 end_ns)
 {
 	struct nt_totals *totals = totals_here();
-	struct tcp t = tcp_of((void *)sk, false);
 
-	if (!totals || (sk && !socket_counts(&t, false)))
+	if (!totals || (sk && !socket_counts((void *)sk, false)))
 		return 0;
 	count_in(totals->holds, reason, NT_HOLD_REASONS, 1);
 	count_in(totals->hold_ns, reason, NT_HOLD_REASONS, duration_ns(begin_ns, end_ns));
@@ -381,7 +380,7 @@ __noinline int hold_slow(u32 level, u32 release, u64 until_ns)
 	h = &ended->hold;
 	t = tcp_of((void *)h->sk, false);
 	if (nt_costs_time(h->held.reason, release) &&
-	    (h->writer.target || socket_counts(&t, false)))
+	    (h->writer.target || socket_counts(t.sk, false)))
 		slow_count(&h->writer, h->kernels, (void *)h->sk, &h->held,
 			   duration_ns(h->begin_ns, until_ns));
 	return 0;
@@ -801,7 +800,7 @@ static __always_inline bool room_was_awaited(const struct hold *h, const struct 
 					     const struct nt_tcp_state *s, const bool trusted)
 {
 	return duration_ns(h->ack_ns, s->clock_ns) < GO_ON_NS && TCP(t, rcv_nxt) == h->rcv_nxt &&
-	       !nt_closing(s->tcp_state);
+	       !nt_has_closed(s);
 }
 
 /*

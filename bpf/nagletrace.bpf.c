@@ -23,6 +23,11 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
+static __noinline int look_at_segment_functions(const void *ctx)
+{
+	return segment_seen(ctx, true);
+}
+
 /*
  * Does what on_tcp_probe() does, where functions are hooked. It is a program of its own, to spare
  * the small stack.
@@ -30,14 +35,8 @@ char LICENSE[] SEC("license") = "GPL";
 SEC("raw_tp/tcp_probe")
 int BPF_PROG(on_tcp_probe_functions, struct sock *sk, struct sk_buff *skb)
 {
-	struct tcp t;
-
-	event_received(sk, skb);
-	if (!segment_may_matter(sk, skb, true))
-		return 0;
-	t = tcp_of(sk, true);
-	if (t.tp)
-		segment_came(&t, skb, true, true);
+	if (nt_config.timeline || segment_may_matter(sk, skb, false, true))
+		look_at_segment_functions(ctx);
 	return 0;
 }
 
@@ -49,6 +48,8 @@ int BPF_PROG(on_inet_sock_set_state, struct sock *sk, int oldstate, int newstate
 	if ((newstate == NT_TCP_ESTABLISHED || newstate == NT_TCP_CLOSE) &&
 	    oldstate != NT_TCP_LISTEN && PROBED(sk, sk_protocol) == IPPROTO_TCP)
 		event_state(sk, newstate);
+	if (newstate == NT_TCP_CLOSE && PROBED(sk, sk_protocol) == IPPROTO_TCP)
+		connection_over(sk, true);
 	return 0;
 }
 
@@ -86,16 +87,36 @@ int BPF_KPROBE(kprobe_tcp_send_delayed_ack, struct sock *sk)
 
 /* ---- the function family: fentry and fexit ---- */
 
+static __noinline int look_at_attempt(struct sock *sk, unsigned int mss, int nonagle, int push_one)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		attempt_returned(&t, mss, nonagle, push_one, true);
+	return 0;
+}
+
 SEC("fexit/tcp_write_xmit")
 int BPF_PROG(fexit_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagle, int push_one)
 {
+	if (socket_may_hold(sk, true))
+		look_at_attempt(sk, mss, nonagle, push_one);
+	return 0;
+}
+
+static __noinline int look_at_locked_write(void *ctx)
+{
+	struct sock *sk = (void *)((u64 *)ctx)[0];
+	u32 bytes = ((u64 *)ctx)[3];
 	struct tcp t;
 
+	event_write(sk, bytes);
+	count_write(sk, true);
 	if (!socket_may_hold(sk, true))
 		return 0;
 	t = tcp_of(sk, true);
 	if (t.tp)
-		attempt_returned(&t, mss, nonagle, push_one, true);
+		locked_write_returned(ctx, &t, bytes, true);
 	return 0;
 }
 
@@ -103,17 +124,8 @@ SEC("fexit/tcp_sendmsg_locked")
 int BPF_PROG(fexit_tcp_sendmsg_locked, struct sock *sk, struct msghdr *msg, unsigned long size,
 	     int ret)
 {
-	struct tcp t;
-
-	if (ret <= 0)
-		return 0;
-	event_write(sk, ret);
-	count_write(sk, true);
-	if (!socket_may_hold(sk, true))
-		return 0;
-	t = tcp_of(sk, true);
-	if (t.tp)
-		locked_write_returned(ctx, &t, ret, true);
+	if (ret > 0 && !write_only_counts(sk, true))
+		look_at_locked_write(ctx);
 	return 0;
 }
 
@@ -141,13 +153,22 @@ int BPF_PROG(fentry_tcp_delack_timer_handler, struct sock *sk)
 	return 0;
 }
 
-SEC("fentry/tcp_send_ack")
-int BPF_PROG(fentry_tcp_send_ack, struct sock *sk)
+static __noinline int look_at_ack(struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, true);
 
 	if (t.tp)
 		pending_ack_leaves(&t, true);
+	return 0;
+}
+
+SEC("fentry/tcp_send_ack")
+int BPF_PROG(fentry_tcp_send_ack, struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp && pending_ack_may_be_late(&t, true))
+		look_at_ack(sk);
 	return 0;
 }
 
@@ -282,7 +303,8 @@ int BPF_KPROBE(kprobe_tcp_send_ack, struct sock *sk)
 {
 	struct tcp t = tcp_of(sk, false);
 
-	pending_ack_leaves(&t, false);
+	if (pending_ack_may_be_late(&t, false))
+		pending_ack_leaves(&t, false);
 	return 0;
 }
 

@@ -398,13 +398,9 @@ struct nt_bucket {
 /* The processes that -p names are marked by their numbers modulo this. */
 #define NT_PID_MARKS 1024
 
-/* The sockets that processes asked for have open are marked by their ports. */
+/* The sockets that processes asked for have open are marked by the remote port, in network order,
+ * modulo this. */
 #define NT_OWNED_MARKS 4096
-
-static inline __u32 nt_owned_mark(__u16 local_port, __u16 remote_port)
-{
-	return (local_port ^ remote_port * 31u) % NT_OWNED_MARKS;
-}
 
 /* User space sets these between open and load; flags are 0 or 1. */
 struct nt_config {

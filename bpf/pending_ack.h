@@ -181,6 +181,13 @@ static __always_inline struct late_ack *late_ack_of_timer(const struct tcp *t, c
 	return la && la->end.sk == (u64)t->sk && la->part.release == NT_ACK_TIMER ? la : NULL;
 }
 
+/* May the ACK that a read may send be late? */
+static __always_inline bool read_may_be_late(const struct tcp *t, const bool trusted)
+{
+	return ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED &&
+	       since_jiffies(ICSK(t, icsk_ack.lrcvtime)) + nt_config.tick_ns >= NT_INFER_NS;
+}
+
 /*
  * The application reads, and no hook shows whether that sends the pending ACK: tcp_cleanup_rbuf()
  * decides next. If the ACK leaves alone with these numbers, it leaves now or at a later read. A
@@ -189,11 +196,9 @@ static __always_inline struct late_ack *late_ack_of_timer(const struct tcp *t, c
  */
 static __always_inline void pending_ack_meets_read(const struct tcp *t, const bool trusted)
 {
-	u64 came_ago_ns = since_jiffies(ICSK(t, icsk_ack.lrcvtime)), now;
+	u64 now;
 
-	if (!(ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED) ||
-	    came_ago_ns + nt_config.tick_ns < NT_INFER_NS || !read_may_send_ack(t, trusted) ||
-	    !socket_wanted(t->sk, trusted))
+	if (!read_may_send_ack(t, trusted) || !socket_wanted(t->sk, trusted))
 		return;
 	now = bpf_ktime_get_ns();
 	if (duration_ns(pending_ack_began(t, NT_ACK_READ, trusted), now) >= NT_INFER_NS &&
@@ -238,7 +243,7 @@ static __always_inline void pending_ack_timer_sends(const struct tcp *t, const b
 	}
 	event_plain(t->sk, NT_EVENT_ACK_TIMER);
 	count_timer_seen(t->sk);
-	if (totals && socket_counts(t, trusted))
+	if (totals && socket_counts(t->sk, trusted))
 		totals->delayed_acks++;
 	late_ack_remember(socket_number(t->sk), NT_ACK_TIMER, bpf_ktime_get_ns());
 }
@@ -306,20 +311,23 @@ static __always_inline void pending_ack_sent(const struct tcp *t, const bool tru
 			TCP(t, copied_seq) == TCP(t, rcv_nxt) ? NT_ACK_READ : NT_ACK_SEGMENT, now);
 }
 
+/* May an ACK be late that is about to go out by itself? One in the jiffy of its data is not. */
+static __always_inline bool pending_ack_may_be_late(const struct tcp *t, const bool trusted)
+{
+	return ICSK(t, icsk_ack.pending) & ICSK_ACK_SCHED &&
+	       ICSK(t, icsk_ack.lrcvtime) != (u32)bpf_jiffies64();
+}
+
 /*
- * An ACK is about to go out by itself: tcp_send_ack(). One in the jiffy of its data was not
- * delayed. The timer's is known already, but leaves now only: a preemptible kernel may have taken
- * the CPU from its handler meanwhile.
+ * Such an ACK is about to go out: tcp_send_ack(). The timer's is known already, but leaves now
+ * only: a preemptible kernel may have taken the CPU from its handler meanwhile.
  */
 static __always_inline void pending_ack_leaves(const struct tcp *t, const bool trusted)
 {
 	struct nt_often *often = often_here();
-	u8 pending = ICSK(t, icsk_ack.pending);
 	struct late_ack *la;
 
-	if (!(pending & ICSK_ACK_SCHED) || !since_jiffies(ICSK(t, icsk_ack.lrcvtime)))
-		return;
-	if (pending & ICSK_ACK_TIMER) {
+	if (ICSK(t, icsk_ack.pending) & ICSK_ACK_TIMER) {
 		pending_ack_sent(t, trusted);
 		return;
 	}

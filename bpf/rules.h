@@ -137,6 +137,20 @@ static __always_inline void count_write(struct sock *sk, const bool trusted)
 		often_here()->writes++;
 }
 
+/*
+ * Is there no more to do about a write than to count it, if it counts? Then this does so. Most are
+ * such; a program that does no more saves no registers.
+ */
+static __always_inline bool write_only_counts(struct sock *sk, const bool trusted)
+{
+	if (nt_config.timeline || socket_may_hold(sk, trusted))
+		return false;
+	if (nt_config.filter)
+		return runs_another(trusted);
+	often_here()->writes++;
+	return true;
+}
+
 /* Has TCP processed no ACK since the look at this hold, or, without one, since the write? */
 static __always_inline bool no_ack_since(const struct hold *h, const struct nt_tcp_state *s)
 {
@@ -278,11 +292,10 @@ static __always_inline void locked_write_returned(void *ctx, const struct tcp *t
 }
 
 /*
- * A write has returned; sock_send_length shows that without the socket's lock. If an ACK on another
- * CPU moves the tail meanwhile, this looks again, for no later segment may come that would put it
- * right.
+ * A write has returned; sock_send_length shows that without the socket's lock. Returns whether an
+ * ACK on another CPU has moved the tail meanwhile: then tail_moved() has to follow.
  */
-static __always_inline void write_returned(void *ctx, const struct tcp *t, const bool trusted)
+static __always_inline bool write_returned(void *ctx, const struct tcp *t, const bool trusted)
 {
 	enum nt_hold_reason reason;
 	struct nt_tcp_state s;
@@ -294,12 +307,22 @@ static __always_inline void write_returned(void *ctx, const struct tcp *t, const
 			h = hold_note(h, t, &s, reason, trusted);
 		else
 			h = NULL;
-		if (TCP(t, snd_una) != s.snd_una || TCP(t, snd_nxt) != s.snd_nxt) {
-			tail_look_at(socket_number(t->sk), true);
-			h = hold_find(t, trusted);
-		}
+		if (TCP(t, snd_una) != s.snd_una || TCP(t, snd_nxt) != s.snd_nxt)
+			return true;
 	}
 	barrier_var(ctx); /* reads again how much was written: the stack has no room for that */
+	if (h)
+		hold_note_writer(h, t->sk, ctx, ((u64 *)ctx)[1]);
+	return false;
+}
+
+/* Looks again, for no later segment may come that would put right what was seen. */
+static __always_inline void tail_moved(void *ctx, const struct tcp *t)
+{
+	struct hold *h;
+
+	tail_look_at(socket_number(t->sk), true);
+	h = hold_find(t, false);
 	if (h)
 		hold_note_writer(h, t->sk, ctx, ((u64 *)ctx)[1]);
 }
@@ -623,7 +646,7 @@ static __always_inline bool fin_went_alone(const struct tcp *t)
 }
 
 /* The connection is over: what is held will never go out. */
-static __always_inline void socket_closed(const struct tcp *t, const bool trusted)
+static __always_inline void socket_closed(const struct tcp *t, u64 ended_ns, const bool trusted)
 {
 	struct hold *h = hold_find(t, trusted);
 	struct nt_tcp_state s;
@@ -636,7 +659,7 @@ static __always_inline void socket_closed(const struct tcp *t, const bool truste
 		else if (h->held.reason == NT_HOLD_SNDBUF)
 			hold_delete(t->sk);
 		else
-			hold_release(h, t, NT_RELEASE_RESET, bpf_ktime_get_ns());
+			hold_release(h, t, NT_RELEASE_RESET, ended_ns);
 	}
 }
 

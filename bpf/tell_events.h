@@ -166,12 +166,18 @@ static __always_inline void event_write(struct sock *sk, u32 bytes)
 		event_note_write(sk, bytes);
 }
 
-/* The application took what came before copied_seq. */
-static __always_inline void event_read(struct sock *sk)
+static __noinline int event_note_read(struct sock *sk)
 {
 	const struct tcp_sock *tp = (void *)sk;
 
-	event_note(socket_number(sk), 0, NT_EVENT_READ, PROBED(tp, copied_seq), 0);
+	return event_note(socket_number(sk), 0, NT_EVENT_READ, PROBED(tp, copied_seq), 0);
+}
+
+/* The application took what came before copied_seq. */
+static __always_inline void event_read(struct sock *sk)
+{
+	if (nt_config.timeline)
+		event_note_read(sk);
 }
 
 static __always_inline void event_segment(struct sock *sk, enum nt_event_kind kind,

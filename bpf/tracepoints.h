@@ -23,17 +23,41 @@ static __always_inline void learn_timers(const struct sock *sk)
 
 /* ---- of both families ---- */
 
-SEC("raw_tp/tcp_probe")
-int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
+/* functions: another hook shows attempts to send */
+static __always_inline int segment_seen(const void *ctx, const bool functions)
 {
+	struct sock *sk = (void *)((const u64 *)ctx)[0];
+	struct sk_buff *skb = (void *)((const u64 *)ctx)[1];
 	struct tcp t;
 
 	event_received(sk, skb);
-	if (!segment_may_matter(sk, skb, true))
+	if (!segment_may_matter(sk, skb, true, true))
 		return 0;
 	t = tcp_of(sk, true);
 	if (t.tp)
-		segment_came(&t, skb, false, true);
+		segment_came(&t, skb, functions, true);
+	return 0;
+}
+
+static __noinline int look_at_segment(const void *ctx)
+{
+	return segment_seen(ctx, false);
+}
+
+SEC("raw_tp/tcp_probe")
+int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	if (nt_config.timeline || segment_may_matter(sk, skb, false, true))
+		look_at_segment(ctx);
+	return 0;
+}
+
+static __noinline int look_at_read(struct sock *sk)
+{
+	struct tcp t = tcp_of(sk, true);
+
+	if (t.tp)
+		pending_ack_meets_read(&t, true);
 	return 0;
 }
 
@@ -50,33 +74,46 @@ int BPF_PROG(on_tcp_rcv_space_adjust, struct sock *sk)
 	if (nt_config.functions)
 		return 0;
 	t = NT_CAST ? tcp_at(sk) : tcp_of(sk, true);
-	if (t.tp)
-		pending_ack_meets_read(&t, true);
+	if (t.tp && read_may_be_late(&t, true))
+		look_at_read(sk);
 	return 0;
 }
 
-SEC("raw_tp/tcp_receive_reset")
-int BPF_PROG(on_tcp_receive_reset, struct sock *sk)
+/*
+ * now: the connection ends at this moment. Else its socket goes, and it was over when the socket's
+ * clock last moved: tcp_rcv_established() and tcp_send_active_reset() move it. Of a closed socket
+ * only a read does.
+ */
+static __noinline int connection_over(struct sock *sk, bool now)
 {
 	struct tcp t = tcp_of(sk, true);
 
 	if (t.tp)
-		socket_closed(&t, true);
+		socket_closed(&t, now ? bpf_ktime_get_ns() : tcp_clock(&t, true), true);
+	return 0;
+}
+
+static __noinline int look_at_close(void *ctx)
+{
+	struct sock *sk = (void *)((u64 *)ctx)[0];
+	struct tcp t = tcp_of(sk, true);
+
+	learn_timers(sk);
+	if (t.tp)
+		close_waited(ctx, &t, true);
 	return 0;
 }
 
 SEC("raw_tp/tcp_destroy_sock")
 int BPF_PROG(on_tcp_destroy_sock, struct sock *sk)
 {
-	struct tcp t = tcp_of(sk, true);
 	u64 key = (u64)sk;
 
-	learn_timers(sk);
-	if (t.tp) {
-		close_waited(ctx, &t, true);
-		socket_closed(&t, true);
+	if (!delack_timer_function || close_may_matter(sk, true)) {
+		look_at_close(ctx);
+		connection_over(sk, false);
 	}
-	if (nt_config.target != NT_TARGET_ALL)
+	if (nt_config.target != NT_TARGET_ALL && owner_of(sk, true))
 		bpf_map_delete_elem(&owned, &key);
 	return 0;
 }
@@ -101,27 +138,40 @@ static __noinline int mptcp_write_returned(struct sock *sk, int ret)
 	return 0;
 }
 
+/* Returns 1 if look_at_moved() has to follow. It is no part of this, to spare the small stack. */
+static __noinline int look_at_write(void *ctx)
+{
+	struct sock *sk = (void *)((u64 *)ctx)[0];
+	struct tcp t;
+
+	event_write(sk, ((u64 *)ctx)[1]);
+	count_write(sk, true);
+	if (!socket_may_hold(sk, true))
+		return 0;
+	t = tcp_of(sk, true);
+	return t.tp && write_returned(ctx, &t, true);
+}
+
+static __noinline int look_at_moved(void *ctx)
+{
+	struct tcp t = tcp_of((void *)((u64 *)ctx)[0], false);
+
+	tail_moved(ctx, &t);
+	return 0;
+}
+
 SEC("raw_tp/sock_send_length")
 int BPF_PROG(on_sock_send_length, struct sock *sk, int ret)
 {
-	const bool trusted = true;
-	struct tcp t;
 	u16 protocol;
 
 	if (ret <= 0)
 		return 0;
-	protocol = READ(trusted, sk, sk_protocol);
+	protocol = READ(true, sk, sk_protocol);
 	if (protocol == IPPROTO_MPTCP)
 		mptcp_write_returned(sk, ret);
-	if (protocol != IPPROTO_TCP)
-		return 0;
-	event_write(sk, ret);
-	count_write(sk, trusted);
-	if (!socket_may_hold(sk, trusted))
-		return 0;
-	t = tcp_of(sk, trusted);
-	if (t.tp)
-		write_returned(ctx, &t, trusted);
+	if (protocol == IPPROTO_TCP && !write_only_counts(sk, true) && look_at_write(ctx))
+		look_at_moved(ctx);
 	return 0;
 }
 

@@ -370,7 +370,7 @@ def test_hooks_that_the_kernel_refuses_are_exit_code_3() -> None:
 
 
 OF_FUNCTIONS = ["tcp_sendmsg_locked", "tcp_delack_timer_handler", "tcp_send_ack", "tcp_probe", "tcp_write_wakeup"]
-OPTIONAL = {"tracepoint": ["sock_send_length", "tcp_receive_reset"], "function": OF_FUNCTIONS, "kprobe": OF_FUNCTIONS}
+OPTIONAL = {"tracepoint": ["sock_send_length"], "function": OF_FUNCTIONS, "kprobe": OF_FUNCTIONS}
 
 
 @pytest.fixture

@@ -110,11 +110,6 @@ static void hook_reads(struct endpoint *e)
 	RUN_PROGRAM(on_tcp_rcv_space_adjust, ADDRESS(e));
 }
 
-static void hook_receive_reset(struct endpoint *e)
-{
-	RUN(on_tcp_receive_reset, ADDRESS(e));
-}
-
 static void hook_destroy(struct endpoint *e)
 {
 	if (!RUN(on_tcp_destroy_sock, ADDRESS(e)))

@@ -159,13 +159,6 @@ int BPF_PROG(record_probe, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-SEC("raw_tp/tcp_receive_reset")
-int BPF_PROG(record_reset, struct sock *sk)
-{
-	record_plainly(sk, RECORDED_RESET);
-	return 0;
-}
-
 SEC("raw_tp/tcp_destroy_sock")
 int BPF_PROG(record_destroy, struct sock *sk)
 {

@@ -153,6 +153,7 @@ static void endpoint_destroy(struct endpoint *e)
 	if (e->destroyed)
 		return;
 	truth_closed(e);
+	e->reset = false;
 	hook_destroy(e);
 	check_told(e);
 	for (u32 i = 0; i < HOLDS_KEPT; i++)
@@ -168,13 +169,14 @@ static void endpoint_destroy(struct endpoint *e)
 	}
 }
 
-static void world_closed(struct endpoint *e)
+/* destroyed_ns: so long after, since a program has to close a socket that was reset. */
+static void world_closed(struct endpoint *e, u64 destroyed_ns)
 {
 	if (e->gone)
 		return;
 	e->gone = true;
 	sock_of(e)->__sk_common.skc_state = TCP_CLOSE;
-	world_at(world.now_ns, EVENT_DESTROY, e, NULL, 0);
+	world_at(world.now_ns + destroyed_ns, EVENT_DESTROY, e, NULL, 0);
 }
 
 static void close_when_done(struct endpoint *e)
@@ -183,7 +185,7 @@ static void close_when_done(struct endpoint *e)
 
 	if (e->fin_received && e->tp.snd_una == e->tp.write_seq && !tcp_send_head(e) &&
 	    (state == TCP_FIN_WAIT2 || state == NT_TCP_LAST_ACK || state == NT_TCP_FIN_WAIT1))
-		world_closed(e);
+		world_closed(e, 0);
 }
 
 /* ---- the wire ---- */

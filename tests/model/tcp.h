@@ -769,9 +769,9 @@ static bool tcp_ack(struct endpoint *e, const struct wire *w)
 
 static void tcp_reset(struct endpoint *e)
 {
-	hook_receive_reset(e);
 	truth_closed(e);
-	world_closed(e);
+	e->reset = true;
+	world_closed(e, random_below(300 * MS));
 }
 
 static enum fate tcp_validate(const struct endpoint *e, const struct wire *w)
@@ -949,8 +949,9 @@ static void tcp_abort(struct endpoint *e)
 	w->mss = e->tp.mss_cache;
 	w->ts_value = tcp_stamp(e);
 	w->ts_echo = e->ts_recent;
+	tcp_mstamp_refresh(e);
 	world_transmit(e, w, 0);
-	world_closed(e);
+	world_closed(e, 0);
 }
 
 /* ---- timers expire ---- */

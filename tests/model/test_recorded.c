@@ -231,9 +231,6 @@ static void run_program(const struct recorded *r, struct replayed *e)
 		else
 			RUN_PROGRAM(on_tcp_probe, sk, skb);
 		break;
-	case RECORDED_RESET:
-		RUN_PROGRAM(on_tcp_receive_reset, sk);
-		break;
 	case RECORDED_DESTROY:
 		RUN_PROGRAM(on_tcp_destroy_sock, sk);
 		break;
@@ -250,6 +247,7 @@ static void run_program(const struct recorded *r, struct replayed *e)
 	case RECORDED_SENDMSG:
 		RUN_PROGRAM(fexit_tcp_sendmsg_locked, sk, 0, 0, (unsigned long long)r->ret);
 		break;
+	case RECORDED_RESET:
 	case RECORDED_TIMER_START:
 	case RECORDED_SEND_DELAYED_ACK:
 		break; /* no program judges by them any more */

@@ -379,7 +379,7 @@ static void check_told(struct endpoint *e)
 	n_told = 0;
 	if (!run.exact)
 		return;
-	for (; e->n_told < e->n_held; e->n_told++) {
+	for (; e->n_told < e->n_held && !e->reset; e->n_told++) {
 		struct true_hold *h = &e->held[e->n_told % HOLDS_KEPT];
 
 		if (to_be_told(h) && !(h->blurred && !nt_config.all_holds)) {

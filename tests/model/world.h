@@ -133,6 +133,7 @@ struct endpoint {
 	bool turn_comes, was_slow, hesitates;
 	bool gone; /* its state is CLOSE: the world destroys it later */
 	bool destroyed;
+	bool reset; /* and not destroyed so far, before which no program learns of it */
 };
 
 enum stage {
@@ -283,7 +284,7 @@ static void world_delay(u64 ns)
 /* model.c defines these; tcp.h reports to the world by them. */
 static void world_transmit(struct endpoint *e, struct wire *w, u32 device_bytes);
 static void world_readable(struct endpoint *e);
-static void world_closed(struct endpoint *e);
+static void world_closed(struct endpoint *e, u64 destroyed_ns);
 
 static void packet_from_wire(struct packet *p, const struct wire *w)
 {

@@ -23,8 +23,6 @@ const struct nt_hook nt_hooks[] = {
 	 "which ACK released a hold", 0},
 	{"on_tcp_probe_functions", "tcp_probe", NULL, NT_ATTACH_RAW_TP, FUNCTION | KPROBE, false,
 	 NT_ALWAYS, "stalls of senders on other hosts", 0},
-	{"on_tcp_receive_reset", "tcp_receive_reset", NULL, NT_ATTACH_RAW_TP, ALL, false, NT_ALWAYS,
-	 "holds ended by a reset, until the socket is closed", 0},
 
 	/* the kernel skips a kprobe that interrupts a BPF program, but not this tracepoint */
 	{"on_timer_expire_entry", "timer_expire_entry", NULL, NT_ATTACH_RAW_TP, TRACEPOINT | KPROBE,

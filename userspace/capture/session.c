@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "capture/session.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
@@ -184,11 +185,10 @@ static void mark_open_sockets(struct nt_session *session)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct nt_owner *owner = &list->owners[i];
 
-		if (owner->passing ||
+		if (owner->passing || !owner->tuple.remote_port ||
 		    !nt_targets_match_once(&session->targets, owner->tgid, &asked))
 			continue;
-		skel->bss->owned_marks[nt_owned_mark(owner->tuple.local_port,
-						     owner->tuple.remote_port)] = true;
+		skel->bss->owned_marks[htons(owner->tuple.remote_port) % NT_OWNED_MARKS] = true;
 		bpf_map_update_elem(owned, &owner->sk, &owner->tgid, BPF_ANY);
 		if (session->settings->timeline) {
 			__u64 key = nt_connection_key(&owner->tuple);
