@@ -191,25 +191,79 @@ int BPF_PROG(fentry_tcp_write_wakeup, struct sock *sk)
  * attempt to send does not change write_seq: the entry does not match once more was written.
  */
 struct call {
+	u64 sp; /* 0: free */
 	struct sock *sk;
 	u32 write_seq;
 	u32 mss;
 	u8 nonagle;
 	u8 push_one;
+	u32 check; /* both pointers: another CPU may have filled the entry with its own call */
+};
+
+/* A call has its entry in the set that its stack pointer hashes to. A full set forgets one. */
+#define CALL_SETS_LOG2 12
+#define CALLS_IN_SET   4
+
+struct call_set {
+	struct call calls[CALLS_IN_SET];
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u64);
-	__type(value, struct call);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << CALL_SETS_LOG2);
+	__type(key, u32);
+	__type(value, struct call_set);
 } calls SEC(".maps");
 
-static __always_inline void call_entered(struct pt_regs *ctx, const struct call *call)
+static __always_inline struct call_set *call_set_of(u64 sp)
+{
+	u32 set = (u32)(sp >> 3) * 0x9e3779b1U >> (32 - CALL_SETS_LOG2);
+
+	return bpf_map_lookup_elem(&calls, &set);
+}
+
+static __always_inline u32 call_check(u64 sp, const struct sock *sk)
+{
+	return sp ^ (u64)sk;
+}
+
+static __always_inline void call_entered(struct pt_regs *ctx, struct sock *sk, u32 write_seq,
+					 u32 mss, u8 nonagle, u8 push_one)
 {
 	u64 sp = PT_REGS_SP(ctx);
+	struct call_set *set = call_set_of(sp);
+	struct call *call;
 
-	bpf_map_update_elem(&calls, &sp, call, BPF_ANY);
+	if (!set)
+		return;
+	call = &set->calls[(sp >> 14) % CALLS_IN_SET]; /* stacks are 16 KiB long */
+	for (int i = 0; i < CALLS_IN_SET; i++)
+		if (!set->calls[i].sp)
+			call = &set->calls[i];
+	for (int i = 0; i < CALLS_IN_SET; i++)
+		if (set->calls[i].sp == sp)
+			call = &set->calls[i];
+	call->sp = sp;
+	call->sk = sk;
+	call->write_seq = write_seq;
+	call->mss = mss;
+	call->nonagle = nonagle;
+	call->push_one = push_one;
+	call->check = call_check(sp, sk);
+}
+
+static __always_inline bool call_taken(u64 sp, struct call *call)
+{
+	struct call_set *set = call_set_of(sp);
+
+	for (int i = 0; set && i < CALLS_IN_SET; i++) {
+		if (set->calls[i].sp != sp)
+			continue;
+		*call = set->calls[i];
+		set->calls[i].sp = 0;
+		return call->check == call_check(sp, call->sk);
+	}
+	return false;
 }
 
 /*
@@ -220,16 +274,8 @@ static __always_inline bool call_returned(struct pt_regs *ctx, struct call *call
 {
 	u64 sp = PT_REGS_SP(ctx);
 
-	for (int i = 0; i < 3; i++) {
-		u64 key = sp - 8 * i;
-		struct call *found = bpf_map_lookup_elem(&calls, &key);
-
-		if (found) {
-			*call = *found;
-			bpf_map_delete_elem(&calls, &key);
-			return true;
-		}
-	}
+	if (call_taken(sp - 8, call) || call_taken(sp, call) || call_taken(sp - 16, call))
+		return true;
 	count_dropped(NT_DROPPED_RETURN);
 	return false;
 }
@@ -237,10 +283,7 @@ static __always_inline bool call_returned(struct pt_regs *ctx, struct call *call
 SEC("kprobe/tcp_write_xmit")
 int BPF_KPROBE(kprobe_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagle, int push_one)
 {
-	struct call call = {.sk = sk, .mss = mss, .nonagle = nonagle, .push_one = push_one};
-
-	call.write_seq = PROBED((struct tcp_sock *)sk, write_seq);
-	call_entered(ctx, &call);
+	call_entered(ctx, sk, PROBED((struct tcp_sock *)sk, write_seq), mss, nonagle, push_one);
 	return 0;
 }
 
@@ -266,9 +309,7 @@ int kretprobe_tcp_write_xmit(struct pt_regs *ctx)
 SEC("kprobe/tcp_sendmsg_locked")
 int BPF_KPROBE(kprobe_tcp_sendmsg_locked, struct sock *sk)
 {
-	struct call call = {.sk = sk};
-
-	call_entered(ctx, &call);
+	call_entered(ctx, sk, 0, 0, 0, 0);
 	return 0;
 }
 

@@ -725,6 +725,43 @@ TEST(a_share_has_so_many_records_a_second)
 	}
 }
 
+/* Calls are entered from one of n stack pointers on, and return. Returns how many are found then. */
+static u32 calls_found(const u64 *sp, u32 n, u32 first, u32 calls)
+{
+	struct pt_regs regs = {0};
+	struct call call;
+	u32 found = 0;
+
+	for (u32 i = first; i < first + calls; i++) {
+		PT_REGS_SP(&regs) = sp[i % n];
+		call_entered(&regs, (void *)(uintptr_t)i, 0, 0, 0, 0);
+	}
+	for (u32 i = first; i < first + calls; i++) {
+		PT_REGS_SP(&regs) = sp[i % n] + 8;
+		if (!call_returned(&regs, &call))
+			continue;
+		assert_int_equal((uintptr_t)call.sk, i);
+		found++;
+	}
+	return found;
+}
+
+TEST(calls_that_share_a_set_are_found_as_they_return)
+{
+	u64 sp[CALLS_IN_SET + 1], from = 1ULL << 40;
+	u32 n = 0;
+
+	begin(&(struct setting){.family = KPROBE});
+	for (u64 at = from; n <= CALLS_IN_SET; at += 16384)
+		if (call_set_of(at) == call_set_of(from))
+			sp[n++] = at;
+	for (u32 first = 0; first < 2 * n; first++)
+		assert_int_equal(calls_found(sp, n, first, CALLS_IN_SET), CALLS_IN_SET);
+	assert_int_equal(totals_told()->dropped[NT_DROPPED_RETURN], 0);
+	assert_int_equal(calls_found(sp, n, 0, n), CALLS_IN_SET);
+	assert_int_equal(totals_told()->dropped[NT_DROPPED_RETURN], 1);
+}
+
 TEST(tracepoints_tell_each_stall)
 {
 	struct setting s = {.family = TRACEPOINT};

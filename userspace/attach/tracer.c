@@ -110,7 +110,6 @@ static void size_maps(struct nt_tracer *tracer, const struct nt_settings *settin
 	bpf_map__set_autocreate(skel->maps.stack_dumps, settings->stacks);
 	bpf_map__set_autocreate(skel->maps.calls, tracer->hooks.family == NT_HOOKS_KPROBE);
 	size_by_cpus(skel->maps.late_acks);
-	size_by_cpus(skel->maps.calls);
 	size_by_cpus(skel->maps.share_uses);
 	if (!filtered)
 		bpf_map__set_max_entries(skel->maps.owned, 64);
@@ -603,7 +602,7 @@ static int empty(const struct bpf_map *map)
 int nt_tracer_pause(struct nt_tracer *tracer)
 {
 	struct nagletrace_bpf *skel = tracer->skel;
-	const struct bpf_map *maps[] = {skel->maps.hold_hash, skel->maps.owned, skel->maps.calls};
+	const struct bpf_map *maps[] = {skel->maps.hold_hash, skel->maps.owned};
 	int err = 0;
 
 	detach_all(tracer);
