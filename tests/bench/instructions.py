@@ -56,6 +56,8 @@ KERNELS = ("7", "6.12", "6.1", "5.10")
 LOADS = {"ping-pong": "pingpong", "100 connections": "server", "churn": "churn", "bulk": "in-step"}
 ALL_LOADS = [*LOADS, *SERVED]
 BARE, EMPTY_NAME, WHOLE, STANDBY = "bare", "empty programs", "whole host", "standby"
+#: Counted where --only names it.
+LATE_ACKS = "late ACKs"
 RESULTS, PAGE = BUILD / "bench" / "instructions", ROOT / "docs" / "performance.md"
 #: A guest has so long; each kind of hooks takes it some five minutes on a quiet machine.
 MOST_S = 3600.0
@@ -79,6 +81,7 @@ def subjects(hooks: str, sleeper: int, directory: Path) -> list[Subject]:
         Subject("--stacks", (*ours, "--stacks"), ready),
         Subject("daemon", daemon, ready),
         Subject(STANDBY, (*daemon, "--standby"), ready),
+        Subject(LATE_ACKS, (*ours, "--late-acks"), ready),
     ]
 
 
@@ -101,7 +104,8 @@ def count_here(hooks: str, loads: list[str], only: list[str], cycles: int, secon
         with Namespace() as space, serving(space, served):
             for name in served * WARM_UPS:
                 cost(space, name, seconds)
-            wanted = [s for s in subjects(hooks, sleeper.pid, Path("/run")) if not only or s.name in only]
+            wanted = [s for s in subjects(hooks, sleeper.pid, Path("/run"))
+                      if (s.name in only if only else s.name != LATE_ACKS)]
             for _ in range(cycles):
                 for subject in (None, *wanted[::2], None, *wanted[1::2]):
                     try:
