@@ -173,8 +173,8 @@ static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *
 {
 	const struct nt_bucket *b = &buckets[bucket_index(sk, trusted)];
 
-	return READ(trusted, sk, sk_write_queue.qlen) || b->holds ||
-	       (exactly ? bucket_awaits_answer(b) : b->answer_until) ||
+	return READ(trusted, sk, sk_write_queue.qlen) ||
+	       (exactly ? b->holds || bucket_awaits_answer(b) : b->holds_or_awaits) ||
 	       (is_dataless(skb, trusted) && (lacks_room(sk, trusted) || late_ack_may_come()));
 }
 

@@ -45,10 +45,12 @@ int BPF_PROG(on_tcp_probe_functions, struct sock *sk, struct sk_buff *skb)
 SEC("raw_tp/inet_sock_set_state")
 int BPF_PROG(on_inet_sock_set_state, struct sock *sk, int oldstate, int newstate)
 {
-	if ((newstate == NT_TCP_ESTABLISHED || newstate == NT_TCP_CLOSE) &&
-	    oldstate != NT_TCP_LISTEN && PROBED(sk, sk_protocol) == IPPROTO_TCP)
+	if ((newstate != NT_TCP_ESTABLISHED && newstate != NT_TCP_CLOSE) ||
+	    PROBED(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	if (oldstate != NT_TCP_LISTEN)
 		event_state(sk, newstate);
-	if (newstate == NT_TCP_CLOSE && PROBED(sk, sk_protocol) == IPPROTO_TCP)
+	if (newstate == NT_TCP_CLOSE)
 		connection_over(sk, true);
 	return 0;
 }
@@ -87,20 +89,20 @@ int BPF_KPROBE(kprobe_tcp_send_delayed_ack, struct sock *sk)
 
 /* ---- the function family: fentry and fexit ---- */
 
-static __noinline int look_at_attempt(struct sock *sk, unsigned int mss, int nonagle, int push_one)
+static __noinline int look_at_attempt(const u64 *ctx)
 {
-	struct tcp t = tcp_of(sk, true);
+	struct tcp t = tcp_of((void *)ctx[0], true);
 
 	if (t.tp)
-		attempt_returned(&t, mss, nonagle, push_one, true);
+		attempt_returned(&t, ctx[1], ctx[2], ctx[3], true); /* mss, nonagle, push_one */
 	return 0;
 }
 
 SEC("fexit/tcp_write_xmit")
-int BPF_PROG(fexit_tcp_write_xmit, struct sock *sk, unsigned int mss, int nonagle, int push_one)
+int BPF_PROG(fexit_tcp_write_xmit, struct sock *sk)
 {
 	if (socket_may_hold(sk, true))
-		look_at_attempt(sk, mss, nonagle, push_one);
+		look_at_attempt(ctx);
 	return 0;
 }
 
@@ -165,7 +167,7 @@ static __noinline int look_at_ack(struct sock *sk)
 SEC("fentry/tcp_send_ack")
 int BPF_PROG(fentry_tcp_send_ack, struct sock *sk)
 {
-	struct tcp t = tcp_of(sk, true);
+	struct tcp t = tcp_of_argument(sk);
 
 	if (t.tp && pending_ack_may_be_late(&t, true))
 		look_at_ack(sk);
@@ -237,12 +239,13 @@ static __always_inline void call_entered(struct pt_regs *ctx, struct sock *sk, u
 	if (!set)
 		return;
 	call = &set->calls[(sp >> 14) % CALLS_IN_SET]; /* stacks are 16 KiB long */
-	for (int i = 0; i < CALLS_IN_SET; i++)
-		if (!set->calls[i].sp)
-			call = &set->calls[i];
-	for (int i = 0; i < CALLS_IN_SET; i++)
-		if (set->calls[i].sp == sp)
-			call = &set->calls[i];
+	for (int i = 0; i < CALLS_IN_SET; i++) {
+		if (set->calls[i].sp && set->calls[i].sp != sp)
+			continue;
+		call = &set->calls[i];
+		if (call->sp)
+			break;
+	}
 	call->sp = sp;
 	call->sk = sk;
 	call->write_seq = write_seq;

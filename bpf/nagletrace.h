@@ -9,9 +9,8 @@
 #define NT_COMM_LEN 16 /* TASK_COMM_LEN */
 /* stands for bpf_rdonly_cast() in a call; no helper has that number */
 #define NT_CALL_RDONLY_CAST 0x7fff0001
-/* stand for the kernel's BTF IDs of these structures, which that call takes */
-#define NT_TYPE_SOCK     0x7fff0002
-#define NT_TYPE_TCP_SOCK 0x7fff0003
+/* stands for the kernel's BTF ID of struct tcp_sock, which that call takes */
+#define NT_TYPE_TCP_SOCK 0x7fff0002
 #define NT_STACK_DEPTH   64
 #define NT_NO_STACK      (-1)
 #define NT_REGS_BYTES    272
@@ -384,8 +383,13 @@ enum nt_mixed {
 };
 
 struct nt_bucket {
-	__u32 holds;         /* how many of its sockets have one */
-	__u32 answer_until;  /* the last jiffy for an answer to a late ACK; 0: none was late */
+	union {
+		struct {
+			__u32 holds;        /* how many of its sockets have one */
+			__u32 answer_until; /* the last jiffy for an answer to a late ACK */
+		};
+		__u64 holds_or_awaits; /* 0: no socket has a hold, and no ACK was late */
+	};
 	__u32 large_hash;    /* of the socket whose large tail a program looked at last; 0: none */
 	__u16 large_jiffies; /* when that was: the lower half */
 	__u16 mixed_long;    /* enum nt_mixed: were the bytes below the end of longer ones? */
@@ -422,7 +426,8 @@ struct nt_config {
 	__u8 functions;         /* send attempts are hooked, and not inferred from socket state */
 	__u8 timeline;          /* report every event */
 	__u8 delack_by_rto_min; /* tcp_delack_max() derives it from the route's and the socket's */
-	__u8 reserved[3];
+	__u8 casts;             /* the kernel has bpf_rdonly_cast() */
+	__u8 reserved[2];
 };
 
 /* A process has sockets that no hook follows all the way. */

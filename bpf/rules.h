@@ -293,7 +293,7 @@ static __always_inline void locked_write_returned(void *ctx, const struct tcp *t
 
 /*
  * A write has returned; sock_send_length shows that without the socket's lock. Returns whether an
- * ACK on another CPU has moved the tail meanwhile: then tail_moved() has to follow.
+ * ACK on another CPU has moved the tail meanwhile: then look_at_moved() has to follow.
  */
 static __always_inline bool write_returned(void *ctx, const struct tcp *t, const bool trusted)
 {
@@ -314,17 +314,6 @@ static __always_inline bool write_returned(void *ctx, const struct tcp *t, const
 	if (h)
 		hold_note_writer(h, t->sk, ctx, ((u64 *)ctx)[1]);
 	return false;
-}
-
-/* Looks again, for no later segment may come that would put right what was seen. */
-static __always_inline void tail_moved(void *ctx, const struct tcp *t)
-{
-	struct hold *h;
-
-	tail_look_at(socket_number(t->sk), true);
-	h = hold_find(t, false);
-	if (h)
-		hold_note_writer(h, t->sk, ctx, ((u64 *)ctx)[1]);
 }
 
 /* Returns the window that a segment opens, or `before` where its header cannot be read. */

@@ -18,9 +18,9 @@
 #define NT_DIRECT false
 #endif
 
-/* Does it have bpf_rdonly_cast()? One that has all hooks of the tracepoint family does. */
+/* Does it have bpf_rdonly_cast()? */
 #ifndef NT_CAST
-#define NT_CAST NT_DIRECT
+#define NT_CAST (NT_DIRECT && nt_config.casts)
 #endif
 
 /*
@@ -87,17 +87,16 @@ static __always_inline struct tcp tcp_of(struct sock *sk, const bool trusted)
 }
 
 /*
- * Returns the TCP socket at an address. With NT_CAST the verifier takes it for trusted, so that a
- * field costs a load and not a probed read.
+ * Returns the TCP socket that is a hook's argument. With NT_CAST the verifier takes it for one, and
+ * that spares a helper's call. Only a program itself may ask: user space places no cast elsewhere.
  */
-static __always_inline struct tcp tcp_at(void *address)
+static __always_inline struct tcp tcp_of_argument(struct sock *sk)
 {
-	struct tcp t;
+	struct tcp t = {.sk = sk};
 
 	if (!NT_CAST)
-		return tcp_of(address, false);
-	t.sk = bpf_rdonly_cast(address, NT_TYPE_SOCK);
-	t.tp = bpf_rdonly_cast(address, NT_TYPE_TCP_SOCK);
+		return tcp_of(sk, true);
+	t.tp = bpf_rdonly_cast(sk, NT_TYPE_TCP_SOCK);
 	return t;
 }
 

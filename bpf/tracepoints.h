@@ -63,7 +63,7 @@ static __noinline int look_at_read(struct sock *sk)
 
 /*
  * The application has read, and the kernel decides next whether to acknowledge what it took. Where
- * functions are hooked, they show the ACK itself. A cast spares each read a helper's call.
+ * functions are hooked, they show the ACK itself.
  */
 SEC("raw_tp/tcp_rcv_space_adjust")
 int BPF_PROG(on_tcp_rcv_space_adjust, struct sock *sk)
@@ -73,7 +73,7 @@ int BPF_PROG(on_tcp_rcv_space_adjust, struct sock *sk)
 	event_read(sk);
 	if (nt_config.functions)
 		return 0;
-	t = NT_CAST ? tcp_at(sk) : tcp_of(sk, true);
+	t = tcp_of_argument(sk);
 	if (t.tp && read_may_be_late(&t, true))
 		look_at_read(sk);
 	return 0;
@@ -152,11 +152,16 @@ static __noinline int look_at_write(void *ctx)
 	return t.tp && write_returned(ctx, &t, true);
 }
 
+/* Looks again, for no later segment may come that would put right what was seen. */
 static __noinline int look_at_moved(void *ctx)
 {
 	struct tcp t = tcp_of((void *)((u64 *)ctx)[0], false);
+	struct hold *h;
 
-	tail_moved(ctx, &t);
+	tail_look_at(socket_number(t.sk), true);
+	h = hold_find(&t, false);
+	if (h)
+		hold_note_writer(h, t.sk, ctx, ((u64 *)ctx)[1]);
 	return 0;
 }
 

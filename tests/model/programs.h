@@ -12,7 +12,7 @@
 #define NT_CONFIG_H /* bpf/config.h makes it constant, for the verifier */
 #include "nagletrace.h"
 static struct nt_config nt_config;
-static bool loads_directly, casts; /* as the compiler knows it for the kernel */
+static bool loads_directly, casts; /* as the compiler and user space know the kernel */
 #define NT_DIRECT loads_directly
 #define NT_CAST   casts
 /* so few that sockets meet at one */

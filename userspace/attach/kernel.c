@@ -164,8 +164,6 @@ static void find_types(struct nt_kernel *k)
 
 		if (btf_is_func(type) && !strcmp(name, "bpf_rdonly_cast"))
 			k->cast.function = id;
-		if (btf_is_struct(type) && !strcmp(name, "sock"))
-			k->cast.sock = id;
 		if (btf_is_struct(type) && !strcmp(name, "tcp_sock"))
 			k->cast.tcp_sock = id;
 		if (!btf_is_typedef(type) || strncmp(name, prefix, begins))

@@ -20,7 +20,7 @@ struct btf;
 
 /* BTF IDs: of bpf_rdonly_cast(), which came with 6.2, and of what we cast to; 0: there is none. */
 struct nt_cast {
-	int function, sock, tcp_sock;
+	int function, tcp_sock;
 };
 
 struct nt_kernel {

@@ -71,6 +71,7 @@ static void configure(struct nt_tracer *tracer, const struct nt_settings *settin
 	config->all_holds = settings->all_holds;
 	config->stacks = settings->stacks;
 	config->timeline = settings->timeline;
+	config->casts = tracer->cast.function != 0;
 	config->functions = tracer->hooks.family != NT_HOOKS_TRACEPOINT;
 }
 
@@ -176,8 +177,6 @@ static void place_cast(struct bpf_insn *insn, const struct nt_cast *cast)
 	    insn->imm == NT_CALL_RDONLY_CAST) {
 		insn->src_reg = BPF_PSEUDO_KFUNC_CALL;
 		insn->imm = cast->function;
-	} else if (BPF_OP(insn->code) == BPF_MOV && insn->imm == NT_TYPE_SOCK) {
-		insn->imm = cast->sock;
 	} else if (BPF_OP(insn->code) == BPF_MOV && insn->imm == NT_TYPE_TCP_SOCK) {
 		insn->imm = cast->tcp_sock;
 	}

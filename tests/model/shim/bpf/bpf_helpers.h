@@ -87,7 +87,7 @@ static __always_inline long host_read(void *to, size_t size, const void *from)
 #define bpf_current_task_under_cgroup(map, i) (host.under_cgroup)
 #define bpf_task_pt_regs(task)                ((long)(task) & 0)
 #define bpf_get_stackid(ctx, map, flags)      ((void)(ctx), 7)
-#define bpf_rdonly_cast(object, type) (object)
+#define bpf_rdonly_cast(object, type) ((void *)(object))
 #define bpf_skc_to_tcp_sock(sk) \
 	(host.untrusted ? abort(), NULL : (struct tcp_sock *)(sk))
 #define bpf_seq_write(seq, data, size)        ((void)(data))
