@@ -7,6 +7,7 @@ only its own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from harness import IN_GUEST, Lab, Record, Tracer, at_the_sender_alone, dropped, unseen
 from joined import join
 from processes import wait_until
+from spaces import Namespace
 from test_truth import INNOCENT, PUBLISHED, VETH, Row, identity
 from two_hosts import Cannot, named, nft, run
 from witnesses import AT_ONCE, DOUBT, TOLERANCE, Run, lab_for, play, score, wire
@@ -52,34 +54,16 @@ def excused(record: Record, unseen_at: dict[str, int]) -> bool:
             and unseen_at["db1" if record["host"] == "web1" else "web1"] > 0)
 
 
-class Router:
-    """Takes the server's end of the lab's cable, with the address that the client connects to, and has a cable of its
-    own to the server, which sees nobody but the router."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self.holder = subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec sleep 3000"], stdout=subprocess.PIPE)
-
-    def __enter__(self) -> Router:
-        try:
-            assert self.holder.stdout and self.holder.stdout.readline() == b"\n"
-            self._plug()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.holder.kill()
-        self.holder.communicate()
-
-    def _plug(self) -> None:
-        router = ["nsenter", "-t", str(self.holder.pid), "-n"]
-        server = ["nsenter", "-t", str(self.lab.server), "-n"]
+@contextlib.contextmanager
+def routed(lab: Lab) -> Iterator[None]:
+    """A router has the server's end of the lab's cable, with the address that the client connects to, and a cable of
+    its own to the server, which sees nobody but the router."""
+    with Namespace() as space:
+        router, server = space.enter(), ["nsenter", "-t", str(lab.server), "-n"]
         links = ((router, "lab-server"), (router, "to-server"), (server, "lab-server"))
-        run(*server, "ip", "link", "set", "lab-server", "netns", self.holder.pid)
+        run(*server, "ip", "link", "set", "lab-server", "netns", space.holder.pid)
         run(*router, "ip", "link", "add", "to-server", "type", "veth", "peer", "name", "lab-server", "netns",
-            self.lab.server)
+            lab.server)
         run(*router, "sh", "-c", "cd /proc/sys/net && echo 1 | tee ipv4/ip_forward ipv6/conf/all/forwarding")
         for place, device in links:
             run(*place, "ip", "link", "set", device, "up")
@@ -97,6 +81,7 @@ class Router:
         for place, device in links:
             wait_until(f"{device} is up", lambda: " UP " in subprocess.check_output(
                 [*place, "ip", "-br", "link", "show", device], text=True))
+        yield
 
 
 def traced(lab: Lab, key: str) -> Iterator[Tracer]:
@@ -110,7 +95,7 @@ def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]
     key.touch(mode=0o600)
     key.write_text(os.urandom(16).hex())
     tracers: list[Tracer] = []
-    with lab_for(row[0], *row[1], "--any-address", "--timeout", "120s") as lab, Router(lab):
+    with lab_for(row[0], *row[1], "--any-address", "--timeout", "120s") as lab, routed(lab):
         try:
             for tracer in traced(lab, str(key)):
                 tracers.append(tracer)
