@@ -5,8 +5,7 @@
  * addresses, says so without a look into a map, and all fields that this file asks for are of
  * struct sock and struct sk_buff, which need no helper.
  */
-#ifndef NT_BUCKET_H
-#define NT_BUCKET_H
+#pragma once
 
 #include "socket.h"
 
@@ -177,5 +176,3 @@ static __always_inline bool segment_may_matter(struct sock *sk, struct sk_buff *
 	       (exactly ? b->holds || bucket_awaits_answer(b) : b->holds_or_awaits) ||
 	       (is_dataless(skb, trusted) && (lacks_room(sk, trusted) || late_ack_may_come()));
 }
-
-#endif /* NT_BUCKET_H */

@@ -4,8 +4,7 @@
  * namespace, family and port of either end. By process it only marks them, since the other end of a
  * stall may belong to another process: user space decides.
  */
-#ifndef NT_FILTER_H
-#define NT_FILTER_H
+#pragma once
 
 #include "scratch.h"
 #include "socket.h"
@@ -417,5 +416,3 @@ static __always_inline bool socket_counts(struct sock *sk, const bool trusted)
 {
 	return nt_config.target == NT_TARGET_ALL || owner_of(sk, trusted);
 }
-
-#endif /* NT_FILTER_H */

@@ -10,8 +10,7 @@
  * hook shows attempts, segments cause one look in a jiffy, and the others take no look into a map
  * (bucket.h).
  */
-#ifndef NT_HOLD_H
-#define NT_HOLD_H
+#pragma once
 
 #include "bucket.h"
 #include "filter.h"
@@ -1036,5 +1035,3 @@ static __always_inline u64 hold_ack_released(struct hold *h, const struct tcp *t
 			sent_ns, trusted);
 	return sent_ns;
 }
-
-#endif /* NT_HOLD_H */

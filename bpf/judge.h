@@ -3,8 +3,7 @@
  * Was this hold a stall, on what evidence, and what happened? Pure functions answer, from the facts
  * known once a hold is over. They compile for the host too: tests/unit/test_judge.c.
  */
-#ifndef NT_JUDGE_H
-#define NT_JUDGE_H
+#pragma once
 
 #include "verdict.h"
 
@@ -251,5 +250,3 @@ static inline enum nt_pattern nt_hold_pattern(const struct nt_stall_facts *f, en
 		return NT_PATTERN_INVALID;
 	}
 }
-
-#endif /* NT_JUDGE_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What the programs of keep.bpf.c and user space share, and the names by which both are found. */
-#ifndef NT_KEEP_H
-#define NT_KEEP_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -22,5 +21,3 @@ struct nt_keep {
 struct nt_kept_program {
 	char name[16] __attribute__((aligned(8)));
 };
-
-#endif /* NT_KEEP_H */

@@ -7,8 +7,7 @@
  * 64 bits that no other connection shares. That joins the ends through address translation too, and
  * distinguishes connections of equal addresses in different namespaces.
  */
-#ifndef NT_LATE_ACK_H
-#define NT_LATE_ACK_H
+#pragma once
 
 #include "share.h"
 #include "socket.h"
@@ -103,5 +102,3 @@ static __noinline u64 late_ack_sent_ns(u32 ack, u32 seq, u64 since_ns)
 	return la && !la->unsure && !la->consumed && la->part.end_ns >= since_ns ? la->part.end_ns
 										 : 0;
 }
-
-#endif /* NT_LATE_ACK_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Whose sockets: the program that lists the owners of all TCP sockets, part of both objects. */
-#ifndef NT_LIST_OWNERS_H
-#define NT_LIST_OWNERS_H
+#pragma once
 
 #include "socket.h"
 
@@ -212,5 +211,3 @@ int dump_owners(struct bpf_iter__task_file *ctx)
 		list_owner(ctx->meta->seq, &owner, sk);
 	return 0;
 }
-
-#endif /* NT_LIST_OWNERS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The kernel side and user space share these words (enums), records and totals. Enum values are
  * part of the record format: new values are appended, none is reused, and 0 is never valid. */
-#ifndef NAGLETRACE_H
-#define NAGLETRACE_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -504,5 +503,3 @@ _Static_assert(sizeof(struct nt_slow) == 88, "nt_slow has no padding");
 _Static_assert(sizeof(struct nt_owner) == 72, "nt_owner has no padding");
 _Static_assert(sizeof(struct nt_sampled) == 160, "nt_sampled has no padding");
 _Static_assert(sizeof(struct nt_netns) == 16, "nt_netns has no padding");
-
-#endif /* NAGLETRACE_H */

@@ -4,8 +4,7 @@
  * pending, for most ride on the next data, and no program runs for those. When one leaves late and
  * alone, its socket still shows since when it was pending, and why.
  */
-#ifndef NT_PENDING_ACK_H
-#define NT_PENDING_ACK_H
+#pragma once
 
 #include "bucket.h"
 #include "filter.h"
@@ -427,5 +426,3 @@ static __always_inline void pending_ack_data_came(const struct tcp *t, const str
 	if (duration_ns(la->part.begin_ns, la->part.end_ns) >= nt_config.min_ns)
 		report_peer_waited(la, t->sk, reason, seg->seq, seg->ack, now);
 }
-
-#endif /* NT_PENDING_ACK_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The records of stalls and holds, in the ring buffer of ring.h. */
-#ifndef NT_RECORD_H
-#define NT_RECORD_H
+#pragma once
 
 #include "judge.h"
 #include "late_ack.h"
@@ -102,5 +101,3 @@ static __always_inline void report_late_ack(const struct late_ack *la, const str
 	r->numbers = *numbers;
 	ring_submit(r);
 }
-
-#endif /* NT_RECORD_H */

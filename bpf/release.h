@@ -4,8 +4,7 @@
  * that sent it, by the arguments with which each caller enters tcp_write_xmit(),
  * net/ipv4/tcp_output.c. It compiles for the host too: tests/unit/test_release.c.
  */
-#ifndef NT_RELEASE_H
-#define NT_RELEASE_H
+#pragma once
 
 #include "verdict.h"
 
@@ -193,5 +192,3 @@ static inline enum nt_release nt_release_from_attempt(const struct nt_held *held
 		       ? NT_RELEASE_ACK
 		       : release;
 }
-
-#endif /* NT_RELEASE_H */

@@ -4,8 +4,7 @@
  * timer expires, the socket goes. Each rule reads the socket, and moves the state machine of hold.h
  * or calls pending_ack.h.
  */
-#ifndef NT_RULES_H
-#define NT_RULES_H
+#pragma once
 
 #include "hold.h"
 #include "pending_ack.h"
@@ -651,5 +650,3 @@ static __always_inline void socket_closed(const struct tcp *t, u64 ended_ns, con
 			hold_release(h, t, NT_RELEASE_RESET, ended_ns);
 	}
 }
-
-#endif /* NT_RULES_H */

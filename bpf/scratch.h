@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Memory, per CPU, that a program lends to the global functions it calls. */
-#ifndef NT_SCRATCH_H
-#define NT_SCRATCH_H
+#pragma once
 
 #include "socket.h"
 
@@ -82,5 +81,3 @@ static __always_inline void scratch_give(u32 level)
 	if (s && level < SCRATCH_LEVELS)
 		s->busy[level] = false;
 }
-
-#endif /* NT_SCRATCH_H */

@@ -7,8 +7,7 @@
  * cgroup (socket_share()) at one end of a connection, with those at the other end where that is
  * known: so a client that makes a service stall takes no room from the service's other clients.
  */
-#ifndef NT_SHARE_H
-#define NT_SHARE_H
+#pragma once
 
 #include "ring.h"
 #include "totals.h"
@@ -52,5 +51,3 @@ __noinline int share_is_used_up(u64 share)
 	__sync_fetch_and_add(&use->records, 1);
 	return use->records > SHARE_RECORDS;
 }
-
-#endif /* NT_SHARE_H */

@@ -3,8 +3,7 @@
  * Reads sockets. A program whose socket the verifier trusts (an argument of its hook) may load from
  * it directly; a socket found by arithmetic or by a kprobe needs a probed read for each field.
  */
-#ifndef NT_SOCKET_H
-#define NT_SOCKET_H
+#pragma once
 
 #include "config.h"
 #include "verdict.h"
@@ -413,5 +412,3 @@ static __always_inline void read_end(struct nt_end *end, const struct tcp *t)
 	end->share = socket_share(t->sk);
 	read_tuple(&end->tuple, t->sk);
 }
-
-#endif /* NT_SOCKET_H */

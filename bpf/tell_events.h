@@ -4,8 +4,7 @@
  * verifier drops all of this. Events have a ring buffer of their own, so that they crowd out no
  * stall.
  */
-#ifndef NT_TELL_EVENTS_H
-#define NT_TELL_EVENTS_H
+#pragma once
 
 #include "filter.h"
 #include "scratch.h"
@@ -275,5 +274,3 @@ static __always_inline void event_hold_begin(struct sock *sk, u8 reason, u32 seq
 	event_note(socket_number(sk), 0, NT_EVENT_HOLD_BEGIN | (u64)reason << 8, halves(seq, bytes),
 		   halves(0, in_flight_bytes));
 }
-
-#endif /* NT_TELL_EVENTS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Where a socket's timers lie: so a program that sees a timer finds the socket. */
-#ifndef NT_TIMERS_H
-#define NT_TIMERS_H
+#pragma once
 
 #include "vmlinux_min.h"
 #include <bpf/bpf_core_read.h>
@@ -30,5 +29,3 @@ static __always_inline u64 timer_function(const struct sock *sk, u64 offset)
 
 	return offset ? (u64)BPF_CORE_READ(timer, function) : 0;
 }
-
-#endif /* NT_TIMERS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Counters that the kernel side keeps, a copy for each CPU. */
-#ifndef NT_TOTALS_H
-#define NT_TOTALS_H
+#pragma once
 
 #include "config.h"
 
@@ -82,5 +81,3 @@ static __noinline int count_timer_seen(const struct sock *sk)
 		__sync_fetch_and_add(&timers_uncounted, 1);
 	return 0;
 }
-
-#endif /* NT_TOTALS_H */

@@ -3,8 +3,7 @@
  * The programs of the tracepoint family, all that it needs to judge: packaging/gadget/ has these
  * and no others. The function family has some of them too.
  */
-#ifndef NT_TRACEPOINTS_H
-#define NT_TRACEPOINTS_H
+#pragma once
 
 #include "rules.h"
 #include "timers.h"
@@ -222,5 +221,3 @@ int BPF_PROG(on_timer_expire_entry, struct timer_list *timer)
 		write_timer_expires(&t);
 	return 0;
 }
-
-#endif /* NT_TRACEPOINTS_H */

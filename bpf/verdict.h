@@ -4,8 +4,7 @@
  * asks in the order of tcp_write_xmit(), net/ipv4/tcp_output.c, whose relevant lines are the same
  * from 5.4 to 7.3. It compiles for the host too: tests/unit/test_verdict.c.
  */
-#ifndef NT_VERDICT_H
-#define NT_VERDICT_H
+#pragma once
 
 #include <stdbool.h>
 #include "nagletrace.h"
@@ -158,5 +157,3 @@ static inline enum nt_hold_reason nt_verdict_from_state(struct nt_tcp_state *s, 
 		return NT_HOLD_PACING; /* its timer is about to cause the attempt */
 	return reason;
 }
-
-#endif /* NT_VERDICT_H */

@@ -3,8 +3,7 @@
  * The kernel structures that nagletrace reads, each with the fields it reads and no other; CO-RE
  * finds them in the running kernel by name. Flavours (name___suffix) stand for fields that moved.
  */
-#ifndef NT_VMLINUX_MIN_H
-#define NT_VMLINUX_MIN_H
+#pragma once
 
 #include <linux/errno.h>
 #include <linux/types.h>
@@ -452,5 +451,3 @@ struct bpf_iter_meta {
 };
 
 #pragma clang attribute pop
-
-#endif /* NT_VMLINUX_MIN_H */

@@ -3,8 +3,7 @@
  * The words that documents and records use for the enums of nagletrace.h. Who includes this says
  * what an nt_word is: user space points to the text, and a gadget's event holds it.
  */
-#ifndef NT_BPF_WORDS_H
-#define NT_BPF_WORDS_H
+#pragma once
 
 static const nt_word hold_reasons[NT_HOLD_REASONS] = {
 	[NT_HOLD_NAGLE] = "nagle",
@@ -73,5 +72,3 @@ static const nt_word patterns[NT_PATTERNS] = {
 	[NT_PATTERN_SEVERAL_WRITES] = "several_writes",
 	[NT_PATTERN_ONE_WAY] = "one_way",
 };
-
-#endif

@@ -3,8 +3,7 @@
  * Which connections have both ends on this host. There a sender that shows nothing contradicts what
  * the receiver infers; nagletrace's user space knows that of all sockets (peer_contradicts()).
  */
-#ifndef GADGET_ENDS_H
-#define GADGET_ENDS_H
+#pragma once
 
 #include "socket.h"
 
@@ -77,5 +76,3 @@ static __always_inline bool both_ends_are_here(const struct nt_end *end)
 
 	return (known && known->both) || goes_by_loopback((const void *)end->sk);
 }
-
-#endif /* GADGET_ENDS_H */

@@ -3,8 +3,7 @@
  * Who writes what is held, and who reads where an ACK is pending: a stall is over in a softirq,
  * whose task says nothing.
  */
-#ifndef GADGET_PROCESS_H
-#define GADGET_PROCESS_H
+#pragma once
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -82,5 +81,3 @@ static __always_inline void note_reader(struct sock *sk)
 	read_process(&p);
 	bpf_map_update_elem(&readers, &key, &p, BPF_ANY);
 }
-
-#endif /* GADGET_PROCESS_H */

@@ -3,8 +3,7 @@
  * What comes from outside, thrown at the function that reads it: libFuzzer with ASan and UBSan.
  * Each target is a program build/fuzz/NAME with its corpus in tests/fuzz/corpus/NAME.zip.
  */
-#ifndef NT_FUZZ_H
-#define NT_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ static inline char *fuzz_string(const uint8_t *data, size_t size, size_t most)
 	text[size] = '\0';
 	return text;
 }
-
-#endif /* NT_FUZZ_H */

@@ -12,8 +12,7 @@
  * socket.c, net.c, shape.c      sockets and their options; namespaces; delay, loss and rate
  * measure.c, report.c           what is measured; how it is said
  */
-#ifndef NAGLE_LAB_H
-#define NAGLE_LAB_H
+#pragma once
 
 #include <errno.h>
 #include <limits.h>
@@ -402,5 +401,3 @@ int say_report(struct lab_end *end);
 
 /* Prints "nagle-lab: …" and returns err, so that a failure is told where it is known. */
 int fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Between the parent's files: main.c, conduct.c and child.c. */
-#ifndef NAGLE_LAB_PARENT_H
-#define NAGLE_LAB_PARENT_H
+#pragma once
 
 #include <signal.h>
 
@@ -43,5 +42,3 @@ int child_await(struct lab_run *run, int fd, uint64_t wait_ns);
 int child_line(struct lab_run *run, enum lab_side side, char **line);
 int child_await_exits(struct lab_run *run);
 void child_end_all(struct lab_run *run);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Runs a family's programs where the kernel would run them. It may skip a program, as the kernel
  * skips one that interrupts another on its CPU, or the tracepoint of a softirq that it hides. */
-#ifndef NT_MODEL_HOOKS_H
-#define NT_MODEL_HOOKS_H
+#pragma once
 
 #include "world.h"
 
@@ -194,5 +193,3 @@ static void hook_write_wakeup(struct endpoint *e)
 	else if (hooks.family == KPROBE)
 		RUN_KPROBE(kprobe_tcp_write_wakeup, hook_registers(ADDRESS(e), 0, 0, 0, 0, 0));
 }
-
-#endif /* NT_MODEL_HOOKS_H */

@@ -4,8 +4,7 @@
  * everything where both ends are on this host: 0. What tracepoints or one end cannot know has its reason below; how often
  * that happens depends on what the model plays, so that these numbers are measured once and rounded up.
  */
-#ifndef NT_MODEL_LIMITS_H
-#define NT_MODEL_LIMITS_H
+#pragma once
 
 #include "told.h"
 
@@ -74,5 +73,3 @@ static double most_of(const struct limit *l, bool tracepoints, bool one_end, u32
 		seen_all *= 1 - 1.0 / skip;
 	return 100 - (100 - l->seen[tracepoints][one_end]) * seen_all;
 }
-
-#endif /* NT_MODEL_LIMITS_H */

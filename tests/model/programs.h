@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Compiles the programs of bpf/ for the host, over shim/, with what every runner of them needs: a
  * start without memory of an earlier run, random numbers, and a check of what is left. */
-#ifndef NT_MODEL_PROGRAMS_H
-#define NT_MODEL_PROGRAMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <unistd.h>
@@ -92,5 +91,3 @@ static void programs_keep_nothing(u64 ends_skipped)
 			 (unsigned long long)left, (unsigned long long)holds, (unsigned long long)ends_skipped);
 	scratch_is_free();
 }
-
-#endif /* NT_MODEL_PROGRAMS_H */

@@ -3,8 +3,7 @@
  * A recording holds a header, then a snapshot for each time that the kernel reached a hook of
  * nagletrace. recorder.bpf.c takes the snapshots, and test_recorded.c replays them to the programs.
  */
-#ifndef NT_RECORDED_H
-#define NT_RECORDED_H
+#pragma once
 
 #define RECORDED_MAGIC "ntrec 1"
 
@@ -130,5 +129,3 @@ struct recorded_header {
 	u32 count;
 	u32 reserved;
 };
-
-#endif /* NT_RECORDED_H */

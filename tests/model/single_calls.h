@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Tests limits that random runs rarely meet, by single calls of programs on a socket laid out by
  * hand. */
-#ifndef NT_MODEL_SINGLE_CALLS_H
-#define NT_MODEL_SINGLE_CALLS_H
+#pragma once
 
 #include "told.h"
 
@@ -286,5 +285,3 @@ static bool ack_is_lone(u8 pending, u32 bytes)
 {
 	return ack_by_timer(pending, bytes, 0, TCP_ESTABLISHED).lone;
 }
-
-#endif /* NT_MODEL_SINGLE_CALLS_H */

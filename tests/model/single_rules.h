@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Tests rules by themselves, at their limits, on a socket and a hold laid out by hand. */
-#ifndef NT_MODEL_SINGLE_RULES_H
-#define NT_MODEL_SINGLE_RULES_H
+#pragma once
 
 #include "single_calls.h"
 
@@ -1683,5 +1682,3 @@ static void timeline_tells_where_a_hold_begins_changes_and_ends(void)
 	host.on_event = NULL;
 	nt_config.timeline = false;
 }
-
-#endif /* NT_MODEL_SINGLE_RULES_H */

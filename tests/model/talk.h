@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Models the connections, the wire between their ends, and the applications that use them. */
-#ifndef NT_MODEL_TALK_H
-#define NT_MODEL_TALK_H
+#pragma once
 
 #include "tcp.h"
 #include "truth.h"
@@ -605,5 +604,3 @@ static void forge(struct endpoint *e)
 	}
 	arrives(e, w);
 }
-
-#endif /* NT_MODEL_TALK_H */

@@ -9,8 +9,7 @@
  * What it leaves out: congestion control beyond slow start, SACK, window scaling, urgent data,
  * MTU probing, the handshake, TIME_WAIT.
  */
-#ifndef NT_MODEL_TCP_H
-#define NT_MODEL_TCP_H
+#pragma once
 
 #include "hooks.h"
 #include "world.h"
@@ -1127,5 +1126,3 @@ static void release_sock(struct endpoint *e)
 	}
 	sock_of(e)->sk_lock.owned = 0;
 }
-
-#endif /* NT_MODEL_TCP_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Compares what the programs reported with the truth. */
-#ifndef NT_MODEL_TOLD_H
-#define NT_MODEL_TOLD_H
+#pragma once
 
 #include "talk.h"
 
@@ -389,5 +388,3 @@ static void check_told(struct endpoint *e)
 		}
 	}
 }
-
-#endif /* NT_MODEL_TOLD_H */

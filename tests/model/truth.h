@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Keeps the truth of the model: tcp.h reports what it did and why, and this file derives the holds
  * and stalls. It uses nothing of bpf/, and reads a field only to note it. */
-#ifndef NT_MODEL_TRUTH_H
-#define NT_MODEL_TRUTH_H
+#pragma once
 
 #include "hooks.h"
 #include "tcp.h"
@@ -573,5 +572,3 @@ static void truth_segment_done(struct endpoint *e)
 		e->hold.last_in_flight = e->tp.snd_nxt - e->tp.snd_una;
 	}
 }
-
-#endif /* NT_MODEL_TRUTH_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Models the world: sockets, segments under way, a clock that stands still while something happens,
  * and a queue of events to come. */
-#ifndef NT_MODEL_WORLD_H
-#define NT_MODEL_WORLD_H
+#pragma once
 
 #include "programs.h"
 
@@ -302,5 +301,3 @@ static void packet_from_wire(struct packet *p, const struct wire *w)
 	memcpy(p->header + 24, &value, 4);
 	memcpy(p->header + 28, &echo, 4);
 }
-
-#endif /* NT_MODEL_WORLD_H */

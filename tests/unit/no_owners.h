@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* In the place of userspace/capture/owners.c: nobody has the sockets of these tests open. */
-#ifndef NO_OWNERS_H
-#define NO_OWNERS_H
+#pragma once
 
 #include "capture/owners.h"
 
@@ -16,5 +15,3 @@ bool nt_owners_must_look(const struct nt_owners *owners, const struct nt_end *en
 {
 	return false;
 }
-
-#endif /* NO_OWNERS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What cmocka wants before its own header, the tests, each of which lists itself, and the main() of
  * every unit test: argv[1] chooses by name. */
-#ifndef NT_UNIT_H
-#define NT_UNIT_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,5 +59,3 @@ static int unit_main(int argc, char **argv, CMFixtureFunction set_up, CMFixtureF
 	}
 
 #define UNIT_MAIN() UNIT_MAIN_WITH(NULL, NULL)
-
-#endif /* NT_UNIT_H */

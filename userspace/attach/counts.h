@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The counts of the kernel side up to one moment, or between two. */
-#ifndef NT_COUNTS_H
-#define NT_COUNTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void nt_counts_subtract(struct nt_counts *counts, const struct nt_counts *before
  * does not count.
  */
 unsigned long long nt_counts_dropped(const struct nt_counts *counts);
-
-#endif /* NT_COUNTS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The hooks: where each program attaches in which family, and what is lost without it. */
-#ifndef NT_HOOKS_H
-#define NT_HOOKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ const char *nt_attach_name(enum nt_attach how);
 
 /* Returns "function", "kprobe", "tracepoint" or "none". */
 const char *nt_family_name(enum nt_hooks family);
-
-#endif /* NT_HOOKS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Reads the output of a BPF iterator program in pieces of whole entries. */
-#ifndef NT_ITERATOR_H
-#define NT_ITERATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ ssize_t nt_iterator_next(struct nt_iterator *iterator, const void **entries);
 
 /* Ends the reading, if one is under way. */
 void nt_iterator_end(struct nt_iterator *iterator);
-
-#endif /* NT_ITERATOR_H */

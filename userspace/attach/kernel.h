@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Finds out what the running kernel offers and permits, by trying. */
-#ifndef NT_KERNEL_OFFER_H
-#define NT_KERNEL_OFFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ bool nt_kernel_since(unsigned int major, unsigned int minor, unsigned int patch)
 
 /* Returns one jiffy in ns: the resolution of the coarse clock is one tick. */
 unsigned long long nt_kernel_tick_ns(void);
-
-#endif /* NT_KERNEL_OFFER_H */

@@ -3,8 +3,7 @@
  * Loads the programs of an object at the same time, on all CPUs. libbpf loads one after another,
  * and most of our start is the kernel's verifier.
  */
-#ifndef NT_LOADING_H
-#define NT_LOADING_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -63,5 +62,3 @@ int nt_loading_types(struct nt_loading *loading, const struct bpf_object *object
  * failed, and before the object is destroyed.
  */
 int nt_loading_end(struct nt_loading *loading);
-
-#endif /* NT_LOADING_H */

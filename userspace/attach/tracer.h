@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Configures, loads and attaches the BPF programs. */
-#ifndef NT_TRACER_H
-#define NT_TRACER_H
+#pragma once
 
 #include "bpf/nagletrace.h"
 #include "attach/counts.h"
@@ -61,5 +60,3 @@ int nt_tracer_see_reads(struct nt_tracer *tracer, bool wanted);
  */
 int nt_tracer_pause(struct nt_tracer *tracer);
 int nt_tracer_resume(struct nt_tracer *tracer, const char **failed);
-
-#endif /* NT_TRACER_H */

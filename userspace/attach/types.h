@@ -3,8 +3,7 @@
  * Finds those of the kernel's types that an object names. libbpf would look for each of them among
  * all, of which there are over 100,000, and read all of them once more.
  */
-#ifndef NT_TYPES_H
-#define NT_TYPES_H
+#pragma once
 
 struct btf;
 
@@ -13,5 +12,3 @@ struct btf;
  * and what lies in them. A pointer leads to void: CO-RE follows none. Returns 0 or -errno.
  */
 int nt_types_write(int file, const struct btf *kernel, const struct btf *object);
-
-#endif /* NT_TYPES_H */

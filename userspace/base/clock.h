@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-#ifndef NT_CLOCK_H
-#define NT_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -24,5 +23,3 @@ static inline uint64_t nt_cpu_ns(void)
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return t.tv_sec * NT_SECOND_NS + t.tv_nsec;
 }
-
-#endif /* NT_CLOCK_H */

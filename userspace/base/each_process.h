@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Walks over the processes that /proc lists, and says whose numbers those are. */
-#ifndef NT_EACH_PROCESS_H
-#define NT_EACH_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -17,5 +16,3 @@ int nt_each_process(nt_process_call *call, void *context);
 
 /* Do we number processes as the kernel does? Not so in a pid namespace of a container. */
 bool nt_process_ids_are_the_hosts(void);
-
-#endif /* NT_EACH_PROCESS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Why a command cannot do what it was asked for. */
-#ifndef NT_ERROR_H
-#define NT_ERROR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ bool nt_started(int err, struct nt_error *error);
 
 /* Writes the line to stderr; returns the exit code. */
 enum nt_exit nt_error_log(const struct nt_error *error);
-
-#endif /* NT_ERROR_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Gives lists in memory more room. */
-#ifndef NT_GROW_H
-#define NT_GROW_H
+#pragma once
 
 #include <errno.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ static inline int nt_grow(void *list, size_t *room, size_t each)
 		*room = more;
 	return err;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * passes over two to three, and each costs a miss in the cache. Hashes eight bytes at once, since a
  * label set has 400 of them.
  */
-#ifndef NT_HASH_H
-#define NT_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ static inline unsigned int nt_hash(const void *key, size_t bytes)
 /* How long an entry keeps its place in the order of a table: to move it costs more than to find it.
  */
 #define NT_RENEW_NS NT_SECOND_NS
-
-#endif /* NT_HASH_H */

@@ -9,8 +9,7 @@
  * has much to do returns after NT_SLICE_NS: as long as its descriptor is ready it is called again
  * in the next turn, after all others.
  */
-#ifndef NT_LOOP_H
-#define NT_LOOP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ bool nt_loop_stopped(const struct nt_loop *loop);
 
 /* Returns a descriptor that is readable when a turn has something to call, for a loop around it. */
 int nt_loop_fd(const struct nt_loop *loop);
-
-#endif /* NT_LOOP_H */

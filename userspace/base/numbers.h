@@ -3,8 +3,7 @@
  * Parses the numbers and durations of the command line strictly: anything but an exact match is
  * refused.
  */
-#ifndef NT_NUMBERS_H
-#define NT_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ int nt_parse_decimal(const char *text, size_t length, uint64_t unit_ns, uint64_t
  * nt_parse_decimal() does.
  */
 int nt_parse_duration(const char *text, uint64_t *ns);
-
-#endif /* NT_NUMBERS_H */

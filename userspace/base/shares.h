@@ -7,8 +7,7 @@
  * A table of fixed size holds the counts. Two shares may fall into one place of it (one pair in a
  * thousand); they then count as one share.
  */
-#ifndef NT_SHARES_H
-#define NT_SHARES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ static inline uint32_t nt_shares_limit(const struct nt_shares *shares, size_t to
 	}
 	return low;
 }
-
-#endif /* NT_SHARES_H */

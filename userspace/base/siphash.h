@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed hash that shows nothing of what it hashes to
  * who lacks the key. */
-#ifndef NT_SIPHASH_H
-#define NT_SIPHASH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,5 +14,3 @@
 bool nt_siphash_key(const char *text, size_t length, uint8_t key[NT_SIPHASH_KEY_LEN]);
 
 uint64_t nt_siphash(const uint8_t key[NT_SIPHASH_KEY_LEN], const void *data, size_t length);
-
-#endif /* NT_SIPHASH_H */

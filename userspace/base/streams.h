@@ -6,8 +6,7 @@
  * with ETIME. What ends the command is a signal: at the end of --duration it waits for its reader,
  * as a pager wants.
  */
-#ifndef NT_STREAMS_H
-#define NT_STREAMS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -38,5 +37,3 @@ void nt_streams_end_library(void);
  * no failure that the reader has closed its end.
  */
 enum nt_exit nt_streams_written(int err);
-
-#endif /* NT_STREAMS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Formats numbers and names for people, and makes text from outside harmless. */
-#ifndef NT_TEXT_H
-#define NT_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,5 +93,3 @@ static inline const char *nt_plural(uint64_t n)
 
 /* Flushes the buffer of out. Returns 0, or -errno if this or an earlier write failed. */
 int nt_flush(FILE *out);
-
-#endif /* NT_TEXT_H */

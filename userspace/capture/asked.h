@@ -3,8 +3,7 @@
  * Asks a question about a process, which takes a look into /proc, once for each process, however
  * many sockets it has.
  */
-#ifndef NT_ASKED_H
-#define NT_ASKED_H
+#pragma once
 
 #include "capture/processes.h"
 
@@ -21,5 +20,3 @@ bool nt_ask_once(struct nt_asked *asked, pid_t tgid, bool (*ask)(void *context, 
 bool nt_targets_match_once(const struct nt_targets *targets, pid_t tgid, struct nt_asked *asked);
 
 void nt_asked_clear(struct nt_asked *asked);
-
-#endif /* NT_ASKED_H */

@@ -8,8 +8,7 @@
  * meanwhile counts as seen. It may be too low: a namespace that ends takes its last timers with it.
  * With more namespaces than it has room for (4096) the number is not known.
  */
-#ifndef NT_AUDIT_H
-#define NT_AUDIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ bool nt_audit_whole(const struct nt_audit *audit, uint64_t from_ns, uint64_t rea
  * did excuses one silence, and is used up. Where nobody knows, the answer is yes.
  */
 bool nt_audit_excuses(struct nt_audit *audit, uint32_t netns, uint64_t begin_ns, uint64_t end_ns);
-
-#endif /* NT_AUDIT_H */

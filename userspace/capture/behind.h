@@ -3,8 +3,7 @@
  * A process asked for may wait without a stall of its own: it has connected to a relay on this
  * host, and a connection that the relay made stalls.
  */
-#ifndef NT_BEHIND_H
-#define NT_BEHIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ bool nt_behind_has(const struct nt_behind *behind, uint32_t tgid, const struct n
 		   uint64_t now_ns);
 
 void nt_behind_clear(struct nt_behind *behind);
-
-#endif /* NT_BEHIND_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Gives up what a session no longer needs once it is attached. */
-#ifndef NT_CONFINE_H
-#define NT_CONFINE_H
+#pragma once
 
 #include "capture/session.h"
 
@@ -12,5 +11,3 @@
  * 0, or -errno if something cannot be given up.
  */
 int nt_confine(struct nt_session *session, char *kept, size_t size);
-
-#endif /* NT_CONFINE_H */

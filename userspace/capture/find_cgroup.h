@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Finds the cgroup of a container, of a pod or of a unit of systemd, by the names of directories.
  */
-#ifndef NT_FIND_CGROUP_H
-#define NT_FIND_CGROUP_H
+#pragma once
 
 #include <limits.h>
 
@@ -24,5 +23,3 @@ const char *nt_cgroup_mount(void);
  */
 bool nt_find_cgroup(const struct nt_settings *settings, char path[PATH_MAX],
 		    struct nt_error *error);
-
-#endif /* NT_FIND_CGROUP_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Counts the remedies that `nagletrace fix --keep` and `--pin` keep on this host (bpf/keep.bpf.c).
  */
-#ifndef NT_KEPT_H
-#define NT_KEPT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ struct bpf_link *nt_kept_open(const struct nt_tracer *tracer);
 
 /* Returns 0 with how many there are of each, or -errno. */
 int nt_kept_count(const struct bpf_link *list, uint64_t counts[NT_KEPT_REMEDIES]);
-
-#endif /* NT_KEPT_H */

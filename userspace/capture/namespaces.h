@@ -4,8 +4,7 @@
  * kernel's own, and that of our programs. We keep no namespace alive: neither a process nor a
  * descriptor of ours stays in one.
  */
-#ifndef NT_NAMESPACES_H
-#define NT_NAMESPACES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ void nt_namespaces_forget(struct nt_namespaces *namespaces, uint64_t id);
 
 /* Finds the value of TcpExt's DelayedACKs in the text of a netstat file; false: it is not there. */
 bool nt_namespaces_parse(const char *text, uint64_t *delayed_acks);
-
-#endif /* NT_NAMESPACES_H */

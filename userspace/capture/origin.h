@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Says where records come from, and gives their ACKs names that other hosts give them too. */
-#ifndef NT_ORIGIN_H
-#define NT_ORIGIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ uint64_t nt_origin_key_id(const struct nt_origin *origin);
 /* Did the next key come into use in the last span_ns? Then an ACK of that time may have another ID
  * on another host, whose clock differs a little. */
 bool nt_origin_key_changed(const struct nt_origin *origin, uint64_t span_ns);
-
-#endif /* NT_ORIGIN_H */

@@ -4,8 +4,7 @@
  * a limit (--max-overhead). The statistics cost more than the programs, so they are on only for a
  * moment now and then.
  */
-#ifndef NT_OVERHEAD_H
-#define NT_OVERHEAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ void nt_overhead_close(struct nt_overhead *overhead);
  */
 enum nt_overhead_news nt_overhead_turn(struct nt_overhead *overhead, struct nt_tracer *tracer,
 				       uint64_t *again_ns);
-
-#endif /* NT_OVERHEAD_H */

@@ -3,8 +3,7 @@
  * The owners of sockets, as one look at all descriptors found them, in bounded memory: for each
  * socket at most NT_OWNERS_OF_SOCKET processes, and as many sockets as fit, in fair shares.
  */
-#ifndef NT_OWNER_LIST_H
-#define NT_OWNER_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ void nt_owner_list_clear(struct nt_owner_list *list);
  * addresses must agree too.
  */
 bool nt_same_connection(const struct nt_tuple *a, const struct nt_tuple *b);
-
-#endif /* NT_OWNER_LIST_H */

@@ -5,8 +5,7 @@
  * time that the look cost. A look may take seconds where somebody has millions of descriptors: so
  * we look in pieces, between which others have their turn (nt_owners_go_on()).
  */
-#ifndef NT_OWNERS_H
-#define NT_OWNERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -121,5 +120,3 @@ const struct nt_process *nt_owners_recall(const struct nt_owners *owners, const 
  */
 const struct nt_owner *nt_owners_find_peer(struct nt_owners *owners, const struct nt_tuple *tuple,
 					   __u64 since_ns);
-
-#endif /* NT_OWNERS_H */

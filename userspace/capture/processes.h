@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Reads /proc about a process, and finds the processes that -p, -n and -c ask for. */
-#ifndef NT_PROCESSES_H
-#define NT_PROCESSES_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -136,5 +135,3 @@ int nt_targets_start(struct nt_targets *targets, const struct nt_tracer *tracer)
 bool nt_targets_any(const struct nt_targets *targets);
 bool nt_targets_match(const struct nt_targets *targets, pid_t tgid);
 bool nt_targets_match_known(const struct nt_targets *targets, const struct nt_process *process);
-
-#endif /* NT_PROCESSES_H */

@@ -3,8 +3,7 @@
  * A tracing session: the attached programs, the processes that they watch, and the records that
  * come. All commands that trace have one, and start it by start.h.
  */
-#ifndef NT_SESSION_H
-#define NT_SESSION_H
+#pragma once
 
 #include "attach/counts.h"
 #include "capture/kept.h"
@@ -131,5 +130,3 @@ void nt_session_counts(struct nt_session *session, struct nt_counts *counts);
  * *counts.
  */
 bool nt_session_dropped_more(struct nt_session *session, struct nt_counts *counts);
-
-#endif /* NT_SESSION_H */

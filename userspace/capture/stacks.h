@@ -4,8 +4,7 @@
  * find the names by a handle, and need neither the process nor the kernel's copy any more. Until
  * its names come, and if they do not come, a stack has its addresses.
  */
-#ifndef NT_STACKS_H
-#define NT_STACKS_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -50,5 +49,3 @@ uint64_t nt_stacks_dropped(const struct nt_stacks *stacks);
  * full.
  */
 void nt_stacks_recycle(struct nt_stacks *stacks, bool full);
-
-#endif /* NT_STACKS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* A record of the kernel side, with the processes of both its ends. */
-#ifndef NT_STALL_RECORD_H
-#define NT_STALL_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,5 +98,3 @@ bool nt_stall_from_record(struct nt_stall *stall, const struct nt_record *record
 bool nt_stall_behind(struct nt_stall *stall, const struct nt_record *record,
 		     const struct nt_settings *settings, const struct nt_targets *targets,
 		     struct nt_owners *owners);
-
-#endif /* NT_STALL_RECORD_H */

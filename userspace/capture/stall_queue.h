@@ -3,8 +3,7 @@
  * Stalls that wait for the names of their stacks, to be reported in one line with them. They stay
  * in order: a stall without a stack waits behind one that has one.
  */
-#ifndef NT_STALL_QUEUE_H
-#define NT_STALL_QUEUE_H
+#pragma once
 
 #include "capture/stacks.h"
 #include "capture/stall.h"
@@ -34,5 +33,3 @@ uint64_t nt_stall_queue_time_ns(const struct nt_stall_queue *queue);
 uint64_t nt_stall_queue_until_ns(const struct nt_stall_queue *queue);
 
 void nt_stall_queue_clear(struct nt_stall_queue *queue);
-
-#endif /* NT_STALL_QUEUE_H */

@@ -9,8 +9,7 @@
  * all of its 40 ms, and not only in those after NT_LATE_NS. The slots are long enough for looks to
  * take less than a thousandth of a CPU.
  */
-#ifndef NT_STANDBY_H
-#define NT_STANDBY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -100,5 +99,3 @@ uint64_t nt_standby_spent_ns(const struct nt_standby *standby, enum nt_standby_s
 
 /* Returns "standby", "attached"; NULL: it has no state. */
 const char *nt_standby_word(enum nt_standby_state state);
-
-#endif /* NT_STANDBY_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Starts a session, from nothing to ready, in the same way for each command that traces. */
-#ifndef NT_START_H
-#define NT_START_H
+#pragma once
 
 #include "base/error.h"
 #include "capture/session.h"
@@ -40,5 +39,3 @@ struct nt_start {
  */
 bool nt_session_start(struct nt_session *session, const struct nt_settings *settings,
 		      const struct nt_start *start, struct nt_error *error);
-
-#endif /* NT_START_H */

@@ -3,8 +3,7 @@
  * Records that wait for a look at all descriptors (owners.h), in the order in which they came, in
  * bounded memory. We take them out of the ring buffer, to make room there.
  */
-#ifndef NT_WAITING_H
-#define NT_WAITING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ const struct nt_record *nt_waiting_first(const struct nt_waiting *waiting);
 void nt_waiting_drop(struct nt_waiting *waiting);
 
 void nt_waiting_clear(struct nt_waiting *waiting);
-
-#endif /* NT_WAITING_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* This file lists the commands, declares those that are in this room, and bounds the length of a
  * message about a command line. */
-#ifndef NT_COMMANDS_H
-#define NT_COMMANDS_H
+#pragma once
 
 #include "base/error.h"
 #include "terms/settings.h"
@@ -32,5 +31,3 @@ enum nt_exit nt_check(const struct nt_settings *settings);
 /* Prints the daemon's report, or with --follow each stall, until SIGINT or until the daemon ends;
  * that needs access to the socket, and no privilege. */
 enum nt_exit nt_show_report(const struct nt_settings *settings);
-
-#endif /* NT_COMMANDS_H */

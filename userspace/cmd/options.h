@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The command line: the parser and --help come from one table of options. */
-#ifndef NT_OPTIONS_H
-#define NT_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -18,5 +17,3 @@ int nt_options_parse(int argc, char **argv, enum nt_command *command, struct nt_
 
 /* Prints usage and options in at most 80 columns: of one command, or of all (NT_CMD_TRACE). */
 void nt_options_help(FILE *out, enum nt_command command);
-
-#endif /* NT_OPTIONS_H */

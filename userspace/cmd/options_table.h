@@ -4,8 +4,7 @@
  * the completions and the manual's OPTIONS come from it. To add an option, add one row; then run
  * `make options`.
  */
-#ifndef NT_OPTIONS_TABLE_H
-#define NT_OPTIONS_TABLE_H
+#pragma once
 
 #include "terms/settings.h"
 #include "cmd/commands.h"
@@ -123,5 +122,3 @@ int nt_fail(struct nt_parse *p, const char *format, ...) __attribute__((format(p
 
 /* Does the same with "--pid VALUE: what is wrong; remedy"; it escapes the value. */
 int nt_refuse(struct nt_parse *p, const char *value, const char *what);
-
-#endif /* NT_OPTIONS_TABLE_H */

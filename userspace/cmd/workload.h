@@ -4,8 +4,7 @@
  * work: the command, the tracer, and the one that the user started. That one keeps no privilege but
  * to signal; it passes signals on to the command, and ends with the command's exit code.
  */
-#ifndef NT_WORKLOAD_H
-#define NT_WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ bool nt_workload_start(void);
 /* Has the loop take the signals that are the command's, and do nothing: the trace ends with the
  * command. Returns 0 or -errno. */
 int nt_workload_watch_signals(struct nt_loop *loop);
-
-#endif /* NT_WORKLOAD_H */

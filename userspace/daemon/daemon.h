@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* `nagletrace daemon` stays attached, aggregates in bounded memory, and answers on a socket. */
-#ifndef NT_DAEMON_H
-#define NT_DAEMON_H
+#pragma once
 
 #include "base/error.h"
 #include "terms/settings.h"
 
 /* Runs until SIGTERM or SIGINT. */
 enum nt_exit nt_daemon(const struct nt_settings *settings);
-
-#endif /* NT_DAEMON_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Reports the state of a service to systemd by the protocol of sd_notify(3), which is stable and
  * small enough to need no library. */
-#ifndef NT_NOTIFY_H
-#define NT_NOTIFY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ int nt_notify(const char *state);
 /* Returns how often to send "WATCHDOG=1" (ns): half the service manager's limit. 0: it sets
  * none. */
 uint64_t nt_notify_interval_ns(void);
-
-#endif /* NT_NOTIFY_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The daemon's replies, by docs/protocol.md: each function writes one line and returns 0 or
  * -errno. */
-#ifndef NT_JSON_DAEMON_H
-#define NT_JSON_DAEMON_H
+#pragma once
 
 #include <stdio.h>
 #include "output/writer.h"
@@ -39,5 +38,3 @@ int nt_json_streaming(FILE *out, const struct nt_daemon_state *state);
  */
 int nt_json_stream_totals(FILE *out, const struct nt_session *session,
 			  const struct nt_counts *counts, uint64_t span_ns);
-
-#endif /* NT_JSON_DAEMON_H */

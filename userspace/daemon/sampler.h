@@ -3,8 +3,7 @@
  * The daemon in standby: looks at sockets while nothing is attached, has the session attach when a
  * look is suspicious, and detach when it was quiet for long enough. session.standby decides when.
  */
-#ifndef NT_SAMPLER_H
-#define NT_SAMPLER_H
+#pragma once
 
 #include "base/error.h"
 #include "capture/asked.h"
@@ -34,5 +33,3 @@ struct nt_sampler {
 bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, struct nt_loop *loop,
 		      struct nt_error *error);
 void nt_sampler_stop(struct nt_sampler *sampler);
-
-#endif /* NT_SAMPLER_H */

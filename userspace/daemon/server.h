@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The daemon's unix stream socket: its readers, their lines, and the data that waits for them. A
  * slow, silent or garbage-sending reader harms only itself. */
-#ifndef NT_SERVER_H
-#define NT_SERVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ void nt_server_stream(struct nt_server *server, enum nt_format format, const cha
 		      size_t length);
 
 void nt_server_counts(const struct nt_server *server, struct nt_server_counts *counts);
-
-#endif /* NT_SERVER_H */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-#ifndef NT_FIX_H
-#define NT_FIX_H
+#pragma once
 
 #include "base/error.h"
 #include "terms/settings.h"
@@ -11,5 +10,3 @@
  * reports the difference.
  */
 enum nt_exit nt_fix(const struct nt_settings *settings);
-
-#endif /* NT_FIX_H */

@@ -4,8 +4,7 @@
  * sockops program on a cgroup v2 sets TCP_NODELAY on each connection that is established in it, or
  * bounds how long its ACKs are delayed.
  */
-#ifndef NT_FIX_KEEP_H
-#define NT_FIX_KEEP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ int nt_fix_each_kept(nt_kept_call *call, void *context);
 
 /* Prints a line. */
 void nt_fix_print_kept(FILE *out, const struct nt_kept *kept);
-
-#endif /* NT_FIX_KEEP_H */

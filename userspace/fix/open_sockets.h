@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Lists the open TCP sockets, including those that no process has at a descriptor just now. */
-#ifndef NT_OPEN_SOCKETS_H
-#define NT_OPEN_SOCKETS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ int nt_open_sockets_read(struct nt_open_sockets *open, uint32_t netns,
 			 const struct nt_owners *owners);
 bool nt_open_sockets_has(const struct nt_open_sockets *open, uint64_t inode);
 void nt_open_sockets_close(struct nt_open_sockets *open);
-
-#endif /* NT_OPEN_SOCKETS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Takes a descriptor of our own for another process's socket: checks the permission, and finds the
  * socket. */
-#ifndef NT_FIX_REACH_H
-#define NT_FIX_REACH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ bool nt_fix_means_absent(int err);
 
 /* Calls getsockopt(); returns 0 or -errno. */
 int nt_fix_get_option(int fd, int level, int option, void *value, socklen_t size);
-
-#endif /* NT_FIX_REACH_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Reports, as text or JSON, which sockets `fix` would set and how the experiment ended. */
-#ifndef NT_FIX_RESULT_H
-#define NT_FIX_RESULT_H
+#pragma once
 
 #include <stdio.h>
 #include "output/advice.h"
@@ -63,5 +62,3 @@ struct nt_fix_writer {
 };
 
 extern const struct nt_fix_writer nt_fix_writers[]; /* by enum nt_output */
-
-#endif /* NT_FIX_RESULT_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Handles signals while sockets of others are changed: no signal that can be caught leaves
  * them so. */
-#ifndef NT_FIX_SIGNALS_H
-#define NT_FIX_SIGNALS_H
+#pragma once
 
 #include "base/loop.h"
 #include "fix/sockets.h"
@@ -17,5 +16,3 @@ int nt_fix_watch_signals(struct nt_loop *loop, nt_loop_call *call, void *context
 /* From now on a crash signal sets these sockets back before it ends the program. Its handler cannot
  * wait, so it reaches them only at their last places, not those that have moved since. */
 void nt_fix_catch_crashes(struct nt_fix_sockets *sockets);
-
-#endif /* NT_FIX_SIGNALS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* A socket of another process on which `fix` sets an option for a while: its place and its
  * state. */
-#ifndef NT_FIX_SOCKET_H
-#define NT_FIX_SOCKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ struct nt_fix_socket {
 	uint64_t stalls_before, stalls_during;
 	struct nt_fix_pair pair; /* the stalls that can be compared */
 };
-
-#endif /* NT_FIX_SOCKET_H */

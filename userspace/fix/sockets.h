@@ -4,8 +4,7 @@
  * one only for the duration of its calls: a held descriptor keeps the connection open, so that the
  * program's close() would send no FIN.
  */
-#ifndef NT_FIX_SOCKETS_H
-#define NT_FIX_SOCKETS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ void nt_fix_restore(struct nt_fix_sockets *sockets, struct nt_owners *owners);
 /* Sets back those that are at their last place; it makes only system calls, as signal
  * handlers may. */
 void nt_fix_restore_in_signal(struct nt_fix_sockets *sockets);
-
-#endif /* NT_FIX_SOCKETS_H */

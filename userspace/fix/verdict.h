@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Judges an experiment by the time lost before and while an option was set. */
-#ifndef NT_FIX_VERDICT_H
-#define NT_FIX_VERDICT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void nt_fix_compare(struct nt_fix_comparison *c, const struct nt_fix_pair *pair)
  */
 enum nt_fix_verdict nt_fix_judge(const struct nt_fix_comparison *c, const char *option,
 				 char sentence[NT_FIX_SENTENCE_LEN]);
-
-#endif /* NT_FIX_VERDICT_H */

@@ -4,8 +4,7 @@
  * capabilities that naming frames needs, so that the tracer need not hold them. It starts a worker
  * for each stack, and kills a worker that takes too long.
  */
-#ifndef NT_KEEPER_H
-#define NT_KEEPER_H
+#pragma once
 
 #include <sys/capability.h>
 #include <sys/types.h>
@@ -38,5 +37,3 @@ struct nt_keeper {
  * is in its memory, so the keeper first forgets secret, of size bytes. Returns 0 or -errno.
  */
 int nt_keeper_start(struct nt_keeper *keeper, void *secret, size_t size);
-
-#endif /* NT_KEEPER_H */

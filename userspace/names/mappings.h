@@ -3,8 +3,7 @@
  * The mappings of a process that a call stack may go through, and the files behind them. A traced
  * process chooses their number, their names and their files.
  */
-#ifndef NT_MAPPINGS_H
-#define NT_MAPPINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ int nt_mappings_read(FILE *maps, const uint64_t *addresses, size_t n, struct nt_
 int nt_mappings_open(pid_t pid, const uint64_t *addresses, size_t n, struct nt_mappings *mappings);
 
 void nt_mappings_free(struct nt_mappings *mappings);
-
-#endif /* NT_MAPPINGS_H */

@@ -4,8 +4,7 @@
  * never waits. The answer to a request comes with a later nt_names_turn(): the names, or why they
  * are missing.
  */
-#ifndef NT_NAMES_H
-#define NT_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include "names/wire.h"
@@ -50,5 +49,3 @@ bool nt_names_wait(const struct nt_names *names);
 
 /* Counts the stacks without names so far, by enum nt_unnamed. */
 const uint64_t *nt_names_missing(const struct nt_names *names);
-
-#endif /* NT_NAMES_H */

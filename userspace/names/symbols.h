@@ -3,8 +3,7 @@
  * Unwinds and names the call stacks of a process with libdw, from the files that it has mapped.
  * Only the worker (worker.h) calls this, since a traced process can put anything into those files.
  */
-#ifndef NT_SYMBOLS_H
-#define NT_SYMBOLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ size_t nt_symbols_name(pid_t pid, const uint64_t *ips, size_t n, const struct nt
 		       struct nt_mappings *mappings, struct nt_frame *frames, size_t room);
 
 void nt_frames_free(struct nt_frame *frames, size_t n);
-
-#endif /* NT_SYMBOLS_H */

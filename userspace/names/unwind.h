@@ -3,8 +3,7 @@
  * Unwinds by DWARF from the registers and the piece of stack that the kernel side copied at a
  * system call.
  */
-#ifndef NT_UNWIND_H
-#define NT_UNWIND_H
+#pragma once
 
 #include <elfutils/libdwfl.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@
  */
 size_t nt_unwind(Dwfl *dwfl, pid_t pid, const struct nt_stack_dump *dump, uint64_t *ips,
 		 size_t room);
-
-#endif /* NT_UNWIND_H */

@@ -3,8 +3,7 @@
  * The requests to the process that names frames, and its replies. That process has read files that
  * a traced process chose, so we take its replies for hostile.
  */
-#ifndef NT_NAMES_WIRE_H
-#define NT_NAMES_WIRE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ size_t nt_names_encode(const struct nt_names_reply *head, const struct nt_frame 
  */
 int nt_names_decode(const uint8_t *bytes, size_t length, struct nt_names_reply *head,
 		    struct nt_frame *frames);
-
-#endif /* NT_NAMES_WIRE_H */

@@ -4,8 +4,7 @@
  * up, and has the kernel refuse it almost all system calls; only then does it read the contents of
  * those files.
  */
-#ifndef NT_NAMES_WORKER_H
-#define NT_NAMES_WORKER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void nt_worker_set_up(struct nt_worker_setup *setup);
 /* Runs in a process of its own: names the stack, sends the reply to fd, and ends. */
 void nt_worker_run(const struct nt_worker_setup *setup, const struct nt_names_request *request,
 		   int fd) __attribute__((noreturn));
-
-#endif /* NT_NAMES_WORKER_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Puts a stall into words: what happened, why, and what to change at our end. */
-#ifndef NT_ADVICE_H
-#define NT_ADVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void nt_format_frame(const struct nt_frame *frame, char *out, size_t size);
 /* Writes "java[4242] in pod 3f2a91c4…", or "… in container …" where no pod is known; full: both,
  * with all their digits. */
 void nt_format_placed(const struct nt_process *process, bool full, char *out, size_t size);
-
-#endif /* NT_ADVICE_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* json.c makes records from these parts, and the daemon its replies. */
-#ifndef NT_JSON_H
-#define NT_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ struct json_object *nt_json_stall(const struct nt_stall *stall, struct nt_stacks
 
 /* Makes a connection of a report, with its advice. */
 struct json_object *nt_json_connection(struct nt_connection *c, struct nt_stacks *stacks);
-
-#endif /* NT_JSON_H */

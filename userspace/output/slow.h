@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Not a stall, but time: which holds that were none cost most, and what to change. */
-#ifndef NT_OUTPUT_SLOW_H
-#define NT_OUTPUT_SLOW_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ void nt_slow_name(const struct nt_slow_row *row, char *out, size_t size);
 
 /* Writes in a sentence what the bytes waited for, and what to change. */
 void nt_slow_advise(const struct nt_slow_row *row, char text[NT_SLOW_TEXT]);
-
-#endif /* NT_OUTPUT_SLOW_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* A report's content, and the two ways to write it: text.c and json.c. */
-#ifndef NT_WRITER_H
-#define NT_WRITER_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -64,5 +63,3 @@ struct nt_writer nt_writer_of(enum nt_output output, bool wide);
 void __attribute__((format(printf, 4, 5)))
 nt_text_labelled(const struct nt_writer *writer, FILE *out, const char *label, const char *format,
 		 ...);
-
-#endif /* NT_WRITER_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Gives up the privileges that a tracer no longer needs once everything is attached. */
-#ifndef NT_PRIVILEGES_H
-#define NT_PRIVILEGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ bool nt_privileges_has(cap_flag_t set, cap_value_t cap);
  */
 int nt_privileges_drop(const cap_value_t *keep, size_t n_keep, const struct nt_must_work *must,
 		       size_t n_must, void *context, char *kept, size_t size);
-
-#endif /* NT_PRIVILEGES_H */

@@ -3,8 +3,7 @@
  * Refuses system calls that an attached tracer never makes, and that an attacker who took it over
  * would need.
  */
-#ifndef NT_REFUSALS_H
-#define NT_REFUSALS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ int nt_refuse_system_calls(const char *const *but, bool attaches);
 
 /* Does the same, and where that fails reports it and goes on. */
 void nt_refuse_system_calls_or_report(const char *const *but, bool attaches);
-
-#endif /* NT_REFUSALS_H */

@@ -4,8 +4,7 @@
  * socket may be hostile: a line has a limit, waiting has an end, and we accept a line only if it is
  * JSON and has a type that the protocol knows.
  */
-#ifndef NT_ANSWERS_H
-#define NT_ANSWERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ struct nt_answer {
  */
 int nt_answer_parse(char *line, size_t length, const struct nt_json_trim *trims, size_t n_trims,
 		    struct nt_answer *answer, char *err, size_t err_size);
-
-#endif /* NT_ANSWERS_H */

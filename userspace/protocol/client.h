@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The client's side of the daemon's socket: docs/protocol.md. */
-#ifndef NT_CLIENT_H
-#define NT_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ int nt_client_ask(int fd, const char *format, ...) __attribute__((format(printf,
  * ENODATA: the daemon has ended; EMSGSIZE: the answer is too long; EPROTO: this is no daemon.
  */
 void nt_client_explain(const char *path, int err, struct nt_error *error);
-
-#endif /* NT_CLIENT_H */

@@ -4,8 +4,7 @@
  * json-c cannot check this for us: it accepts raw control characters, NaN and other kinds of
  * quotes, and builds a tree that is up to 270 times as large as the line.
  */
-#ifndef NT_JSON_SCAN_H
-#define NT_JSON_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ bool nt_json_is(const struct nt_json_value *value, const char *text);
 
 /* Reads a whole number, 0 or more; returns false for anything else. */
 bool nt_json_whole(const struct nt_json_value *value, uint64_t *number);
-
-#endif /* NT_JSON_SCAN_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The requests that a client may send to the daemon: docs/protocol.md. */
-#ifndef NT_REQUEST_H
-#define NT_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ struct nt_request {
  */
 int nt_request_parse(const char *line, size_t length, struct nt_request *request, char *err,
 		     size_t err_size);
-
-#endif /* NT_REQUEST_H */

@@ -3,8 +3,7 @@
  * Looks at the sockets of our own network namespace through sock_diag(7), which takes no privilege,
  * and finds their processes in /proc, as far as /proc shows them to this user.
  */
-#ifndef NT_BY_DIAG_H
-#define NT_BY_DIAG_H
+#pragma once
 
 #include <stdint.h>
 #include "sample/diag_message.h"
@@ -35,5 +34,3 @@ int nt_by_diag_look(struct nt_by_diag *by, nt_sampled_take *take, void *context)
 int nt_by_diag_scan(struct nt_by_diag *by);
 const struct nt_inode_owner *nt_by_diag_owners(const struct nt_by_diag *by, uint64_t inode,
 					       size_t *count);
-
-#endif /* NT_BY_DIAG_H */

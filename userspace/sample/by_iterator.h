@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Looks at the sockets of this host by a BPF iterator, which needs Linux 5.9 and privileges. */
-#ifndef NT_BY_ITERATOR_H
-#define NT_BY_ITERATOR_H
+#pragma once
 
 #include "terms/settings.h"
 #include "attach/iterator.h"
@@ -32,5 +31,3 @@ int nt_by_iterator_look(struct nt_by_iterator *by, nt_sampled_take *take, void *
 /* Looks at all descriptors for the owners of sockets, which .owners has then. Returns 0 or
  * -errno. */
 int nt_by_iterator_scan(struct nt_by_iterator *by, nt_owner_wanted *wanted, void *context);
-
-#endif /* NT_BY_ITERATOR_H */

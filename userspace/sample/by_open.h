@@ -4,8 +4,7 @@
  * descriptors: once it is open it needs no privilege more, and it costs less than a walk over the
  * kernel's tables of connections.
  */
-#ifndef NT_BY_OPEN_H
-#define NT_BY_OPEN_H
+#pragma once
 
 #include "terms/settings.h"
 #include "attach/iterator.h"
@@ -30,5 +29,3 @@ void nt_by_open_close(struct nt_by_open *by);
  * 1: there is more to do, 0: the look is done, or -errno, with which it ended.
  */
 int nt_by_open_look(struct nt_by_open *by, uint64_t until_ns, nt_sampled_take *take, void *context);
-
-#endif /* NT_BY_OPEN_H */

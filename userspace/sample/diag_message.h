@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Reads the kernel's answers about TCP sockets, sock_diag(7), and judges what they say. */
-#ifndef NT_DIAG_MESSAGE_H
-#define NT_DIAG_MESSAGE_H
+#pragma once
 
 #include <stddef.h>
 #include "bpf/nagletrace.h"
@@ -15,5 +14,3 @@ typedef void nt_sampled_take(void *context, const struct nt_sampled *sampled);
  */
 int nt_diag_parse(const void *datagram, size_t length, __u32 request, nt_sampled_take *take,
 		  void *context);
-
-#endif /* NT_DIAG_MESSAGE_H */

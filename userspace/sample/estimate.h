@@ -4,8 +4,7 @@
  * number of sockets that a look finds in a stall is the time that they lose each second (Little's
  * law), if looks come at random times.
  */
-#ifndef NT_ESTIMATE_H
-#define NT_ESTIMATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -113,5 +112,3 @@ struct nt_excess nt_estimate_excess(const struct nt_estimate *estimate);
  * The caller frees the array; NULL: none, or no memory.
  */
 struct nt_seen **nt_estimate_sorted(const struct nt_estimate *estimate, size_t *count);
-
-#endif /* NT_ESTIMATE_H */

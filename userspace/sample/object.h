@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Loads the programs of bpf/sample.bpf.c that a way of looking takes. */
-#ifndef NT_SAMPLE_OBJECT_H
-#define NT_SAMPLE_OBJECT_H
+#pragma once
 
 #include <stdbool.h>
 #include "terms/settings.h"
@@ -13,5 +12,3 @@ struct sample_bpf;
  * sockets of a namespace, and for their owners. Returns 0 or -errno, with *skel NULL.
  */
 int nt_sample_load(struct sample_bpf **skel, const struct nt_settings *settings, bool open);
-
-#endif /* NT_SAMPLE_OBJECT_H */

@@ -3,8 +3,7 @@
  * The network namespaces in which processes live. A BPF iterator over sockets shows those of the
  * namespace in which it is made, so we enter each for a moment. We keep none alive.
  */
-#ifndef NT_PLACES_H
-#define NT_PLACES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ int nt_places_scan(struct nt_places *places, uint64_t netns);
  */
 int nt_places_enter(const struct nt_places *places, const struct nt_place *place);
 int nt_places_leave(const struct nt_places *places, const struct nt_place *place);
-
-#endif /* NT_PLACES_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Writes what `nagletrace sample` found, as text or as JSON. */
-#ifndef NT_SAMPLE_REPORT_H
-#define NT_SAMPLE_REPORT_H
+#pragma once
 
 #include <stdio.h>
 #include "sample/source.h"
@@ -16,5 +15,3 @@ struct nt_sample_report {
 
 /* Writes a report and flushes out. Returns 0 or -errno. */
 int nt_sample_report(FILE *out, const struct nt_sample_report *report);
-
-#endif /* NT_SAMPLE_REPORT_H */

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* `nagletrace sample` shows the sockets that are held, with no hook attached. */
-#ifndef NT_SAMPLE_H
-#define NT_SAMPLE_H
+#pragma once
 
 #include "base/error.h"
 #include "terms/settings.h"
 
 /* Looks until a signal, an option or the end of its processes stops it. Returns the exit code. */
 enum nt_exit nt_sample(const struct nt_settings *settings);
-
-#endif /* NT_SAMPLE_H */

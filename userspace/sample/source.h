@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Looks at sockets in the better of two ways, and finds the processes that hold them. */
-#ifndef NT_SAMPLE_SOURCE_H
-#define NT_SAMPLE_SOURCE_H
+#pragma once
 
 #include "base/error.h"
 #include "capture/processes.h"
@@ -49,5 +48,3 @@ bool nt_source_must_name(const struct nt_source *source, const struct nt_estimat
  * for. */
 int nt_source_scan(struct nt_source *source);
 void nt_source_name(const struct nt_source *source, struct nt_estimate *estimate);
-
-#endif /* NT_SAMPLE_SOURCE_H */

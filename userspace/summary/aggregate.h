@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Sums stalls by process and connection, in bounded memory that users share fairly (shares.h). */
-#ifndef NT_AGGREGATE_H
-#define NT_AGGREGATE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ uint64_t nt_aggregate_percentile(const struct nt_aggregate *aggregate, unsigned 
 
 /* Returns the pattern that most of its stalls have. */
 unsigned int nt_connection_pattern(const struct nt_connection *connection);
-
-#endif /* NT_AGGREGATE_H */

@@ -4,8 +4,7 @@
  * stall at the same end, for the same cause, with the same pattern. A program that forks or
  * reconnects has many of them.
  */
-#ifndef NT_GROUPS_H
-#define NT_GROUPS_H
+#pragma once
 
 #include "summary/aggregate.h"
 
@@ -35,5 +34,3 @@ void nt_groups_free(struct nt_groups *groups);
 
 /* Returns the group that these connections make; they are in order already. */
 struct nt_group nt_group_of(struct nt_connection *const *connections, size_t count);
-
-#endif /* NT_GROUPS_H */

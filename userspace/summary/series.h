@@ -8,8 +8,7 @@
  * (shares.h). Otherwise the new label set counts as `other`. So the number of label sets is bounded
  * over time too, not only at any one time, and no user's names push out another user's.
  */
-#ifndef NT_SERIES_H
-#define NT_SERIES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -73,5 +72,3 @@ void nt_series_clear(struct nt_series_set *set);
 void nt_series_add(struct nt_series_set *set, const struct nt_stall *stall, uint64_t now_ns);
 
 size_t nt_series_count(const struct nt_series_set *set);
-
-#endif /* NT_SERIES_H */

@@ -3,8 +3,7 @@
  * The stalls of late: those of the present half of a window, and of the half before. Together they
  * cover between half a window and a whole one.
  */
-#ifndef NT_WINDOW_H
-#define NT_WINDOW_H
+#pragma once
 
 #include "summary/aggregate.h"
 #include "attach/counts.h"
@@ -34,5 +33,3 @@ void nt_window_turn(struct nt_window *window, uint64_t now_ns, const struct nt_c
 /* Sums both halves into *recent, which begins where the half before began. The caller clears
  * recent->stalls. */
 void nt_window_sum(const struct nt_window *window, struct nt_window_half *recent);
-
-#endif /* NT_WINDOW_H */

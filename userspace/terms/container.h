@@ -4,8 +4,7 @@
  * Kubernetes. A name is a claim: whoever may make cgroups (delegation, a container's root) may give
  * them such names. SECURITY.md says what follows from that.
  */
-#ifndef NT_CONTAINER_H
-#define NT_CONTAINER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ void nt_container_of_path(const char *path, size_t length, struct nt_container *
  */
 void nt_cgroups_parse(const char *text, const char *root, char *path, size_t size,
 		      struct nt_container *container);
-
-#endif /* NT_CONTAINER_H */

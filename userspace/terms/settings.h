@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The settings of a run, as the command line or a caller gives them. */
-#ifndef NT_SETTINGS_H
-#define NT_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -126,5 +125,3 @@ static inline bool nt_reports_whole(const struct nt_settings *settings, uint64_t
 	return settings->output != NT_OUTPUT_TEXT || settings->count < 2 ||
 	       reports < settings->count;
 }
-
-#endif /* NT_SETTINGS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Writes the ends of a connection, and tells sockets apart. */
-#ifndef NT_TUPLE_H
-#define NT_TUPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ static inline struct nt_socket_key nt_socket_key_of(const struct nt_end *end)
 {
 	return (struct nt_socket_key){.sk = end->sk, .tuple = end->tuple};
 }
-
-#endif /* NT_TUPLE_H */

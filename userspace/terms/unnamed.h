@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-#ifndef NT_UNNAMED_H
-#define NT_UNNAMED_H
+#pragma once
 
 /* Why a stack, or some of its frames, has no names. */
 enum nt_unnamed {
@@ -12,5 +11,3 @@ enum nt_unnamed {
 	NT_UNNAMED_GONE = 5,     /* the process had ended */
 	NT_UNNAMED_REASONS = 6,
 };
-
-#endif /* NT_UNNAMED_H */

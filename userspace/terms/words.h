@@ -3,8 +3,7 @@
  * The words that documents and records use for the enums of bpf/nagletrace.h; NULL for INVALID and
  * unknown values.
  */
-#ifndef NT_WORDS_H
-#define NT_WORDS_H
+#pragma once
 
 #include "bpf/nagletrace.h"
 #include "terms/unnamed.h"
@@ -19,5 +18,3 @@ const char *nt_pattern_word(unsigned int pattern);
 const char *nt_dropped_word(unsigned int where);
 const char *nt_untraced_word(unsigned int kind);
 const char *nt_unnamed_word(unsigned int why);
-
-#endif /* NT_WORDS_H */

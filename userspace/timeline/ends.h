@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The connections of a timeline and their ends: finds the end of an event, and numbers bytes. */
-#ifndef NT_TIMELINE_ENDS_H
-#define NT_TIMELINE_ENDS_H
+#pragma once
 
 #include "base/hash.h"
 #include "timeline/line.h"
@@ -65,5 +64,3 @@ void nt_timeline_ends_forget(struct nt_timeline_ends *ends);
 /* Removes the ends that closed a while ago; does so only now and then. */
 void nt_timeline_ends_sweep(struct nt_timeline_ends *ends, uint64_t now_ns);
 void nt_timeline_ends_free(struct nt_timeline_ends *ends);
-
-#endif /* NT_TIMELINE_ENDS_H */

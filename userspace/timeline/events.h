@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Takes the events of the kernel side for a timeline, and writes them between the stalls. */
-#ifndef NT_TIMELINE_EVENTS_H
-#define NT_TIMELINE_EVENTS_H
+#pragma once
 
 #include "capture/session.h"
 #include "timeline/timeline.h"
@@ -49,5 +48,3 @@ int nt_timeline_events_finish(struct nt_timeline_events *events, uint64_t give_u
 
 /* Says whether more could be taken or written at once than was. */
 bool nt_timeline_events_wait(struct nt_timeline_events *events);
-
-#endif /* NT_TIMELINE_EVENTS_H */

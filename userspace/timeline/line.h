@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The content of a timeline's line, in whichever format it is written. */
-#ifndef NT_TIMELINE_LINE_H
-#define NT_TIMELINE_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ struct nt_line {
 
 /* Writes a line. Returns 0 or -errno. */
 typedef int nt_line_writer(void *context, const struct nt_line *line);
-
-#endif /* NT_TIMELINE_LINE_H */

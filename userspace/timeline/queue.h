@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Events that wait for earlier ones of other CPUs. */
-#ifndef NT_EVENT_QUEUE_H
-#define NT_EVENT_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ const struct nt_event *nt_event_queue_user(const struct nt_event_queue *queue,
 /* Removes the first n events. */
 void nt_event_queue_remove(struct nt_event_queue *queue, size_t n);
 void nt_event_queue_free(struct nt_event_queue *queue);
-
-#endif /* NT_EVENT_QUEUE_H */

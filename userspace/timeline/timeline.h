@@ -5,8 +5,7 @@
  * out, which options changed, where nothing moved. The caller of nt_timeline_new() decides how
  * lines are written.
  */
-#ifndef NT_TIMELINE_H
-#define NT_TIMELINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ int nt_timeline_write(struct nt_timeline *timeline, uint64_t until_ns, uint64_t 
  * dropped as above.
  */
 int nt_timeline_leave_out(struct nt_timeline *timeline, uint64_t dropped);
-
-#endif /* NT_TIMELINE_H */

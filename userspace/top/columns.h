@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Defines the columns of the table: which ones a screen of a given width shows, and their
  * content. */
-#ifndef NT_TOP_COLUMNS_H
-#define NT_TOP_COLUMNS_H
+#pragma once
 
 #include "top/model.h"
 #include "top/screen.h"
@@ -19,5 +18,3 @@ void nt_top_duration(uint64_t us, char *out, size_t size);
 
 /* Writes "22.6", in at most five columns up to 99999 a second. */
 void nt_top_rate(double rate, char *out, size_t size);
-
-#endif /* NT_TOP_COLUMNS_H */

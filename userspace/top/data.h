@@ -4,8 +4,7 @@
  * last stall, and totals. All text in it is harmless, and its size is bounded, whatever its source
  * sends.
  */
-#ifndef NT_TOP_DATA_H
-#define NT_TOP_DATA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,5 +123,3 @@ bool nt_top_row_frame(struct nt_top_row *row, const char *name);
 
 /* Writes "java[4242]" into columns, as nt_format_named(). */
 void nt_top_row_process(const struct nt_top_row *row, size_t columns, char *out, size_t size);
-
-#endif /* NT_TOP_DATA_H */

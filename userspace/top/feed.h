@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Reads the daemon's snapshots and stalls (docs/protocol.md) into the data of `nagletrace top`. */
-#ifndef NT_TOP_FEED_H
-#define NT_TOP_FEED_H
+#pragma once
 
 #include <json-c/json.h>
 #include "top/data.h"
@@ -20,5 +19,3 @@ enum nt_top_fed nt_top_feed(struct nt_top_data *data, struct json_object *o, uin
 /* Takes one line of the daemon, with a NUL after its length bytes; it changes the line. */
 enum nt_top_fed nt_top_feed_line(struct nt_top_data *data, char *line, size_t length,
 				 uint64_t now_ns, char *err, size_t err_size);
-
-#endif /* NT_TOP_FEED_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Defines what each key does. */
-#ifndef NT_TOP_KEYS_H
-#define NT_TOP_KEYS_H
+#pragma once
 
 #include "top/model.h"
 
@@ -16,5 +15,3 @@ extern const struct nt_top_key_help nt_top_keys_help[];
 
 /* Returns the letter that sorts by a column. */
 char nt_top_sort_key(enum nt_top_sort sort);
-
-#endif /* NT_TOP_KEYS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Draws one stall as a picture: two life lines, time running down, the hold and the pending ACK to
  * scale. */
-#ifndef NT_TEXT_LADDER_H
-#define NT_TEXT_LADDER_H
+#pragma once
 
 #include "top/data.h"
 
@@ -21,5 +20,3 @@
  */
 size_t nt_text_ladder(const struct nt_top_stall *stall, const char *sender, const char *receiver,
 		      size_t width, size_t height, char lines[NT_LADDER_LINES][NT_LADDER_BYTES]);
-
-#endif /* NT_TEXT_LADDER_H */

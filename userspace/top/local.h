@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* `nagletrace top` traces by itself where no daemon answers. */
-#ifndef NT_TOP_OWN_H
-#define NT_TOP_OWN_H
+#pragma once
 
 #include "base/error.h"
 #include "capture/session.h"
@@ -25,5 +24,3 @@ void nt_top_own_close(struct nt_top_own *own);
 
 /* Updates the data when it is time. Returns true if there is something new to show. */
 bool nt_top_own_turn(struct nt_top_own *own, uint64_t now_ns);
-
-#endif /* NT_TOP_OWN_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Decides which lines `nagletrace top` shows, in which order, and which one is chosen. */
-#ifndef NT_TOP_MODEL_H
-#define NT_TOP_MODEL_H
+#pragma once
 
 #include "top/data.h"
 
@@ -90,5 +89,3 @@ struct nt_top_about {
 	bool own; /* traced by this process, not by the daemon */
 	const char *trouble;
 };
-
-#endif /* NT_TOP_MODEL_H */

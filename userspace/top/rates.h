@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Keeps the stalls per second of the last minutes, a cell for each interval, and draws their
  * sparkline. */
-#ifndef NT_TOP_RATES_H
-#define NT_TOP_RATES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ double nt_top_rates_most(const struct nt_top_rates *rates, size_t n);
  * blank. Returns how many cells it drew. */
 size_t nt_top_rates_sparkline(const struct nt_top_rates *rates, size_t n,
 			      char text[NT_SPARKLINE_LEN]);
-
-#endif /* NT_TOP_RATES_H */

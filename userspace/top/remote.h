@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Takes data from the daemon, over a connection to its socket that it renews when the daemon is
  * gone. */
-#ifndef NT_TOP_DAEMON_H
-#define NT_TOP_DAEMON_H
+#pragma once
 
 #include "protocol/answers.h"
 #include "terms/settings.h"
@@ -34,5 +33,3 @@ void nt_top_daemon_close(struct nt_top_daemon *daemon);
 
 /* Asks or connects again, when it is time. Returns true if there is something new to show. */
 bool nt_top_daemon_turn(struct nt_top_daemon *daemon, uint64_t now_ns);
-
-#endif /* NT_TOP_DAEMON_H */

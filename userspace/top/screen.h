@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Drives the terminal through ncurses: opens it, always restores it, and clips text to its
  * place. */
-#ifndef NT_TOP_SCREEN_H
-#define NT_TOP_SCREEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ int nt_screen_print(struct nt_screen *screen, int row, int column, enum nt_ink i
 
 /* Fills a whole line with blanks. */
 void nt_screen_fill(struct nt_screen *screen, int row, enum nt_ink ink);
-
-#endif /* NT_TOP_SCREEN_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The source of the data of `nagletrace top`: the daemon, or a trace of its own if none answers. */
-#ifndef NT_TOP_SOURCE_H
-#define NT_TOP_SOURCE_H
+#pragma once
 
 #include "base/error.h"
 #include "top/remote.h"
@@ -31,5 +30,3 @@ const char *nt_top_source_trouble(const struct nt_top_source *source);
 
 /* Returns the reason if no data will ever come; NULL: some may. */
 const char *nt_top_source_failure(const struct nt_top_source *source);
-
-#endif /* NT_TOP_SOURCE_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Draws what `nagletrace top` shows: heading, sparkline, table. */
-#ifndef NT_TOP_TABLE_H
-#define NT_TOP_TABLE_H
+#pragma once
 
 #include "top/model.h"
 #include "top/screen.h"
@@ -9,5 +8,3 @@
 /* Draws the table, and sets in the model how many lines fit. */
 void nt_top_draw_table(struct nt_screen *screen, struct nt_top_model *model,
 		       const struct nt_top_about *about);
-
-#endif /* NT_TOP_TABLE_H */
