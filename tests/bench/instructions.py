@@ -81,7 +81,7 @@ def subjects(hooks: str, sleeper: int, directory: Path) -> list[Subject]:
         Subject("--stacks", (*ours, "--stacks"), ready),
         Subject("daemon", daemon, ready),
         Subject(STANDBY, (*daemon, "--standby"), ready),
-        Subject(LATE_ACKS, (*ours, "--late-acks"), ready),
+        Subject(LATE_ACKS, (*ours, "--late-acks", "--output", "json"), ready),
     ]
 
 
@@ -97,7 +97,6 @@ def count_here(hooks: str, loads: list[str], only: list[str], cycles: int, secon
     """Per load and subject, one for each cycle: an operation's instructions; of BARE twice as many."""
     bench.READY_S = FOREVER
     counts: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in loads}
-    missing: dict[str, str] = {}
     sleeper = subprocess.Popen(["sleep", "infinity"])
     try:
         served = [name for name in loads if name in SERVED]
@@ -116,13 +115,12 @@ def count_here(hooks: str, loads: list[str], only: list[str], cycles: int, secon
                                     figures.append(cost(space, name, seconds))
                     except (Missing, FileNotFoundError) as error:
                         assert subject
-                        missing[subject.name] = str(error)[:200]
+                        print(f"instructions: {subject.name}: {error}", file=sys.stderr)
                         wanted = [s for s in wanted if s != subject]
     finally:
         sleeper.kill()
         sleeper.wait()
-    return {"kernel": platform.release(), "hooks": hooks, "cycles": cycles, "seconds": seconds, "loads": counts,
-            "missing": missing}
+    return {"kernel": platform.release(), "hooks": hooks, "cycles": cycles, "seconds": seconds, "loads": counts}
 
 
 def offered() -> list[str]:
@@ -248,15 +246,16 @@ def main() -> int:
     if wrong := set(arguments.kernels) - set(KERNELS):
         parser.error(f"{' '.join(sorted(wrong))}: not known here; give of {', '.join(KERNELS)}")
     code = 0
+    partial = bool(arguments.only) or set(arguments.loads) != set(ALL_LOADS)
     if not arguments.write:
         same = [word for word in sys.argv[1:] if word not in arguments.kernels]
         for kernel in arguments.kernels or KERNELS:
             try:
-                code |= boot(kernel, RESULTS / kernel, *same)
+                code |= boot(kernel, (RESULTS / "partial" if partial else RESULTS) / kernel, *same)
             except Unavailable as why:
                 print(f"instructions: kernel {kernel} cannot be had: {why}", file=sys.stderr)
-    if whole := [one for one in stored() if set(LOADS) <= set(one["loads"])]:
-        write_page(whole)
+    if not partial and (measured := stored()):
+        write_page(measured)
     return code
 
 
