@@ -315,10 +315,12 @@ const char *nt_kernel_cost(enum nt_hooks family)
 		unsigned int major, minor;
 		const char *text;
 	} costs[] = {
+		{NT_HOOKS_TRACEPOINT, 7, 2, COST(2, 3, 1, 7.2)},
 		{NT_HOOKS_TRACEPOINT, 6, 12, COST(2, 2, 1, 6.12)},
-		{NT_HOOKS_FUNCTION, 6, 12, COST(5, 5, 2, 6.12)},
-		{NT_HOOKS_FUNCTION, 6, 1, COST(4, 5, 2, 6.1)},
-		{NT_HOOKS_KPROBE, 6, 12, COST(33, 38, 8, 6.12)},
+		{NT_HOOKS_FUNCTION, 7, 2, COST(3, 5, 2, 7.2)},
+		{NT_HOOKS_FUNCTION, 6, 12, COST(5, 5, 1, 6.12)},
+		{NT_HOOKS_FUNCTION, 6, 1, COST(3, 5, 2, 6.1)},
+		{NT_HOOKS_KPROBE, 6, 12, COST(19, 22, 5, 6.12)},
 	};
 	const char *text = "";
 
