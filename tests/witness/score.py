@@ -64,9 +64,13 @@ class Log:
                   if option in ("TCP_CORK", "TCP_NODELAY") and not value and since < start <= before]
         return max([since, *opened])
 
+    def writes_of(self, begin: int, end: int) -> list[Write]:
+        """The writes that wrote these bytes."""
+        return [w for w in self.writes if w.offset < end and w.offset + w.length > begin]
+
     def sizes_around(self, begin: int, end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of the writes that wrote these bytes, and of the one before them, alone or with parts that had MSG_MORE."""
-        held = tuple(w.length for w in self.writes if w.offset < end and w.offset + w.length > begin)
+        held = tuple(w.length for w in self.writes_of(begin, end))
         sent: list[int] = [0]
         for write in reversed(self.writes):
             if write.offset + write.length == begin - sent[-1] and (len(sent) == 1 or write.more):
@@ -238,7 +242,9 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
             why = "pending for hardly long enough"
         elif any(log.changed_within(o, s.ack_came, s.left) for o in ("TCP_NODELAY", "TCP_CORK")):
             why = "an option set as the ACK came"
-        cause = "delayed_ack" if last.more else "nagle_delayed_ack"
+        # what Nagle holds waits for the same ACK whatever is added to it
+        more = all(w.more for w in log.writes_of(s.offset, s.offset + s.length))
+        cause = "delayed_ack" if more else "nagle_delayed_ack"
         stalls.append(Stall(cause, s.sender, s.receiver, s.left, s.left - since, why, s.answered,
                             s.pending, s.left - s.ack_came, s.left - max(since, write.end),
                             *log.sizes_around(s.offset, s.offset + s.length)))

@@ -78,10 +78,14 @@ def test_a_stall_begins_when_nothing_but_nagle_holds() -> None:
     after_more = Log([Write(0, 6, 59 * MS, 59 * MS, False), Write(6, 3, 60 * MS, 60 * MS, True),
                       Write(9, 4, 70 * MS, 70 * MS, False)])
     assert judged(on_the_wire(), after_more)[0].duration == 30 * MS
-    all_with_more = Log([Write(0, 6, 59 * MS, 59 * MS, False), Write(6, 3, 60 * MS, 60 * MS, False),
-                         Write(9, 2, 70 * MS, 70 * MS, True), Write(11, 2, 99 * MS, 99 * MS, True)])
-    (stall,) = judged(on_the_wire(), all_with_more)
-    assert (stall.cause, stall.duration, stall.doubt) == ("delayed_ack", 40 * MS, "")
+
+
+@pytest.mark.parametrize("more,cause", [(False, "nagle_delayed_ack"), (True, "delayed_ack")])
+def test_what_nagle_holds_stays_nagles_when_writes_with_more_add_to_it(more: bool, cause: str) -> None:
+    writes = Log([Write(0, 6, 59 * MS, 59 * MS, False), Write(6, 3, 60 * MS, 60 * MS, more),
+                  Write(9, 2, 70 * MS, 70 * MS, True), Write(11, 2, 99 * MS, 99 * MS, True)])
+    (stall,) = judged(on_the_wire(), writes)
+    assert (stall.cause, stall.duration, stall.doubt) == (cause, 40 * MS, "")
 
 
 def test_what_is_too_close_to_call_is_in_doubt() -> None:
