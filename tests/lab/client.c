@@ -31,7 +31,7 @@ static int connect_one(struct lab_conn *c, uint16_t port)
 static int options_one(struct lab_conn *c)
 {
 	const struct lab_plan *plan = c->end->plan;
-	int err = conn_options(c, plan->opt.nodelay || plan->opt.nodelay_client);
+	int err = conn_options(c, plan->opt.nodelay);
 
 	if (!err && plan->cork == CORK_FORGOTTEN)
 		err = conn_setsockopt(c, TCP_CORK, 1);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The life of one end's process: it does what the parent orders and answers each order. */
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,43 +36,16 @@ int end_add_pid(struct lab_end *end, pid_t pid)
 
 static int take_order(struct lab_end *end, enum lab_order_kind kind, struct lab_order *order)
 {
-	size_t got = 0;
-
-	while (got < sizeof(*order)) {
-		ssize_t n = read(end->channel, (char *)order + got, sizeof(*order) - got);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		/* The parent is gone or ends the run: it has said why. */
-		if (n <= 0)
-			return -EPIPE;
-		got += (size_t)n;
-	}
+	/* The parent is gone or ends the run: it has said why. */
+	if (recv(end->channel, order, sizeof(*order), MSG_WAITALL) != sizeof(*order))
+		return -EPIPE;
 	return order->kind == kind ? 0 : fail(-EPROTO, "order %u out of turn", order->kind);
-}
-
-static int pin(const struct lab_end *end)
-{
-	bool client = end->side == LAB_CLIENT;
-	uint64_t cpu = client ? end->plan->opt.client_cpu : end->plan->opt.server_cpu;
-	cpu_set_t set;
-
-	if (cpu == LAB_UNSET)
-		return 0;
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		return fail(-errno, "--%s-cpu %llu: %s; name a CPU this process may use",
-			    client ? "client" : "server", (unsigned long long)cpu, strerror(errno));
-	return 0;
 }
 
 static int be_born(struct lab_end *end)
 {
-	int err = pin(end);
+	int err = end->plan->opt.over_veth ? net_own_namespace() : 0;
 
-	if (!err && end->plan->opt.over_veth)
-		err = net_own_namespace();
 	return err ? err : say_step(end, "born");
 }
 
@@ -186,7 +158,6 @@ static int check_played(struct lab_end *end)
 	for (uint32_t i = 0; i < end->nr_conns; i++) {
 		struct lab_conn *c = &end->conn[i];
 
-		writers_stop(c);
 		if (c->err)
 			err = fail(c->err, "%s, connection %u, round %u: %s", end->ops->name, i,
 				   c->round,

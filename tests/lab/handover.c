@@ -52,19 +52,9 @@ static void __attribute__((noreturn)) wait_for_worker(const struct lab_end *end)
 
 static int transfer(int fd, void *buf, size_t bytes, bool out)
 {
-	char *p = buf;
+	ssize_t n = out ? send(fd, buf, bytes, 0) : recv(fd, buf, bytes, MSG_WAITALL);
 
-	while (bytes) {
-		ssize_t n = out ? write(fd, p, bytes) : read(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -EPIPE;
-		p += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
+	return n == (ssize_t)bytes ? 0 : -EPIPE;
 }
 
 /* The options set so far were logged by the process that passes the sockets. */

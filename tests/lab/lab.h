@@ -7,7 +7,7 @@
  * end.c, client.c, server.c     the life of one end's process, and what differs between the two
  * handover.c, ending.c          another process plays the client's rounds; how the last round ends
  * turn.c                        what one round consists of; mix: rolled by dice
- * message.c, writers.c          sending and reading one message; its writes by several threads
+ * message.c                     sending and reading one message; its writes by several threads
  * call.c                        the system calls that carry the bytes
  * socket.c, net.c, shape.c      sockets and their options; namespaces; delay, loss and rate
  * measure.c, report.c           what is measured; how it is said
@@ -123,16 +123,14 @@ struct lab_scenario {
 
 /* Numbers are uint64_t so that one table can fill them; LAB_UNSET: the scenario decides. */
 struct lab_options {
-	uint64_t rounds, connections, threads, size, parts, reply_bytes, mss, port, client_port,
-		seed;
+	uint64_t rounds, connections, threads, size, parts, reply_bytes, port, client_port, seed;
 	uint64_t interval_ns, pause_ns, delay_reply_ns, linger_ns, timeout_ns, play_s;
-	uint64_t answer_after, read_bytes, read_pause_ns, read_delay_ns, rcvbuf, sndbuf, pace;
+	uint64_t answer_after, read_bytes, read_pause_ns, read_delay_ns, rcvbuf, pace;
 	uint64_t rtt_ns, jitter_ns, loss, rate, rto_min_ns;
-	uint64_t client_cpu, server_cpu;
 	uint64_t family, over_veth, how, by, handover, ending;
 	const char *cc, *client_name, *server_name;
 	struct lab_message sizes, reply_sizes;
-	bool nodelay, nodelay_client, nodelay_server, nodelay_while_held;
+	bool nodelay, nodelay_server, nodelay_while_held;
 	bool quickack, quickack_off, quickack_route;
 	bool no_reply, one_part, agreed_length, cork, epoll, keepalive, reconnect, changing;
 	bool ktls, fast_open, mptcp;
@@ -222,7 +220,6 @@ struct lab_send {
 	int flags;
 };
 
-struct lab_writers;
 struct lab_caller;
 
 struct lab_conn {
@@ -239,7 +236,7 @@ struct lab_conn {
 	pid_t victim;
 	struct lab_round *rounds;
 	struct lab_log log;
-	struct lab_writers *writers;
+	uint32_t writes; /* of --threads: whose turn it is */
 	struct lab_caller *caller;
 	struct lab_turn turn;
 	int epoll;
@@ -354,11 +351,6 @@ void caller_stop(struct lab_conn *c);
 size_t iov_bytes(const struct iovec *iov, int nr);
 ssize_t send_call(struct lab_conn *c, const struct lab_send *s);
 ssize_t read_call(struct lab_conn *c, void *buf, size_t bytes);
-
-/* writers.c: several threads make the writes of one connection in turn. */
-int writers_start(struct lab_conn *c);
-void writers_stop(struct lab_conn *c);
-ssize_t writers_call(struct lab_conn *c, const struct lab_send *s);
 
 /* net.c */
 int net_own_namespace(void);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Sends and reads one message of a round, in its parts. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -24,7 +25,6 @@ static char *payload(size_t bytes, uint64_t seed)
 int conn_prepare(struct lab_conn *c, uint32_t mss)
 {
 	const struct lab_plan *plan = c->end->plan;
-	int err;
 
 	turn_first(c, mss);
 	c->room = turn_room(c);
@@ -33,10 +33,7 @@ int conn_prepare(struct lab_conn *c, uint32_t mss)
 	c->rounds = calloc(plan->opt.rounds, sizeof(*c->rounds));
 	if (!c->payload || !c->inbox || !c->rounds)
 		return -ENOMEM;
-	err = caller_start(c);
-	if (err)
-		return err;
-	return c->end->side == LAB_CLIENT && plan->opt.threads > 1 ? writers_start(c) : 0;
+	return caller_start(c);
 }
 
 void conn_release(struct lab_conn *c)
@@ -53,6 +50,38 @@ void conn_release(struct lab_conn *c)
 	free(c->log.event);
 }
 
+struct writing {
+	struct lab_conn *c;
+	const struct lab_send *send;
+	ssize_t result;
+};
+
+static void *write_once(void *arg)
+{
+	struct writing *w = arg;
+
+	w->result = send_call(w->c, w->send);
+	return NULL;
+}
+
+/* Of N writers in turn, the thread that plays the connection is the first; a thread is made for
+ * each other's write. */
+static ssize_t call_in_turn(struct lab_conn *c, const struct lab_send *s)
+{
+	uint64_t threads = c->end->side == LAB_CLIENT ? c->end->plan->opt.threads : 1;
+	struct writing w = {c, s, 0};
+	pthread_t thread;
+	int err;
+
+	if (c->writes++ % threads == 0)
+		return send_call(c, s);
+	err = pthread_create(&thread, NULL, write_once, &w);
+	if (err)
+		return -err;
+	pthread_join(thread, NULL);
+	return w.result;
+}
+
 /* A blocking socket takes all of it, unless a stop signal or a debugger came between. */
 static int send_all(struct lab_conn *c, const struct lab_send *s)
 {
@@ -62,7 +91,7 @@ static int send_all(struct lab_conn *c, const struct lab_send *s)
 	struct iovec iov;
 
 	for (;;) {
-		ssize_t n = c->writers ? writers_call(c, &rest) : send_call(c, &rest);
+		ssize_t n = call_in_turn(c, &rest);
 
 		if (n < 0 && n != -EINTR)
 			return (int)n;

@@ -29,36 +29,21 @@ static const struct {
 	[LAB_SERVER] = {"lab-server", "02:00:5e:10:00:02", "192.0.2.2", "2001:db8::2"},
 };
 
-#define IP_MAX_ARGS 32
-
-static int split(char *line, char **args)
-{
-	int nr = 0;
-	char *save;
-
-	for (char *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-		if (nr == IP_MAX_ARGS - 1)
-			return -E2BIG;
-		args[nr++] = word;
-	}
-	args[nr] = NULL;
-	return 0;
-}
-
-static void exec_ip(char **args)
+/* The shell splits the line at spaces. */
+static void exec_ip(const char *line)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* stdout carries the JSON Lines. */
 	dup2(STDERR_FILENO, STDOUT_FILENO);
 	/* A user's PATH on Debian lacks the sbin directories. */
 	setenv("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin", 1);
-	execvp(args[0], args);
+	execl("/bin/sh", "sh", "-c", "exec $0", line, NULL);
 	_exit(127);
 }
 
 int net_ip(const char *fmt, ...)
 {
-	char line[256], words[256], *args[IP_MAX_ARGS];
+	char line[256];
 	int status = 0;
 	va_list ap;
 	pid_t pid;
@@ -66,12 +51,9 @@ int net_ip(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	strcpy(words, line);
-	if (split(words, args))
-		return fail(-E2BIG, "'%s' has too many words", line);
 	pid = fork();
 	if (!pid)
-		exec_ip(args);
+		exec_ip(line);
 	if (pid < 0 || waitpid(pid, &status, 0) < 0)
 		return fail(-errno, "cannot run '%s': %s", line, strerror(errno));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)

@@ -62,7 +62,6 @@ static const struct option_row rows[] = {
 	FLAG("agreed-length", agreed_length, "length-data: only the data, both ways"),
 	DURATION("delay-reply", delay_reply_ns, 60 * LAB_SEC, "the server thinks before it replies"),
 	FLAG("nodelay", nodelay, "TCP_NODELAY at both ends"),
-	FLAG("nodelay-client", nodelay_client, "TCP_NODELAY at the client"),
 	FLAG("nodelay-server", nodelay_server, "TCP_NODELAY at the server"),
 	FLAG("nodelay-while-held", nodelay_while_held,
 	     "the client sets TCP_NODELAY 10 ms after the last write of a round"),
@@ -84,7 +83,6 @@ static const struct option_row rows[] = {
 	DURATION("read-pause", read_pause_ns, LAB_SEC, "the server sleeps before each read"),
 	DURATION("read-delay", read_delay_ns, 60 * LAB_SEC, "the server sleeps before its first read"),
 	NUMBER("rcvbuf", rcvbuf, 1024, 1 << 24, "SO_RCVBUF of the server"),
-	NUMBER("sndbuf", sndbuf, 1024, 1 << 24, "SO_SNDBUF of the client"),
 	NUMBER("pace", pace, 1000, 1000000000, "SO_MAX_PACING_RATE of the client, bytes a second"),
 	FLAG("keepalive", keepalive, "SO_KEEPALIVE at both ends, after 1 s, each second"),
 	FLAG("reconnect", reconnect, "a connection for each round"),
@@ -97,7 +95,6 @@ static const struct option_row rows[] = {
 	FLAG("quickack-off", quickack_off, "the server sets TCP_QUICKACK 0 once after accept"),
 	FLAG("quickack-route", quickack_route, "'quickack 1' on the server's route to the client"),
 	{"cc", 0, OPT_TEXT, AT(cc), 1, 15, "NAME", "TCP_CONGESTION at both ends"},
-	NUMBER("mss", mss, 88, 32767, "TCP_MAXSEG at both ends"),
 	{"client-name", 0, OPT_TEXT, AT(client_name), 1, 15, "NAME",
 	 "what the client is called (default lab-client)"},
 	{"server-name", 0, OPT_TEXT, AT(server_name), 1, 15, "NAME",
@@ -124,8 +121,6 @@ static const struct option_row rows[] = {
 	DURATION("rto-min", rto_min_ns, LAB_SEC, "'rto_min' on both ends' route"),
 	NUMBER("port", port, 1, 65535, "port the server listens on (default: any free one)"),
 	NUMBER("client-port", client_port, 1, 65535, "port the client binds (default: any free one)"),
-	NUMBER("client-cpu", client_cpu, 0, 4095, "pin the client to CPU N"),
-	NUMBER("server-cpu", server_cpu, 0, 4095, "pin the server to CPU N"),
 	FLAG("wait", wait, "wait for a newline on stdin before the first round"),
 	FLAG("late-connect", late_connect, "connect only after the go"),
 	NUMBER("seconds", play_s, 1, 600, "begin no round later than N seconds after the go"),
@@ -357,16 +352,6 @@ static int parse_rows(int argc, char **argv, struct lab_options *opt)
 	}
 }
 
-static int check_cpu(const char *name, uint64_t cpu)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_CONF);
-
-	if (cpu != LAB_UNSET && cpu >= (uint64_t)cpus)
-		return fail(-EINVAL, "--%s %llu: this host has CPUs 0 to %ld", name,
-			    (unsigned long long)cpu, cpus - 1);
-	return 0;
-}
-
 /* Splits the options that come with a scenario's name at spaces. */
 static int parse_with(const char *with, struct lab_options *opt)
 {
@@ -405,8 +390,6 @@ int options_parse(int argc, char **argv, struct lab_plan *plan)
 		.interval_ns = LAB_UNSET,
 		.pause_ns = LAB_UNSET,
 		.delay_reply_ns = LAB_UNSET,
-		.client_cpu = LAB_UNSET,
-		.server_cpu = LAB_UNSET,
 		.connections = 1,
 		.threads = 1,
 		.seed = 1,
@@ -433,8 +416,5 @@ int options_parse(int argc, char **argv, struct lab_plan *plan)
 	}
 	if (!opt->family)
 		opt->family = 4;
-	err = check_cpu("client-cpu", opt->client_cpu);
-	if (!err)
-		err = check_cpu("server-cpu", opt->server_cpu);
-	return err ? err : plan_resolve(plan);
+	return plan_resolve(plan);
 }

@@ -55,30 +55,12 @@ static void add_string(struct json_object *o, const char *key, const char *value
 	json_object_object_add(o, key, json_object_new_string(value));
 }
 
-static int write_all(int fd, const char *text, size_t bytes)
-{
-	while (bytes) {
-		ssize_t n = write(fd, text, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		text += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
-}
-
 static int say(struct lab_end *end, struct json_object *o)
 {
-	size_t len;
-	const char *text = json_object_to_json_string_length(
-		o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
-	int err = text ? write_all(end->channel, text, len) : -ENOMEM;
+	const char *text = json_object_to_json_string_ext(
+		o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+	int err = text && dprintf(end->channel, "%s\n", text) > 0 ? 0 : -EIO;
 
-	if (!err)
-		err = write_all(end->channel, "\n", 1);
 	json_object_put(o);
 	return err;
 }

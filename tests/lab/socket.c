@@ -15,35 +15,27 @@
 #define SOL_TLS 282
 #endif
 
+static int set_and_log(struct lab_conn *c, const void *value, socklen_t bytes, struct lab_event e)
+{
+	e.start_ns = log_start(&c->log);
+	e.result = setsockopt(c->fd, IPPROTO_TCP, e.option, value, bytes) ? -errno : 0;
+	e.call = CALL_SETSOCKOPT;
+	e.bytes = bytes;
+	e.offset = c->sent;
+	log_add(c, &e);
+	return (int)e.result;
+}
+
 int conn_setsockopt(struct lab_conn *c, int option, int value)
 {
-	uint64_t start = log_start(&c->log);
-	int err = setsockopt(c->fd, IPPROTO_TCP, option, &value, sizeof(value)) ? -errno : 0;
-
-	log_add(c, &(struct lab_event){.call = CALL_SETSOCKOPT,
-				       .option = option,
-				       .value = value,
-				       .bytes = sizeof(value),
-				       .offset = c->sent,
-				       .result = err,
-				       .start_ns = start});
-	return err;
+	return set_and_log(c, &value, sizeof(value),
+			   (struct lab_event){.option = option, .value = value});
 }
 
 int conn_setsockopt_cc(struct lab_conn *c, const char *name)
 {
-	uint64_t start = log_start(&c->log);
-	socklen_t len = (socklen_t)strlen(name);
-	int err = setsockopt(c->fd, IPPROTO_TCP, TCP_CONGESTION, name, len) ? -errno : 0;
-
-	log_add(c, &(struct lab_event){.call = CALL_SETSOCKOPT,
-				       .option = TCP_CONGESTION,
-				       .text = name,
-				       .bytes = len,
-				       .offset = c->sent,
-				       .result = err,
-				       .start_ns = start});
-	return err;
+	return set_and_log(c, name, (socklen_t)strlen(name),
+			   (struct lab_event){.option = TCP_CONGESTION, .text = name});
 }
 
 int conn_close(struct lab_conn *c)
@@ -141,8 +133,6 @@ int socket_before_listen(int fd, const struct lab_options *opt)
 
 	if (!err && opt->v4_mapped)
 		err = set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-	if (!err && opt->mss)
-		err = set_int(fd, IPPROTO_TCP, TCP_MAXSEG, opt->mss);
 	if (!err && opt->rcvbuf)
 		err = set_int(fd, SOL_SOCKET, SO_RCVBUF, opt->rcvbuf);
 	if (!err && opt->fast_open)
@@ -159,11 +149,7 @@ int socket_before_connect(struct lab_conn *c)
 	unsigned int pace = (unsigned int)opt->pace;
 	int err = 0;
 
-	if (opt->mss)
-		err = set_int(c->fd, IPPROTO_TCP, TCP_MAXSEG, opt->mss);
-	if (!err && opt->sndbuf)
-		err = set_int(c->fd, SOL_SOCKET, SO_SNDBUF, opt->sndbuf);
-	if (!err && opt->fast_open)
+	if (opt->fast_open)
 		err = set_int(c->fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
 	if (!err && pace)
 		err = setsockopt(c->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace))

@@ -44,7 +44,7 @@ void turn_first(struct lab_conn *c, uint32_t mss)
 	t->pause_ns = opt->pause_ns;
 	t->delay_reply_ns = opt->delay_reply_ns;
 	t->interval_ns = opt->interval_ns;
-	t->nodelay[LAB_CLIENT] = opt->nodelay || opt->nodelay_client;
+	t->nodelay[LAB_CLIENT] = opt->nodelay;
 	t->nodelay[LAB_SERVER] = opt->nodelay || opt->nodelay_server;
 	t->quickack = opt->quickack;
 }
