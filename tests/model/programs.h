@@ -53,9 +53,8 @@ static void programs_begin(const struct nt_config *config, void *task,
 			   void (*on_record)(const void *record))
 {
 	for (struct host_map *map = host_maps; map; map = map->next) {
-		for (u32 i = 0; i < map->slots; i++)
-			if (map->entries[i].value && map->entries[i].value != host_gone)
-				host_drop(map, &map->entries[i]);
+		while (map->entries)
+			host_drop(map, map->entries);
 		map->refused = map->refuses = 0;
 	}
 	memset(often, 0, sizeof(often));
@@ -82,7 +81,7 @@ static void scratch_is_free(void)
  */
 static void programs_keep_nothing(u64 ends_skipped)
 {
-	u64 left = host_sized(&hold_hash)->count, holds = 0;
+	u64 left = HASH_COUNT(host_sized(&hold_hash)->entries), holds = 0;
 
 	for (u32 i = 0; i < BUCKETS; i++)
 		holds += buckets[i].holds;

@@ -244,42 +244,6 @@ static void one_tight_event(void)
 		scratch_all_busy(false);
 }
 
-static void show_count(const char *what, u32 i, u64 told, u64 true_count)
-{
-	if (told || true_count)
-		fprintf(stderr, "  %s %u: told %llu, true %llu (%+.4f)\n", what, i, (unsigned long long)told,
-			(unsigned long long)true_count,
-			true_count ? (double)told / (double)true_count - 1 : 0);
-}
-
-/* NAGLETRACE_MODEL_COUNTS: how far what was told is from what is true. */
-static void show_counts(void)
-{
-	const struct nt_totals *t = totals_told();
-
-	for (u32 i = 0; i < NT_HOLD_REASONS; i++) {
-		show_count("holds", i, t->holds[i], truth.holds[i]);
-		show_count("hold_ns", i, t->hold_ns[i], truth.hold_ns[i]);
-	}
-	show_count("delayed ACKs", 0, t->delayed_acks, truth.delayed_acks);
-	show_count("writes", 0, t->writes, truth.writes);
-	for (u32 i = 0; i < NT_CAUSES; i++)
-		show_count("stalls counted, in records", i, t->stalls[i], run.stalls[i]);
-	for (u32 i = 0; i < NT_RELEASES; i++)
-		show_count("releases counted, in records", i, t->releases[i], run.releases[i]);
-	for (u32 i = 0; i < NT_DROPPED_WAYS; i++)
-		show_count("dropped", i, t->dropped[i], 0);
-	show_count("long holds", 0, run.holds_told, truth.long_holds);
-	show_count("felt", 0, run.felt_told, truth.felt_clean);
-	fprintf(stderr, "  unknown holds %llu, contradicted %llu, denied %llu, felt told otherwise %llu, lookups a program %.3f; compared %llu, otherwise:",
-		(unsigned long long)run.holds_unknown, (unsigned long long)run.contradicted,
-		(unsigned long long)run.felt_denied, (unsigned long long)run.felt_unlike, (double)host.lookups / (double)world.steps,
-		(unsigned long long)run.compared);
-	for (enum part part = 0; part < PARTS; part++)
-		fprintf(stderr, " %s %llu", part_names[part], (unsigned long long)run.unlike[part]);
-	fprintf(stderr, "\n");
-}
-
 /* Plays so many programs' runs, ends all connections, and looks at what is left. */
 static void play(const struct setting *setting)
 {
@@ -307,8 +271,6 @@ static void play(const struct setting *setting)
 		      (unsigned long long)(truth.stalls[1] + truth.stalls[2]),
 		      (unsigned long long)truth.clean, (unsigned long long)run.told,
 		      (unsigned long long)run.told_clean, (unsigned long long)run.false_stalls);
-	if (getenv("NAGLETRACE_MODEL_COUNTS"))
-		show_counts();
 }
 
 

@@ -28,7 +28,7 @@ static struct {
 	u64 holds_told, holds_unknown;                /* stallable holds; holds that never were */
 	u64 compared, unlike[PARTS];
 	u64 one_way, one_way_told;
-	u64 felt_told, felt_unlike, felt_denied;
+	u64 felt_told, felt_unlike;
 } run;
 
 static struct nt_record told[RECORDS];
@@ -283,7 +283,6 @@ static void check_felt(struct endpoint *e, const struct nt_record *r)
 
 	/* its sender had nothing unsent as the ACK came: user space takes it back */
 	if (r->ack.freed_nothing) {
-		run.felt_denied++;
 		if (stall_felt(sender, r) && !run.false_stalls++)
 			show(r, sender);
 		return;

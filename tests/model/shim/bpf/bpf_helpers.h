@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/bpf.h>
+#include <uthash.h>
 
 #undef __always_inline
 #define __always_inline   inline __attribute__((always_inline))
@@ -98,35 +99,20 @@ static __always_inline long host_read(void *to, size_t size, const void *from)
 #define HOST_KEY_BYTES 24
 
 struct host_entry {
+	UT_hash_handle hh; /* in the order in which they came */
 	uint8_t key[HOST_KEY_BYTES];
-	uint64_t born;
-	void *value; /* NULL: free; host_gone: was used, a search goes on behind it */
+	uint64_t value[];
 };
 
 struct host_map {
 	struct host_map *next; /* of all */
 	struct host_entry *entries;
-	uint32_t slots; /* a power of two */
-	uint32_t count;
-	uint32_t taken; /* count, and those that are gone */
 	uint32_t key_size, value_size, max_entries, type;
-	uint64_t births;
 	uint64_t refused; /* entries for which there was no room */
 	bool refuses;     /* there is no memory for a new entry */
 };
 
 static struct host_map *host_maps;
-static char host_gone[1];
-
-static __attribute__((unused)) uint32_t host_hash(const uint8_t *key)
-{
-	uint64_t a, b;
-
-	memcpy(&a, key, 8);
-	memcpy(&b, key + 8, 8);
-	a = (a ^ b * 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
-	return a >> 32;
-}
 
 static __attribute__((unused)) struct host_map *host_map_make(uint32_t type, uint32_t key_size,
 							      uint32_t value_size,
@@ -138,8 +124,6 @@ static __attribute__((unused)) struct host_map *host_map_make(uint32_t type, uin
 	map->key_size = key_size;
 	map->value_size = value_size;
 	map->max_entries = max_entries;
-	map->slots = 64;
-	map->entries = calloc(map->slots, sizeof(*map->entries));
 	map->next = host_maps;
 	host_maps = map;
 	return map;
@@ -163,96 +147,39 @@ static __attribute__((unused)) struct host_map *host_map_make(uint32_t type, uin
 
 static __attribute__((unused)) struct host_entry *host_find(struct host_map *map, const void *key)
 {
-	uint8_t padded[HOST_KEY_BYTES] = {0};
 	struct host_entry *e;
 
-	memcpy(padded, key, map->key_size);
-	for (uint32_t i = host_hash(padded);; i++) {
-		e = &map->entries[i & (map->slots - 1)];
-		if (!e->value)
-			return NULL;
-		if (e->value != host_gone && !memcmp(e->key, padded, sizeof(padded)))
-			return e;
-	}
+	HASH_FIND(hh, map->entries, key, map->key_size, e);
+	return e;
 }
 
-static __attribute__((unused)) void host_place(struct host_map *map, const uint8_t *key, void *value,
-					       uint64_t born)
-{
-	uint32_t i = host_hash(key);
-
-	while (map->entries[i & (map->slots - 1)].value)
-		i++;
-	memcpy(map->entries[i & (map->slots - 1)].key, key, HOST_KEY_BYTES);
-	map->entries[i & (map->slots - 1)].value = value;
-	map->entries[i & (map->slots - 1)].born = born;
-	map->taken++;
-}
-
-static __attribute__((unused)) void host_rehash(struct host_map *map)
-{
-	struct host_entry *old = map->entries;
-	uint32_t slots = map->slots;
-
-	if (map->count * 4 >= slots)
-		map->slots *= 2;
-	map->entries = calloc(map->slots, sizeof(*old));
-	map->taken = 0;
-	for (uint32_t i = 0; i < slots; i++)
-		if (old[i].value && old[i].value != host_gone)
-			host_place(map, old[i].key, old[i].value, old[i].born);
-	free(old);
-}
-
-/* As the kernel does, only when no program can have it in its hands any more. */
-static __attribute__((unused)) void host_free_later(void *value)
+/* As the kernel does, it frees an entry only when no program can have it in its hands any more. */
+static __attribute__((unused)) void host_drop(struct host_map *map, struct host_entry *e)
 {
 	static void *later[64];
 	static uint32_t i;
 
+	HASH_DEL(map->entries, e);
 	free(later[i % 64]);
-	later[i++ % 64] = value;
-}
-
-static __attribute__((unused)) void host_drop(struct host_map *map, struct host_entry *e)
-{
-	host_free_later(e->value);
-	e->value = host_gone;
-	map->count--;
-}
-
-static __attribute__((unused)) struct host_entry *host_oldest(struct host_map *map)
-{
-	struct host_entry *oldest = NULL, *e;
-
-	for (uint32_t i = 0; i < map->slots; i++) {
-		e = &map->entries[i];
-		if (e->value && e->value != host_gone && (!oldest || e->born < oldest->born))
-			oldest = e;
-	}
-	return oldest;
+	later[i++ % 64] = e;
 }
 
 /* A new entry for a key that has none; NULL: there is no room. */
 static __attribute__((unused)) void *host_add(struct host_map *map, const void *key)
 {
-	uint8_t padded[HOST_KEY_BYTES] = {0};
-	void *value;
+	bool full = HASH_COUNT(map->entries) >= map->max_entries;
+	struct host_entry *e;
 
-	if (map->refuses || (map->count >= map->max_entries && map->type != BPF_MAP_TYPE_LRU_HASH)) {
+	if (map->refuses || (full && map->type != BPF_MAP_TYPE_LRU_HASH)) {
 		map->refused++;
 		return NULL;
 	}
-	if (map->count >= map->max_entries) {
-		host_drop(map, host_oldest(map));
-	}
-	if (map->taken * 2 >= map->slots)
-		host_rehash(map);
-	value = calloc(1, map->value_size);
-	memcpy(padded, key, map->key_size);
-	host_place(map, padded, value, map->births++);
-	map->count++;
-	return value;
+	if (full)
+		host_drop(map, map->entries);
+	e = calloc(1, sizeof(*e) + map->value_size);
+	memcpy(e->key, key, map->key_size);
+	HASH_ADD(hh, map->entries, key, map->key_size, e);
+	return e->value;
 }
 
 static __attribute__((unused)) void *host_lookup(struct host_map *map, const void *key)
