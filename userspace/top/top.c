@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -11,16 +12,19 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/text.h"
+#include "protocol/client.h"
 #include "top/detail.h"
 #include "top/keys.h"
-#include "top/source.h"
+#include "top/local.h"
+#include "top/remote.h"
 #include "top/table.h"
 
 #define DEFAULT_INTERVAL_NS NT_SECOND_NS
 
 struct top {
 	const struct nt_settings *settings;
-	struct nt_top_source source;
+	struct nt_top_daemon daemon;
+	struct nt_top_own *trace; /* of our own, if no daemon answers; else NULL */
 	struct nt_top_model model;
 	struct nt_screen screen;
 	struct nt_top_about about;
@@ -109,7 +113,7 @@ static void draw(struct top *top)
 {
 	struct nt_screen *screen = &top->screen;
 
-	top->about.trouble = nt_top_source_trouble(&top->source);
+	top->about.trouble = top->trace ? top->trace->trouble : top->daemon.trouble;
 	nt_screen_begin(screen);
 	switch (top->model.page) {
 	case NT_TOP_DETAIL:
@@ -127,7 +131,7 @@ static void draw(struct top *top)
 /* Returns when the next turn has something to do, whatever else comes. */
 static uint64_t next_ns(const struct top *top)
 {
-	uint64_t source_ns = nt_top_source_next_ns(&top->source);
+	uint64_t source_ns = top->trace ? top->trace->next_ns : top->daemon.next_ns;
 
 	return top->end_ns && top->end_ns < source_ns ? top->end_ns : source_ns;
 }
@@ -153,7 +157,6 @@ static enum nt_exit open_screen(struct top *top)
 /* Waits, and handles what has come. */
 static enum nt_exit turn(struct top *top)
 {
-	const char *failure;
 	enum nt_exit code;
 	bool news;
 	int cause;
@@ -164,10 +167,10 @@ static enum nt_exit turn(struct top *top)
 		nt_log("cannot wait for events: %s", strerror(-cause));
 		return NT_EXIT_FAILED;
 	}
-	news = nt_top_source_turn(&top->source, nt_now_ns());
-	failure = nt_top_source_failure(&top->source);
-	if (failure) {
-		nt_log("%s", failure);
+	news = top->trace ? nt_top_own_turn(top->trace, nt_now_ns())
+			  : nt_top_daemon_turn(&top->daemon, nt_now_ns());
+	if (!top->trace && top->daemon.failed) {
+		nt_log("%s", top->daemon.why);
 		return NT_EXIT_FAILED;
 	}
 	code = open_screen(top);
@@ -183,6 +186,43 @@ static enum nt_exit turn(struct top *top)
 	return NT_EXIT_OK;
 }
 
+static bool trace_here(struct top *top, uint64_t interval_ns, struct nt_error *error)
+{
+	top->trace = calloc(1, sizeof(*top->trace));
+	return nt_started(top->trace ? 0 : -ENOMEM, error) &&
+	       nt_top_own_open(top->trace, top->settings, top->loop, interval_ns, &top->model.live,
+			       error);
+}
+
+/* Reads the daemon, or traces here if none answers or the user asks for it. */
+static bool open_source(struct top *top, uint64_t interval_ns, struct nt_error *error)
+{
+	struct nt_error unreached;
+	int err;
+
+	if (top->settings->traces_itself)
+		return trace_here(top, interval_ns, error);
+	err = nt_top_daemon_open(&top->daemon, top->settings->socket, top->loop, interval_ns,
+				 &top->model.live, nt_now_ns());
+	if (!err)
+		return true;
+	nt_client_explain(top->settings->socket, -err, &unreached);
+	if (trace_here(top, interval_ns, error))
+		return true;
+	if (error->exit == NT_EXIT_PERMISSION)
+		nt_error_set(error, NT_EXIT_PERMISSION,
+			     "%.400s; or run this as root, to trace here", unreached.text);
+	return false;
+}
+
+static void close_source(struct top *top)
+{
+	nt_top_daemon_close(&top->daemon);
+	if (top->trace)
+		nt_top_own_close(top->trace);
+	free(top->trace);
+}
+
 static enum nt_exit run(struct top *top)
 {
 	uint64_t interval_ns =
@@ -192,15 +232,14 @@ static enum nt_exit run(struct top *top)
 	int cause;
 
 	nt_top_model_init(&top->model, interval_ns);
-	if (!nt_top_source_open(&top->source, top->settings, top->loop, interval_ns,
-				&top->model.live, &error))
+	if (!open_source(top, interval_ns, &error))
 		return nt_error_log(&error);
 	cause = watch_signals(top);
 	if (cause < 0) {
 		nt_log("cannot watch signals: %s", strerror(-cause));
 		return NT_EXIT_FAILED;
 	}
-	top->about.own = top->source.own;
+	top->about.own = top->trace;
 	if (top->settings->duration_ns)
 		top->end_ns = nt_now_ns() + top->settings->duration_ns;
 	while (!code && !top->stop)
@@ -218,7 +257,7 @@ static void name_host(struct nt_top_about *about)
 
 enum nt_exit nt_top(const struct nt_settings *settings)
 {
-	struct top top = {.settings = settings, .source = {.daemon = {.fd = -1}}};
+	struct top top = {.settings = settings, .daemon = {.fd = -1}};
 	enum nt_exit code;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
@@ -232,7 +271,7 @@ enum nt_exit nt_top(const struct nt_settings *settings)
 	name_host(&top.about);
 	code = run(&top);
 	nt_screen_close(&top.screen);
-	nt_top_source_close(&top.source);
+	close_source(&top);
 	nt_top_model_free(&top.model);
 	nt_loop_free(top.loop);
 	return code;
