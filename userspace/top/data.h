@@ -14,13 +14,15 @@
 #include "base/text.h"
 #include "top/rates.h"
 
-#define NT_TOP_ROWS    512 /* connections */
-#define NT_TOP_WORD    32
-#define NT_TOP_NAME    96
-#define NT_TOP_TEXT    512
-#define NT_TOP_FRAMES  8                   /* of a stack that a report shows */
-#define NT_TOP_RATE_NS (5 * 1000000000ULL) /* a connection's rate covers 5 to 10 s */
-#define NT_TOP_UNKNOWN "unknown"           /* stands for an owner that was not found */
+#define NT_TOP_ROWS 512 /* connections */
+/* Stalls may add as many rows again that no snapshot has yet. */
+#define NT_TOP_MOST_ROWS (2 * NT_TOP_ROWS)
+#define NT_TOP_WORD      32
+#define NT_TOP_NAME      96
+#define NT_TOP_TEXT      512
+#define NT_TOP_FRAMES    8                   /* of a stack that a report shows */
+#define NT_TOP_RATE_NS   (5 * 1000000000ULL) /* a connection's rate covers 5 to 10 s */
+#define NT_TOP_UNKNOWN   "unknown"           /* stands for an owner that was not found */
 
 /* The key of a connection, as a snapshot names it; padding is zero. */
 struct nt_top_key {
@@ -95,31 +97,8 @@ struct nt_top_row *nt_top_data_find(const struct nt_top_data *data, const struct
 /* Does the same, and adds the row where there is none; NULL: no room. */
 struct nt_top_row *nt_top_data_get(struct nt_top_data *data, const struct nt_top_key *key);
 
-/* Computes the row's rate anew from its number of stalls by now_ns. */
-void nt_top_row_count(struct nt_top_row *row, uint64_t now_ns, uint64_t stalls);
-
-/*
- * These take the connections of a snapshot. nt_top_data_age() comes first, then
- * nt_top_data_expect() for each connection, which says whether it has a row already.
- * nt_top_data_make_way() makes rows that stalls added give way to those that have none. Then the
- * caller fills the rows, and sweeps.
- */
-void nt_top_data_age(struct nt_top_data *data);
-bool nt_top_data_expect(struct nt_top_data *data, const struct nt_top_key *key);
-
-/* Drops the rows that two consecutive snapshots did not have. */
-void nt_top_data_sweep(struct nt_top_data *data);
-
-/* Makes room for this number of new rows, if needed, by dropping rows that the latest snapshot
- * lacks: first those that no snapshot has had yet, then the others. */
-void nt_top_data_make_way(struct nt_top_data *data, size_t rows);
-
 /* Says whether to show the row: the latest snapshot must have it. */
 bool nt_top_row_shown(const struct nt_top_row *row);
-
-/* Appends a frame to the row's "write ← send_all ← main". Returns false if there is no more
- * room. */
-bool nt_top_row_frame(struct nt_top_row *row, const char *name);
 
 /* Writes "java[4242]" into columns, as nt_format_named(). */
 void nt_top_row_process(const struct nt_top_row *row, size_t columns, char *out, size_t size);

@@ -165,16 +165,39 @@ static void name_frame(struct json_object *frame, char *name, size_t size)
 		text_of(frame, "ip", name, size);
 }
 
+/* Writes "write ← send_all ← main": as many frames as there is room for. */
 static void take_stack(struct nt_top_row *row, struct json_object *list)
 {
 	row->where[0] = '\0';
 	for (size_t i = 0; list && i < json_object_array_length(list) && i < NT_TOP_FRAMES; i++) {
 		struct json_object *frame = json_object_array_get_idx(list, i);
 		char name[NT_TOP_NAME];
+		size_t at;
 
 		name_frame(frame, name, sizeof(name));
-		if (!nt_top_row_frame(row, name))
+		at = strlen(row->where);
+		if (at + strlen(name) + sizeof(" ← ") > sizeof(row->where))
 			return;
+		snprintf(row->where + at, sizeof(row->where) - at, "%s%s", at ? " ← " : "", name);
+	}
+}
+
+/* Computes the row's rate anew from its number of stalls by now_ns. */
+static void count_stalls(struct nt_top_row *row, uint64_t now_ns, uint64_t stalls)
+{
+	const struct nt_top_mark now = {.ns = now_ns, .stalls = stalls};
+
+	row->stalls = stalls;
+	if (!row->older.ns || stalls < row->older.stalls) {
+		row->older = row->newer = now; /* a new window began: keep the rate */
+		return;
+	}
+	if (now_ns > row->older.ns)
+		row->rate = (double)(stalls - row->older.stalls) * NT_SECOND_NS /
+			    (now_ns - row->older.ns);
+	if (now_ns >= row->newer.ns + NT_TOP_RATE_NS) {
+		row->older = row->newer;
+		row->newer = now;
 	}
 }
 
@@ -190,7 +213,7 @@ static void take_connection(struct nt_top_data *data, struct json_object *o, uin
 	if (!row)
 		return;
 	self = end_of(o, key.sender);
-	nt_top_row_count(row, now_ns, number_of(o, "stalls"));
+	count_stalls(row, now_ns, number_of(o, "stalls"));
 	row->excess_us = number_of(o, "excess_us");
 	row->p50_us = number_of(o, "p50_us");
 	row->p99_us = number_of(o, "p99_us");
@@ -209,20 +232,63 @@ static void take_connection(struct nt_top_data *data, struct json_object *o, uin
 	take_stack(row, value_of(end_of(o, true), "stack", json_type_array));
 }
 
+/* Says whether two consecutive snapshots lacked the row. */
+static bool is_stale(const struct nt_top_row *row)
+{
+	return row->missed >= 2;
+}
+
+static bool is_missed(const struct nt_top_row *row)
+{
+	return row->missed > 0;
+}
+
+/* Says whether a stall added the row and no snapshot has had it yet. */
+static bool is_untold(const struct nt_top_row *row)
+{
+	return row->missed && !row->stalls;
+}
+
+static void drop(struct nt_top_data *data, bool (*which)(const struct nt_top_row *row))
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < data->count; i++) {
+		if (which(&data->rows[i]))
+			continue;
+		if (kept != i)
+			data->rows[kept] = data->rows[i];
+		kept++;
+	}
+	data->count = kept;
+}
+
 static void take_connections(struct nt_top_data *data, struct json_object *list, size_t n,
 			     uint64_t now_ns)
 {
+	struct nt_top_row *row;
 	struct nt_top_key key;
 	size_t more = 0;
 
-	nt_top_data_age(data);
-	for (size_t i = 0; i < n; i++)
-		if (key_of(json_object_array_get_idx(list, i), &key))
-			more += !nt_top_data_expect(data, &key);
-	nt_top_data_make_way(data, more);
+	for (size_t i = 0; i < data->count; i++)
+		data->rows[i].missed++;
+	for (size_t i = 0; i < n; i++) {
+		if (!key_of(json_object_array_get_idx(list, i), &key))
+			continue;
+		row = nt_top_data_find(data, &key);
+		if (row)
+			row->missed = 0;
+		else
+			more++;
+	}
+	/* rows that this snapshot lacks make way: first those that none has had yet */
+	if (data->count + more > NT_TOP_MOST_ROWS)
+		drop(data, is_untold);
+	if (data->count + more > NT_TOP_MOST_ROWS)
+		drop(data, is_missed);
 	for (size_t i = 0; i < n; i++)
 		take_connection(data, json_object_array_get_idx(list, i), now_ns);
-	nt_top_data_sweep(data);
+	drop(data, is_stale);
 }
 
 static uint64_t sum_of(struct json_object *o)
