@@ -106,7 +106,7 @@ static int go_on(struct nt_sampler *sampler)
 	if (sampler->looked)
 		more = decide(sampler, until_ns);
 	else
-		more = nt_by_open_look(&sampler->sockets, until_ns, take, sampler);
+		more = nt_by_iterator_look_open(&sampler->sockets, until_ns, take, sampler);
 	if (!more && !sampler->looked && sampler->n_undecided) {
 		nt_owners_drop_look(&sampler->session->owners);
 		more = sampler->looked = true;
@@ -222,7 +222,7 @@ bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, st
 
 	memset(sampler, 0, sizeof(*sampler));
 	sampler->session = session;
-	err = nt_by_open_open(&sampler->sockets, settings);
+	err = nt_by_iterator_open(&sampler->sockets, settings, true);
 	if (err)
 		return nt_error_set(
 			error, err == -EPERM ? NT_EXIT_PERMISSION : NT_EXIT_KERNEL,
@@ -240,6 +240,8 @@ bool nt_sampler_start(struct nt_sampler *sampler, struct nt_session *session, st
 
 void nt_sampler_stop(struct nt_sampler *sampler)
 {
-	nt_by_open_close(&sampler->sockets);
+	if (!sampler->session) /* nobody has started it */
+		return;
+	nt_by_iterator_close(&sampler->sockets);
 	end_look(sampler);
 }

@@ -8,13 +8,13 @@
 #include "base/error.h"
 #include "capture/asked.h"
 #include "capture/session.h"
-#include "sample/by_open.h"
+#include "sample/by_iterator.h"
 
 struct nt_loop;
 
 struct nt_sampler {
 	struct nt_session *session;
-	struct nt_by_open sockets;
+	struct nt_by_iterator sockets;
 	int timer;
 	struct nt_standby_look look; /* the one under way */
 	struct nt_sampled suspect;   /* the first that it found suspicious */

@@ -29,7 +29,7 @@ static int try_iterator(struct nt_source *source, struct nt_error *error)
 			     "this container has process ids of its own; start it with --pid=host");
 		return -EOPNOTSUPP;
 	}
-	err = nt_by_iterator_open(&source->iterator, source->settings);
+	err = nt_by_iterator_open(&source->iterator, source->settings, false);
 	if (!err)
 		return 0;
 	nt_by_iterator_close(&source->iterator);
