@@ -83,31 +83,23 @@ _Static_assert(sizeof(nt_hooks) / sizeof(nt_hooks[0]) <= NT_MAX_HOOKS, "room for
 
 const char *nt_attach_name(enum nt_attach how)
 {
-	switch (how) {
-	case NT_ATTACH_RAW_TP:
-		return "tracepoint";
-	case NT_ATTACH_FENTRY:
-		return "fentry";
-	case NT_ATTACH_FEXIT:
-		return "fexit";
-	case NT_ATTACH_KPROBE:
-		return "kprobe";
-	case NT_ATTACH_KRETPROBE:
-		return "kretprobe";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[NT_ATTACH_RAW_TP] = "tracepoint",   [NT_ATTACH_FENTRY] = "fentry",
+		[NT_ATTACH_FEXIT] = "fexit",         [NT_ATTACH_KPROBE] = "kprobe",
+		[NT_ATTACH_KRETPROBE] = "kretprobe",
+	};
+
+	return names[how];
 }
 
 const char *nt_family_name(enum nt_hooks family)
 {
-	switch (family) {
-	case NT_HOOKS_FUNCTION:
-		return "function";
-	case NT_HOOKS_KPROBE:
-		return "kprobe";
-	case NT_HOOKS_TRACEPOINT:
-		return "tracepoint";
-	default:
-		return "none";
-	}
+	static const char *const names[] = {
+		[NT_HOOKS_AUTO] = "none",
+		[NT_HOOKS_FUNCTION] = "function",
+		[NT_HOOKS_KPROBE] = "kprobe",
+		[NT_HOOKS_TRACEPOINT] = "tracepoint",
+	};
+
+	return names[family];
 }

@@ -393,45 +393,34 @@ bool nt_permission_check(struct nt_error *error)
 
 void nt_kernel_explain(const struct nt_kernel *k, int err, char *text, size_t size)
 {
-	switch (-err) {
-	case ENODATA:
-		snprintf(text, size, "the kernel has no BTF of its own (CONFIG_DEBUG_INFO_BTF)");
-		break;
-	case ENOENT:
-		snprintf(text, size, "this kernel does not have it");
-		break;
-	case EPERM:
-	case EACCES:
-		if (k->lockdown[0] && strcmp(k->lockdown, "none"))
-			snprintf(text, size, "refused by the kernel (lockdown is %s)", k->lockdown);
-		else
-			snprintf(text, size,
-				 "refused by the kernel (its configuration or a security "
-				 "policy)");
-		break;
-	case NT_E_ONCE:
-		snprintf(text, size,
-			 "before Linux 5.13 they are attached only once, and --standby attaches "
-			 "again");
-		break;
-	case NT_E_LOCKDOWN:
-		snprintf(text, size,
-			 "kernel lockdown is confidentiality: BPF may not read kernel memory; boot "
-			 "with lockdown=integrity or none");
-		break;
-	case NT_E_PARANOID:
-		snprintf(text, size,
-			 "perf_event_paranoid is above 2: kprobes need CAP_SYS_ADMIN, or `sysctl "
-			 "kernel.perf_event_paranoid=2`");
-		break;
-	case 524: /* ENOTSUPP, which libc does not know */
-	case EINVAL:
-	case EOPNOTSUPP:
-		snprintf(text, size, "this kernel or architecture does not support it");
-		break;
-	default:
-		libbpf_strerror(err, text, size);
-	}
+	static const char unsupported[] = "this kernel or architecture does not support it";
+	static const char refused[] =
+		"refused by the kernel (its configuration or a security policy)";
+	static const struct {
+		int err;
+		const char *means;
+	} known[] = {
+		{ENODATA, "the kernel has no BTF of its own (CONFIG_DEBUG_INFO_BTF)"},
+		{ENOENT, "this kernel does not have it"},
+		{EPERM, refused},
+		{EACCES, refused},
+		{NT_E_ONCE, "before Linux 5.13 they are attached only once, and --standby attaches "
+			    "again"},
+		{NT_E_LOCKDOWN, "kernel lockdown is confidentiality: BPF may not read kernel "
+				"memory; boot with lockdown=integrity or none"},
+		{NT_E_PARANOID, "perf_event_paranoid is above 2: kprobes need CAP_SYS_ADMIN, or "
+				"`sysctl kernel.perf_event_paranoid=2`"},
+		{524, unsupported}, /* ENOTSUPP, which libc does not know */
+		{EINVAL, unsupported},
+		{EOPNOTSUPP, unsupported},
+	};
+
+	libbpf_strerror(err, text, size);
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].err == -err)
+			snprintf(text, size, "%s", known[i].means);
+	if ((err == -EPERM || err == -EACCES) && k->lockdown[0] && strcmp(k->lockdown, "none"))
+		snprintf(text, size, "refused by the kernel (lockdown is %s)", k->lockdown);
 }
 
 unsigned long long nt_kernel_tick_ns(void)

@@ -83,49 +83,35 @@ static void describe_writes(const struct nt_hold_part *hold, char *out, size_t s
 static void describe_pattern(const struct nt_stall *stall, unsigned int pattern, char *out,
 			     size_t size)
 {
+	static const char *const behind[NT_PATTERNS] = {
+		[NT_PATTERN_WRITE_WRITE_READ] = ", waits for the reply",
+		[NT_PATTERN_SEVERAL_WRITES] =
+			": parts of one message, or answers to requests that came together",
+		[NT_PATTERN_ONE_WAY] = ": messages one after the other, with no data from the peer "
+				       "in between",
+		[NT_PATTERN_HANDSHAKE_FLIGHT] = ", at the start of the connection or before "
+						"TCP_NODELAY was set",
+		[NT_PATTERN_LOCKED_SOCKET] = "; the receiver was busy in a call on the socket when "
+					     "its ACK was due",
+		[NT_PATTERN_SMALL_CWND] = ": what is in flight fills the congestion window",
+	};
 	const struct nt_hold_part *hold = &stall->record.hold;
 	char writes[128];
 
 	describe_writes(hold, writes, sizeof(writes));
 	switch (pattern) {
-	case NT_PATTERN_WRITE_WRITE_READ:
-		snprintf(out, size, "%s, waits for the reply", writes);
-		break;
-	case NT_PATTERN_SEVERAL_WRITES:
-		snprintf(out, size,
-			 "%s: parts of one message, or answers to requests that came together",
-			 writes);
-		break;
-	case NT_PATTERN_ONE_WAY:
-		snprintf(out, size,
-			 "%s: messages one after the other, with no data from the peer in between",
-			 writes);
-		break;
 	case NT_PATTERN_REPLY_TAIL:
 		snprintf(out, size, "%s, less than a segment of %u B", writes, hold->mss);
-		break;
-	case NT_PATTERN_HANDSHAKE_FLIGHT:
-		snprintf(out, size,
-			 "%s, at the start of the connection or before TCP_NODELAY was set",
-			 writes);
 		break;
 	case NT_PATTERN_CORK_CEILING:
 		describe_held(hold, writes, sizeof(writes));
 		snprintf(out, size, "%s corked by %s, and nothing came to release that", writes,
 			 hold->reason == NT_HOLD_MSG_MORE ? "MSG_MORE" : "TCP_CORK");
 		break;
-	case NT_PATTERN_LOCKED_SOCKET:
-		snprintf(out, size,
-			 "%s; the receiver was busy in a call on the socket when its ACK was due",
-			 writes);
-		break;
 	case NT_PATTERN_FULL_BUFFER:
 		snprintf(out, size,
 			 "%u B in flight fill the send buffer, and a write waits for room",
 			 hold->in_flight_bytes);
-		break;
-	case NT_PATTERN_SMALL_CWND:
-		snprintf(out, size, "%s: what is in flight fills the congestion window", writes);
 		break;
 	case NT_PATTERN_SERVER_FIRST:
 		snprintf(
@@ -142,7 +128,7 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 			 stall->record.ack.bytes);
 		break;
 	default:
-		snprintf(out, size, "%s", writes);
+		snprintf(out, size, "%s%s", writes, behind[pattern] ? behind[pattern] : "");
 	}
 }
 
@@ -150,41 +136,33 @@ static void describe_pattern(const struct nt_stall *stall, unsigned int pattern,
 static void describe_delay(const struct nt_stall *stall, const char *receiver, char *out,
 			   size_t size)
 {
+	static const char *const delays[NT_ACK_REASONS] = {
+		[NT_ACK_REASON_QUICKACK_OFF] =
+			"%s switched TCP_QUICKACK off and delays that ACK %s)",
+		[NT_ACK_REASON_QUICK_EXHAUSTED] =
+			"%s has used up its quick ACKs and delays that one %s)",
+		[NT_ACK_REASON_LEFT_UNREAD] = "%s read a part and left the rest, so that its read "
+					      "sent no ACK, and delays that one %s)",
+		[NT_ACK_REASON_DELACK_MAX] =
+			"%s delays that ACK %s, as its socket or route limits it)",
+	};
+	const struct nt_ack_part *ack = &stall->record.ack;
+	const char *delay = ack->reason < NT_ACK_REASONS ? delays[ack->reason] : NULL;
 	char until[48];
 
+	if (ack->reason == NT_ACK_REASON_QUICKACK_OFF &&
+	    stall->record.hold.reason == NT_HOLD_HANDSHAKE)
+		delay = "%s asked for that and delays the ACK %s)";
+	if (!delay)
+		delay = ack->release == NT_ACK_TIMER
+				? "%s, in interactive mode, delays that ACK %s)"
+				: "%s delays that ACK %s)";
 	snprintf(until, sizeof(until), "%s (%s",
-		 stall->record.ack.release == NT_ACK_TIMER  ? "until its timer fires"
-		 : stall->record.ack.release == NT_ACK_READ ? "until it reads"
-							    : "for long",
-		 nt_duration(nt_pending_ack_ns(&stall->record.ack)).text);
-	switch (stall->record.ack.reason) {
-	case NT_ACK_REASON_QUICKACK_OFF:
-		snprintf(out, size,
-			 stall->record.hold.reason == NT_HOLD_HANDSHAKE
-				 ? "%s asked for that and delays the ACK %s)"
-				 : "%s switched TCP_QUICKACK off and delays that ACK %s)",
-			 receiver, until);
-		break;
-	case NT_ACK_REASON_QUICK_EXHAUSTED:
-		snprintf(out, size, "%s has used up its quick ACKs and delays that one %s)",
-			 receiver, until);
-		break;
-	case NT_ACK_REASON_LEFT_UNREAD:
-		snprintf(
-			out, size,
-			"%s read a part and left the rest, so that its read sent no ACK, and delays "
-			"that one %s)",
-			receiver, until);
-		break;
-	case NT_ACK_REASON_DELACK_MAX:
-		snprintf(out, size, "%s delays that ACK %s, as its socket or route limits it)",
-			 receiver, until);
-		break;
-	default:
-		snprintf(out, size, "%s%s delays that ACK %s)", receiver,
-			 stall->record.ack.release == NT_ACK_TIMER ? ", in interactive mode," : "",
-			 until);
-	}
+		 ack->release == NT_ACK_TIMER  ? "until its timer fires"
+		 : ack->release == NT_ACK_READ ? "until it reads"
+					       : "for long",
+		 nt_duration(nt_pending_ack_ns(ack)).text);
+	snprintf(out, size, delay, receiver, until);
 }
 
 #define QUICKACK \

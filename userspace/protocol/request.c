@@ -10,14 +10,11 @@
 
 #define MAX_DEPTH 4
 
-static const struct {
-	const char *word;
-	enum nt_request_kind kind;
-} kinds[] = {
-	{"snapshot", NT_REQUEST_SNAPSHOT},
-	{"report", NT_REQUEST_REPORT},
-	{"stream", NT_REQUEST_STREAM},
-	{"health", NT_REQUEST_HEALTH},
+static const char *const kinds[] = {
+	[NT_REQUEST_SNAPSHOT] = "snapshot",
+	[NT_REQUEST_REPORT] = "report",
+	[NT_REQUEST_STREAM] = "stream",
+	[NT_REQUEST_HEALTH] = "health",
 };
 
 static const char *const formats[NT_FORMATS] = {"json", "text", "wide"};
@@ -32,33 +29,20 @@ static int refuse(char *err, size_t size, const char *format, const char *value)
 	return -EINVAL;
 }
 
-static int take_kind(struct nt_request *request, struct json_object *value, char *err, size_t size)
+/* Takes the place of a word in its list. */
+static int take_word(struct json_object *value, const char *const *words, size_t n,
+		     unsigned int *place, const char *refusal, char *err, size_t size)
 {
 	const char *word = json_object_get_string(value);
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (json_object_is_type(value, json_type_string) && !strcmp(word, kinds[i].word)) {
-			request->kind = kinds[i].kind;
+	for (size_t i = 0; i < n; i++) {
+		if (words[i] && json_object_is_type(value, json_type_string) &&
+		    !strcmp(word, words[i])) {
+			*place = i;
 			return 0;
 		}
 	}
-	return refuse(err, size, "request %s: not known; give snapshot, report, stream or health",
-		      word ? word : "null");
-}
-
-static int take_format(struct nt_request *request, struct json_object *value, char *err,
-		       size_t size)
-{
-	const char *word = json_object_get_string(value);
-
-	for (size_t i = 0; i < NT_FORMATS; i++) {
-		if (json_object_is_type(value, json_type_string) && !strcmp(word, formats[i])) {
-			request->format = i;
-			return 0;
-		}
-	}
-	return refuse(err, size, "format %s: not known; give json, text or wide",
-		      word ? word : "null");
+	return refuse(err, size, refusal, word ? word : "null");
 }
 
 static int take_number(struct json_object *value, const char *key, int64_t least, int64_t most,
@@ -88,9 +72,12 @@ static int take(struct nt_request *request, const char *key, struct json_object 
 	int bad;
 
 	if (!strcmp(key, "request"))
-		return take_kind(request, value, err, size);
+		return take_word(value, kinds, sizeof(kinds) / sizeof(kinds[0]), &request->kind,
+				 "request %s: not known; give snapshot, report, stream or health",
+				 err, size);
 	if (!strcmp(key, "format"))
-		return take_format(request, value, err, size);
+		return take_word(value, formats, NT_FORMATS, &request->format,
+				 "format %s: not known; give json, text or wide", err, size);
 	if (!strcmp(key, "protocol"))
 		return take_number(value, key, NT_PROTOCOL, NT_PROTOCOL, &number, err, size);
 	if (!strcmp(key, "last"))
