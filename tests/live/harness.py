@@ -288,9 +288,12 @@ def seconds_to_end(process: subprocess.Popen[Any], how: signal.Signals = signal.
     return time.monotonic() - began
 
 
-def trace(lab: Lab, *arguments: str) -> tuple[Record, Tracer]:
-    """Plays the lab under a trace. Returns what the application measured, and the tracer, which has ended."""
-    with Tracer(*arguments) as tracer:
+def trace(lab: Lab, *arguments: str, **more: Any) -> tuple[Record, Tracer]:
+    """Plays the lab under a trace. Returns what the application measured, and the tracer, which has ended.
+
+    more: what Tracer takes by name.
+    """
+    with Tracer(*arguments, **more) as tracer:
         result = lab.play()
         if tracer.process.poll() is None:
             # the record of the last stall comes before the process that made it ends

@@ -21,7 +21,7 @@ import pytest
 import relay
 from daemon import Daemon
 from ends import own_end
-from harness import PATIENCE, ROOT, Lab, Record, Tracer, assert_felt, of_lab, unseen
+from harness import PATIENCE, ROOT, Lab, Record, Tracer, assert_felt, of_lab, trace, unseen
 from processes import wait_until
 from spaces import Namespace
 from test_mix import one_busy_core
@@ -146,18 +146,15 @@ def test_what_the_other_end_contradicts_is_shown_among_all_holds_and_in_no_sum(b
 def test_a_sender_elsewhere_is_not_audited_for_the_receiver(blind: None) -> None:
     """From the receiver's end alone a timer that nobody saw shows nothing: so many stalls are missing, and no more."""
     with Lab("write-write-read", "--over", "veth", *OWN[1:]) as lab:
-        with Tracer("--netns", str(lab.server)) as tracer:
-            counted = lab.play()["server"]["counters"]["TcpExtDelayedACKs"]
-            tracer.stop()
-    told = tracer.stalls()
+        result, tracer = trace(lab, "--netns", str(lab.server))
+    told, counted = tracer.stalls(), result["server"]["counters"]["TcpExtDelayedACKs"]
     assert unseen(tracer) >= 5 and 20 <= len(told) <= counted - unseen(tracer)
     assert {(s["side"], s["evidence"]) for s in told} == {("receiver", "inferred")}
 
 
 def test_the_text_tells_it_in_a_line(blind: None) -> None:
-    with playing() as (lab, space), Tracer("--netns", str(space.holder.pid), text=True) as tracer:
-        lab.play()
-        tracer.stop()
+    with playing() as (lab, space):
+        _, tracer = trace(lab, "--netns", str(space.holder.pid), text=True)
     said = re.search(r"^    unseen    (\d+) delayed ACKs? whose timer this machine hid from BPF$", tracer.lines.text(),
                      re.MULTILINE)
     assert said and int(said[1]) >= 8, tracer.lines.text()
@@ -194,9 +191,8 @@ def test_namespaces_that_come_and_go_between_two_looks_leave_no_count_behind() -
 
 
 def test_what_is_all_seen_needs_no_line() -> None:
-    with Lab("echo", "--own-netns") as lab, Tracer("--netns", str(lab.client), text=True) as tracer:
-        lab.play()
-        tracer.stop()
+    with Lab("echo", "--own-netns") as lab:
+        _, tracer = trace(lab, "--netns", str(lab.client), text=True)
     assert "looked at" in tracer.lines.text() and "unseen" not in tracer.lines.text()
 
 

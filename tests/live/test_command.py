@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 from ends import own_end
 from harness import (IN_GUEST, NAGLETRACE, ROOT, SCHEMA, Lab, Tracer, assert_felt, assert_valid, day_s, lacking, of_lab,
-                     run, stalled_rounds)
+                     run, stalled_rounds, trace)
 from processes import NOBODY, kill, wait_until
 
 #: The kernel's BTF out of sight, in a mount namespace of its own.
@@ -185,12 +185,10 @@ def test_as_many_reports_are_printed_as_were_asked_for(command: tuple[str, ...])
 
 @pytest.mark.quick
 def test_a_stall_in_text_can_carry_date_and_zone() -> None:
-    with Lab("write-write-read", "--rounds", "3") as lab, \
-            Tracer("-p", str(lab.client), "--utc", text=True, environment={"TZ": "Asia/Tokyo"}) as tracer:
-        began = time.time()
-        lab.play()
-        tracer.wait()
-        found = [line.split()[0] for _, line in tracer.lines.all if " send " in line]
+    began = time.time()
+    with Lab("write-write-read", "--rounds", "3") as lab:
+        _, tracer = trace(lab, "-p", str(lab.client), "--utc", text=True, environment={"TZ": "Asia/Tokyo"})
+    found = [line.split()[0] for _, line in tracer.lines.all if " send " in line]
     assert found
     for text in found:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", text)
@@ -201,11 +199,10 @@ def test_a_stall_in_text_can_carry_date_and_zone() -> None:
 @pytest.mark.guest
 @pytest.mark.once
 def test_a_stall_is_told_within_100_ms_of_its_end() -> None:
-    with Lab("write-write-read", "--rounds", "8") as lab, Tracer("-p", str(lab.client)) as tracer:
-        lab.play()
-        tracer.wait()
-        offset = time.time() - time.monotonic()
-        arrivals = tracer.arrivals("stall")
+    with Lab("write-write-read", "--rounds", "8") as lab:
+        _, tracer = trace(lab, "-p", str(lab.client))
+    offset = time.time() - time.monotonic()
+    arrivals = tracer.arrivals("stall")
     assert len(arrivals) >= 5
     delays = []
     for at, stall in arrivals:
@@ -223,9 +220,8 @@ def test_the_schema_is_a_schema_and_the_program_prints_it() -> None:
 @pytest.mark.quick
 def test_the_schema_refuses_what_is_no_record() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
-    with Lab("write-write-read", "--rounds", "4") as lab, Tracer("-p", str(lab.client)) as tracer:
-        lab.play()
-        tracer.wait()
+    with Lab("write-write-read", "--rounds", "4") as lab:
+        _, tracer = trace(lab, "-p", str(lab.client))
     stall = tracer.stalls()[0]
     for change in ({"hold": None}, {"sender": None}, {"cause": "nagle"}, {"unknown": 1}, {"receiver": {}},
                    {"sender": stall["receiver"]}, {"receiver": stall["sender"]}, {"duration_us": -1}):
@@ -332,10 +328,8 @@ def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> Non
     btf = tmp_path / "vmlinux.btf"
     btf.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
     with Lab("write-write-read", "--rounds", "8", "--own-netns") as lab:
-        with Tracer("-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1], "--btf", str(btf),
-                    prefix=WITHOUT_BTF) as tracer:
-            result = lab.play()
-            tracer.stop()
+        result, tracer = trace(lab, "-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1], "--btf", str(btf),
+                               prefix=WITHOUT_BTF)
     assert "unseen" not in tracer.closing(), "without the kernel's own BTF nothing shows its namespaces"
     assert_felt(result, len(of_lab(lab, tracer.stalls())))
 
@@ -388,9 +382,7 @@ def test_a_missing_hook_costs_its_part_and_is_said(hooks: str, gaps: None) -> No
     for hook in OPTIONAL[family]:
         missing = {"NAGLETRACE_GAPS": hook}
         with Lab("write-write-read", "--rounds", "6") as lab:
-            with Tracer("-p", str(lab.client), environment=missing) as tracer:
-                result = lab.play()
-                tracer.wait()
+            result, tracer = trace(lab, "-p", str(lab.client), environment=missing)
         said = tracer.records("start")[0]["missing_hooks"]
         if hook == "tcp_sendmsg_locked":
             assert said == []  # tcp_sendmsg takes its place

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon
-from harness import PATIENCE, ROOT, Lab, Tracer, assert_felt, stalled_rounds
+from harness import PATIENCE, ROOT, Lab, Tracer, assert_felt, stalled_rounds, trace
 
 
 def command(name: str, *arguments: str | Path) -> subprocess.Popen[str]:
@@ -35,15 +35,12 @@ def recorded(tracer: Tracer, place: Path) -> Path:
 @pytest.mark.quick
 def test_a_recording_becomes_a_page_and_a_flame_graph(tmp_path: Path) -> None:
     with Lab("write-write-read", "--rounds", "10") as lab:
-        with Tracer("-p", str(lab.client), "--stacks") as tracer:
-            result = lab.play()
-            tracer.stop()
-        client = lab.client
+        result, tracer = trace(lab, "-p", str(lab.client), "--stacks")
     stalls = len(tracer.stalls())
     assert_felt(result, stalls, missing=1)  # for a timer that the machine hides
     recording = recorded(tracer, tmp_path)
     page = output(command("report", "-i", recording))
-    assert f"{stalls} stalls in " in page and f"lab-client[{client}]" in page
+    assert f"{stalls} stalls in " in page and f"lab-client[{lab.client}]" in page
     assert "write 6 B (sent), write 7 B (held)" in page and '<svg class="ladder"' in page
     assert "could not be read" not in page and "a type that this version does not know" not in page
     folded = output(command("flame", "-i", recording))
@@ -55,16 +52,13 @@ def test_a_recording_becomes_a_page_and_a_flame_graph(tmp_path: Path) -> None:
 @pytest.mark.quick
 def test_a_timeline_becomes_a_ladder_of_what_happened(tmp_path: Path) -> None:
     with Lab("write-write-read", "--rounds", "10") as lab:
-        with Tracer("-p", str(lab.client), "--timeline") as tracer:
-            result = lab.play()
-            tracer.wait()
-        server = lab.server
+        result, tracer = trace(lab, "-p", str(lab.client), "--timeline")
     stalls = len(tracer.stalls())
     assert_felt(result, stalls, missing=1)  # for a timer that the machine hides
     recording = recorded(tracer, tmp_path)
     page = output(command("report", "-i", recording))
     assert f"{stalls} stalls in " in page and "could not be read" not in page
-    assert "Drawn from recorded events of both ends." in page and f"lab-server[{server}]" in page
+    assert "Drawn from recorded events of both ends." in page and f"lab-server[{lab.server}]" in page
     ladders = [re.findall(r'<text class="label ([\w-]*)-label"[^>]*>([^<]*)</text>', ladder[:ladder.index("</svg>")])
                for ladder in page.split('<svg class="ladder"')[1:]]
     # one for each kind of stall: if the machine hid a timer, that stall has one too, without what nobody saw

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from daemon import Daemon, lacking_in
-from harness import Lab, Record, Tracer, assert_felt, lacking, run, stalled_rounds
+from harness import Lab, Record, Tracer, assert_felt, lacking, run, stalled_rounds, trace
 from pods import Place, a_pod
 from test_daemon import report
 
@@ -67,9 +67,7 @@ def test_a_container_a_pod_and_a_unit_choose_their_processes(way: str, tmp_path:
         other.place.take(lab.server)
         chosen = {"id": ("--container", pod.container[:12]), "name": ("--container", "cafe"),
                   "pod": ("--pod", pod.uid), "unit": ("--unit", unit)}[way]
-        with Tracer(*chosen, environment=with_runtime(tmp_path, "cafe", pod.container)) as tracer:
-            result = lab.play()
-            tracer.stop()
+        result, tracer = trace(lab, *chosen, environment=with_runtime(tmp_path, "cafe", pod.container))
     assert_felt(result, len(tracer.stalls()), lacking(tracer))
     assert {(stall["side"], stall["sender"]["pid"]) for stall in tracer.stalls()} == {("sender", lab.client)}
     path = place.path if way in ("id", "name", "unit") else place.path.rpartition("/")[0]

@@ -17,9 +17,7 @@ from spaces import Namespace
 
 
 def text_of(lab: Lab, *arguments: str) -> tuple[dict, str, str]:
-    with Tracer("-p", str(lab.client), *arguments, text=True) as tracer:
-        result = lab.play()
-        tracer.wait()
+    result, tracer = trace(lab, "-p", str(lab.client), *arguments, text=True)
     return result, tracer.lines.text(), tracer.errors.text()
 
 
@@ -108,9 +106,7 @@ def test_without_a_stall_it_says_so_and_what_was_looked_at() -> None:
 def test_where_nothing_was_seen_it_says_that_this_is_no_answer() -> None:
     # in the namespace asked for there is no timer that the machine may hide, which is not nothing
     with Namespace() as idle, Lab("write-write-read") as lab:
-        with Tracer("--netns", str(idle.holder.pid), text=True) as tracer:
-            lab.play()
-            tracer.stop()
+        _, tracer = trace(lab, "--netns", str(idle.holder.pid), text=True)
     flowing = " ".join(tracer.lines.text().split())
     assert ("looked at 0 writes, 0 holds, 0 delayed ACKs sent by the timer "
             "nothing no socket that was asked for wrote anything") in flowing
@@ -159,9 +155,7 @@ def test_a_stall_behind_a_relay_is_pointed_at() -> None:
 @pytest.mark.quick
 def test_a_receiver_is_told_what_it_can_do() -> None:
     with Lab("write-write-read", "--rounds", "6") as lab:
-        with Tracer("-p", str(lab.server), text=True) as tracer:
-            lab.play()
-            tracer.wait()
+        _, tracer = trace(lab, "-p", str(lab.server), text=True)
     flowing = " ".join(tracer.lines.text().split())
     assert "(receiver)" in flowing and "TCP_QUICKACK" in flowing and "quickack 1" in flowing
 
@@ -175,9 +169,8 @@ def test_quiet_leaves_ready_only() -> None:
 
 @pytest.mark.quick
 def test_nothing_is_said_of_connections_that_do_not_stall() -> None:
-    with Lab("write-write-read", "--nodelay", "--rounds", "200") as lab, Tracer("-p", str(lab.client)) as tracer:
-        lab.play()
-        tracer.wait()
+    with Lab("write-write-read", "--nodelay", "--rounds", "200") as lab:
+        _, tracer = trace(lab, "-p", str(lab.client))
     # what the kernel skipped of anybody's, on a busy machine, is said
     kinds = [record["type"] for _, record in tracer._records() if record["type"] != "dropped"]
     assert kinds == ["start", "report"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from busy_receiver import BUSY_S, libc, register
-from harness import IN_GUEST, Lab, Record, Tracer
+from harness import IN_GUEST, Lab, Record, Tracer, trace
 from test_report import text_of
 from test_waits import WARM, Pair, take, took_us
 
@@ -219,9 +219,7 @@ def test_what_the_path_or_the_peer_holds_is_told(arguments: tuple[str, ...], rea
 @pytest.mark.parametrize("least", [pytest.param("1ms", marks=pytest.mark.quick), "1s"])
 def test_a_stall_is_no_slow_hold_however_short(least: str) -> None:
     with Lab("write-write-read", "--rounds", "5") as lab:
-        with Tracer("-p", str(lab.client), "-m", least) as tracer:
-            lab.play()
-            tracer.wait()
+        _, tracer = trace(lab, "-p", str(lab.client), "-m", least)
     assert bool(tracer.stalls()) == (least == "1ms")
     assert "nagle" not in {row["reason"] for row in tracer.closing()["slow_holds"]}
 

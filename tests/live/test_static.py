@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import os
 import platform
 import re
 import shutil
-import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -91,11 +89,8 @@ def test_it_finds_the_stalls_in_an_empty_root(empty_root: Path) -> None:
 
 
 def test_it_reports_to_a_person_from_an_empty_root(empty_root: Path) -> None:
-    with Lab(*PLAY) as lab, harness.Tracer("-p", str(lab.client), "-i", "60s", text=True) as tracer:
-        lab.play()
-        with contextlib.suppress(ProcessLookupError):
-            tracer.process.send_signal(signal.SIGINT)
-        tracer.wait()
+    with Lab(*PLAY) as lab:
+        _, tracer = trace(lab, "-p", str(lab.client), "-i", "60s", text=True)
     assert f"lab-client[{lab.client}]" in tracer.lines.text() and "TCP_NODELAY" in tracer.lines.text()
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import wire
 from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, lacking, run, seen_at_both,
-                     unseen)
+                     trace, unseen)
 from witnesses import captures_of, end_captures
 
 VETH = ("--over", "veth")
@@ -33,10 +33,7 @@ def events_of(tracer: Tracer) -> list[Record]:
 
 def play(lab: Lab, *arguments: str, text: bool = False) -> tuple[Record, Tracer]:
     """Plays the lab under a timeline of its client's connections."""
-    with Tracer("-p", str(lab.client), "--timeline", *arguments, text=text) as tracer:
-        result = lab.play()
-        tracer.wait()
-    return result, tracer
+    return trace(lab, "-p", str(lab.client), "--timeline", *arguments, text=text)
 
 
 def happened(events: list[Record], *wanted: dict[str, Any]) -> bool:
@@ -283,9 +280,8 @@ def test_the_text_fits_a_terminal_marks_the_gap_and_says_what_it_costs() -> None
 
 @pytest.mark.quick
 def test_without_it_there_are_no_events() -> None:
-    with Lab("write-write-read", "--rounds", "4") as lab, Tracer("-p", str(lab.client)) as tracer:
-        lab.play()
-        tracer.wait()
+    with Lab("write-write-read", "--rounds", "4") as lab:
+        _, tracer = trace(lab, "-p", str(lab.client))
     assert tracer.stalls() and not tracer.records("event")
     assert "timeline" not in tracer.errors.text()
 

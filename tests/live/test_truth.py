@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from ends import own_end
-from harness import IN_GUEST, Lab, Record, Tracer, dropped, stalled_rounds, unseen
+from harness import IN_GUEST, Lab, Record, Tracer, dropped, stalled_rounds, trace, unseen
 from witnesses import MS, TOLERANCE, Run, Together, witness
 
 pytestmark = pytest.mark.guest
@@ -306,9 +306,7 @@ def test_acks_sent_by_the_timer_are_as_many_as_the_kernel_counts(scenario: str) 
     """
     more = ("--seconds", "5", "--connections", "10") if scenario == "mix" else ()
     with Lab(scenario, *VETH, *more, "--linger", "300ms") as lab:
-        with Tracer("--netns", str(lab.server)) as tracer:
-            result = lab.play()
-            tracer.stop()
+        result, tracer = trace(lab, "--netns", str(lab.server))
     counters = result["server"]["counters"]
     counted = counters["TcpExtDelayedACKs"]
     assert counted or scenario == "one-way"

@@ -285,10 +285,8 @@ def test_holds_that_the_application_ends_itself_are_no_stalls(scenario: str, how
         assert 20_000 <= hold["duration_us"] < 150_000
     assert min(hold["duration_us"] for hold in holds) < (150_000 if IN_GUEST else 30_000), "none of a quiet round"
     # no report has them, so that each has its line in spite of --interval
-    with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab, \
-            Tracer("-p", str(lab.client), "--all-holds", "-i", "60s", text=True) as tracer:
-        lab.play()
-        tracer.stop()
+    with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab:
+        _, tracer = trace(lab, "-p", str(lab.client), "--all-holds", "-i", "60s", text=True)
     assert tracer.lines.text().count(f" lab-client[{lab.client}] ") == 5
     # without --all-holds they are counted only
     with Lab(scenario, "--rounds", "5", "--pause", "20ms", *how) as lab:

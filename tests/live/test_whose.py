@@ -85,12 +85,7 @@ def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
     with Lab("write-write-read", "--rounds", "8", "--linger", "500ms", *WAYS[way]) as lab:
         pids = lab.ready["client"]["pids"]
         target = pids[-1] if way.startswith("a descriptor") else lab.client
-        with Tracer("-p", str(target)) as tracer:
-            result = lab.play()
-            if tracer.process.poll() is None:
-                tracer.stop()
-            else:
-                tracer.wait()
+        result, tracer = trace(lab, "-p", str(target))
     rounds = stalled_rounds(result)
     assert rounds
     assert_durations_match(rounds, tracer.stalls(), lacking(tracer))
@@ -102,9 +97,8 @@ def test_sockets_are_found_however_the_process_came_by_them(way: str) -> None:
 @pytest.mark.once
 @pytest.mark.quick
 def test_children_that_a_process_forked_before_the_trace_are_traced() -> None:
-    with Lab("write-write-read", "--rounds", "8") as lab, Tracer("-p", str(lab.process.pid)) as tracer:
-        result = lab.play()
-        tracer.wait()  # the process has ended
+    with Lab("write-write-read", "--rounds", "8") as lab:
+        result, tracer = trace(lab, "-p", str(lab.process.pid))
     assert_durations_match(stalled_rounds(result), tracer.stalls(), lacking(tracer))
     assert {own_end(stall)["pid"] for stall in tracer.stalls()} == {lab.client}
 
@@ -453,9 +447,7 @@ def test_a_cgroup_chooses_the_processes_in_it() -> None:
         for traced, side in ((group, "sender"), (group, "receiver"), (other, "sender")):
             with Lab("write-write-read") as lab:
                 (group / "cgroup.procs").write_text(str(lab.client if side == "sender" else lab.server))
-                with Tracer("-c", f"/{other.name}//../{traced.name}/") as tracer:
-                    result = lab.play()
-                    tracer.stop()
+                result, tracer = trace(lab, "-c", f"/{other.name}//../{traced.name}/")
             stalls = tracer.stalls()
             if traced == group:
                 assert_durations_match(stalled_rounds(result), stalls, lacking(tracer))
