@@ -23,9 +23,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run
+from harness import IN_GUEST, NAGLETRACE, PATIENCE, Lab, Lines, Record, Tracer, run, seconds_to_end
 from processes import Ends, descriptors, kill, wait_until
 from terminal import Terminal
+from test_unread import SIGNAL_TAKES, Pipe, nagletrace
 
 #: Answers each 13 bytes at once, and tells when a connection ended. At a line on stdin each moves to another
 #: descriptor.
@@ -753,26 +754,16 @@ def test_all_takes_a_connection_too_that_was_not_yet_connected_when_it_was_first
 
 @pytest.mark.parametrize("output,before", [("text", "watching for stalls"), ("json", " hooks")])
 def test_a_signal_ends_it_while_nobody_takes_its_output(output: str, before: str) -> None:
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(writing, bytes(4096))
-    os.set_blocking(writing, True)
+    pipe = Pipe()
+    pipe.fill()
     with Talk() as talk:
-        process = subprocess.Popen([str(NAGLETRACE), "fix", "-p", str(talk.client.pid), "--nodelay", "--yes", "--for",
-                                    "200ms", "-o", output], stdout=writing, stderr=subprocess.PIPE, text=True)
-        try:
-            errors = Lines(process.stderr)
+        with nagletrace("fix", "-p", str(talk.client.pid), "--nodelay", "--yes", "--for", "200ms", "-o", output,
+                        pipe=pipe) as (process, errors):
             errors.wait_for(before)
             time.sleep(1)
             assert process.poll() is None
-            process.send_signal(signal.SIGINT)
-            assert process.wait(5) == 1
-        finally:
-            kill(process)
-            os.close(reading)
-            os.close(writing)
+            assert seconds_to_end(process) <= SIGNAL_TAKES
+            assert process.returncode == 1
         assert not any(r["nodelay"] for r in talk.rounds)
     errors.finish()
     assert "cannot write the output" in errors.text()

@@ -6,10 +6,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -18,8 +16,9 @@ from typing import Any
 
 import pytest
 import wire
-from harness import (IN_GUEST, NAGLETRACE, PATIENCE, Lab, Record, Tracer, assert_felt, lacking, run, seen_at_both,
+from harness import (IN_GUEST, NAGLETRACE, Lab, Record, Tracer, assert_felt, lacking, run, seen_at_both,
                      trace, unseen)
+from terminal import Terminal
 from witnesses import captures_of, end_captures
 
 VETH = ("--over", "veth")
@@ -315,24 +314,9 @@ def test_the_timeline_goes_with_a_trace_only() -> None:
 
 def on_a_terminal(*arguments: str) -> str:
     """What nagletrace writes to stderr where that is a terminal."""
-    master, slave = os.openpty()
-    process = subprocess.Popen([str(NAGLETRACE), *arguments], stdout=subprocess.DEVNULL, stderr=slave)
-    os.close(slave)
-    said = b""
-    try:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if not select.select([master], [], [], 1)[0]:
-                continue
-            try:
-                said += os.read(master, 4096)
-            except OSError:  # the other side is closed
-                break
-        assert process.wait(PATIENCE) == 0
-    finally:
-        os.close(master)
-        process.kill()
-    return said.decode()
+    with Terminal("sh", "-c", 'exec "$@" >/dev/null', "sh", str(NAGLETRACE), *arguments) as terminal:
+        assert terminal.ended() == 0
+        return terminal.output.decode()
 
 
 def test_progress_shows_on_a_terminal_over_itself_and_never_in_pipes() -> None:

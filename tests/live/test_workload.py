@@ -17,6 +17,7 @@ import pytest
 from harness import IN_GUEST, NAGLE_LAB, NAGLETRACE, PATIENCE, ROOT, Lab, Tracer, assert_felt, lacking, run
 from processes import children, fields_of, status, wait_until
 from terminal import Terminal
+from test_unread import Pipe
 
 NOBODY = pwd.getpwnam("nobody")
 #: who called sudo; else nobody did
@@ -238,32 +239,23 @@ def runs(pid: int) -> bool:
         return False
 
 
-def fill(pipe: int) -> None:
-    os.set_blocking(pipe, False)
-    for size in (65536, 1):
-        with contextlib.suppress(BlockingIOError):
-            while os.write(pipe, b"x" * size):
-                pass
-
-
 @pytest.mark.parametrize("when", ["before ready", pytest.param("after the command", marks=pytest.mark.quick)])
 def test_a_signal_ends_a_tracer_whose_output_nobody_reads(when: str) -> None:
-    read, write = os.pipe()
+    pipe = Pipe()
     if when == "before ready":
-        fill(write)
-    with subprocess.Popen([NAGLETRACE, "-q", "--", "sleep", "0.5"], stderr=write,
+        pipe.fill()
+    with subprocess.Popen([NAGLETRACE, "-q", "--", "sleep", "0.5"], stderr=pipe.writing,
                           env={**os.environ, **SUDO}) as process:
         if when == "after the command":
-            assert os.read(read, 100) == b"nagletrace: ready\n"
-            fill(write)
+            assert os.read(pipe.reading, 100) == b"nagletrace: ready\n"
+            pipe.fill()
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(2)
         tracer = children(process.pid)[-1]
         process.terminate()
         process.wait(2)
         wait_until("the tracer has ended", lambda: not runs(tracer), 2)
-    os.close(read)
-    os.close(write)
+    pipe.close()
 
 
 @pytest.mark.quick
