@@ -154,6 +154,11 @@ class Lab(Ends):
         self.server: int = self.ready["server"]["pid"]
         self._keep_networks()
 
+    @property
+    def port(self) -> str:
+        """The server's port, of the first connection."""
+        return str(self.ready["connections"][0]["server"].rpartition(":")[2])
+
     def go(self) -> None:
         assert self.process.stdin
         self.process.stdin.write("\n")

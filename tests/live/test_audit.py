@@ -52,10 +52,6 @@ def playing(*arguments: str) -> Iterator[tuple[Lab, Namespace]]:
         yield lab, space
 
 
-def port_of(lab: Lab) -> str:
-    return str(lab.ready["connections"][0]["server"].rpartition(":")[2])
-
-
 def inferred(stalls: list[Record]) -> list[Record]:
     return [s for s in stalls if s["evidence"] == "inferred"]
 
@@ -95,7 +91,7 @@ def test_a_namespace_that_comes_and_goes_during_the_trace_is_audited_from_its_be
     assert sum(r["unseen"] for r in reports[:-1]) <= reports[-1]["unseen"]
 
 
-@pytest.mark.parametrize("filter_of", [lambda lab: ("-P", port_of(lab)), lambda lab: ("-4", "-D", port_of(lab)),
+@pytest.mark.parametrize("filter_of", [lambda lab: ("-P", lab.port), lambda lab: ("-4", "-D", lab.port),
                                        lambda lab: ("-p", str(lab.client))], ids=["port", "remote port", "process"])
 def test_a_filter_leaves_no_stall_out_whose_timer_was_hidden(blind: None, filter_of: Callable[[Lab], tuple[str, ...]]
                                                             ) -> None:

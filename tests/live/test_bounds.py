@@ -19,7 +19,7 @@ from ends import far_end, own_end
 from harness import (NAGLETRACE, PATIENCE, RING_RECORDS, Lab, Lines, Tracer, assert_felt, lacking, seconds_to_end,
                      slow_rounds, stalled_rounds)
 from pods import Place
-from processes import cpu_s, kilobytes, kill, wait_until
+from processes import by_user, cpu_s, kilobytes, kill, wait_until
 
 #: Its text is passed on: that user may not be let into the directory of this tree.
 HOSTILE = Path(__file__).parent / "hostile_user.py"
@@ -33,16 +33,12 @@ MOST_BYTES = 64_000_000
 FLOOD_BYTES = 20_000_000
 
 
-def as_user(uid: int) -> tuple[str, ...]:
-    return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--")
-
-
 @contextlib.contextmanager
 def hostile(connections: int, duplicates: int, forks: int, names: int = 0,
             prefix: tuple[str, ...] = ()) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Runs hostile_user.py once all is there; with the port on which it stalls."""
     process = subprocess.Popen(
-        [*prefix, *as_user(MALLORY), sys.executable, "-c", HOSTILE.read_text(),
+        [*prefix, *by_user(MALLORY), sys.executable, "-c", HOSTILE.read_text(),
          *map(str, (connections, duplicates, forks, names))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin and process.stdout
@@ -140,14 +136,10 @@ def test_a_signal_takes_effect_at_any_moment_of_the_start(arguments: tuple[str, 
     assert took < AT_ONCE
 
 
-def port_of(lab: Lab) -> str:
-    return lab.ready["connections"][0]["server"].rpartition(":")[2]  # type: ignore[no-any-return]
-
-
 @pytest.mark.quick
 def test_beside_a_user_with_many_descriptors_another_ones_stalls_are_told_with_both_processes() -> None:
     with (hostile(1, 2_000, 60),
-          Lab("write-write-read", "--connections", "4", "--rounds", "30", prefix=as_user(ALICE)) as lab,
+          Lab("write-write-read", "--connections", "4", "--rounds", "30", prefix=by_user(ALICE)) as lab,
           Tracer() as tracer):  # not by port: then it could not tell timers that the machine hides
         felt = len(stalled_rounds(lab.play()))
         tracer.stop()
@@ -169,9 +161,9 @@ def test_a_flood_of_one_users_stalls_pushes_out_none_of_anothers() -> None:
     In three seconds or four, also on a busy machine: a share that goes on for eight seconds fills what is left.
     """
     with (Lab("write-write-read", "--connections", "64", "--rounds", "68", "--timeout", "60s",
-              prefix=as_user(MALLORY)) as flood,
+              prefix=by_user(MALLORY)) as flood,
           Lab("write-write-read", "--connections", "4", "--rounds", "20", "--timeout", "60s",
-              prefix=as_user(ALICE)) as lab, Tracer() as tracer):
+              prefix=by_user(ALICE)) as lab, Tracer() as tracer):
         tracer.process.send_signal(signal.SIGSTOP)
         flooded = len(stalled_rounds(flood.play()))
         result = lab.play()
@@ -191,8 +183,8 @@ def test_a_flood_of_one_users_stalls_pushes_out_none_of_anothers() -> None:
 
 def test_one_users_names_leave_room_for_anothers() -> None:
     with (hostile(1, 0, 0, names=40) as (process, port),
-          Lab("write-write-read", "--rounds", "10", prefix=as_user(ALICE)) as lab,
-          Daemon("--max-series", "8", "--port", f"{port},{port_of(lab)}") as daemon):
+          Lab("write-write-read", "--rounds", "10", prefix=by_user(ALICE)) as lab,
+          Daemon("--max-series", "8", "--port", f"{port},{lab.port}") as daemon):
         time.sleep(4)
         assert process.stdin and process.stdout
         process.stdin.close()

@@ -328,8 +328,7 @@ def test_with_btf_given_it_traces_without_the_kernels_own(tmp_path: Path) -> Non
     btf = tmp_path / "vmlinux.btf"
     btf.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
     with Lab("write-write-read", "--rounds", "8", "--own-netns") as lab:
-        result, tracer = trace(lab, "-P", lab.ready["connections"][0]["server"].rsplit(":", 1)[1], "--btf", str(btf),
-                               prefix=WITHOUT_BTF)
+        result, tracer = trace(lab, "-P", lab.port, "--btf", str(btf), prefix=WITHOUT_BTF)
     assert "unseen" not in tracer.closing(), "without the kernel's own BTF nothing shows its namespaces"
     assert_felt(result, len(of_lab(lab, tracer.stalls())))
 

@@ -266,8 +266,7 @@ def test_the_socket_is_found_however_the_process_came_by_it(scenario: str, optio
     with Lab(scenario, "--rounds", "100000", "--interval", "2ms", "--seconds", "3", *options) as lab:
         pid = lab.ready["client"]["pid"]
         whose = ["-n", "lab-client"] if scenario == "pass-fd" else ["-p", str(pid)]
-        with Tracer("fix", *whose, "--nodelay", "--yes", "--for", "1s", "-P",
-                    lab.ready["connections"][0]["server"].rsplit(":", 1)[1]) as tracer:
+        with Tracer("fix", *whose, "--nodelay", "--yes", "--for", "1s", "-P", lab.port) as tracer:
             lab.go()
             tracer.wait()
         rounds = [r["latency_us"] for r in lab.result()["rounds"]]

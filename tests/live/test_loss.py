@@ -28,7 +28,7 @@ def test_a_full_ring_buffer_loses_records_and_counts_them() -> None:
     They are all of one user, who has three quarters of the room and a share of the rest; test_bounds.py has two.
     """
     with Lab("write-write-read", "--connections", "64", "--rounds", "70", "--timeout", "60s") as lab:
-        with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2]) as tracer:
+        with Tracer("-P", lab.port) as tracer:
             tracer.process.send_signal(signal.SIGSTOP)
             result = lab.play()
             tracer.process.send_signal(signal.SIGCONT)
@@ -142,7 +142,7 @@ def test_returns_that_the_kernel_does_not_show_are_counted_and_hide_no_stall(hoo
         pytest.skip("a kretprobe's limit")
     writers = 64
     with Lab("write-write-read") as lab:
-        with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2]) as tracer:
+        with Tracer("-P", lab.port) as tracer:
             with blocked_writers(writers):
                 time.sleep(1)
                 result = lab.play()

@@ -361,10 +361,9 @@ def test_filters_choose() -> None:
     with Lab("write-write-read", *OWN, *MANY) as lab:
         lab.go()
         client = lab.ready["connections"][0]["client"].rpartition(":")[2]
-        server = lab.ready["connections"][0]["server"].rpartition(":")[2]
         here = ("--netns", str(lab.client))
         cases: list[tuple[bool, tuple[str, ...]]] = [
-            (True, ("-P", server)), (True, ("-L", client)), (False, ("-L", server)), (True, ("-D", server)),
+            (True, ("-P", lab.port)), (True, ("-L", client)), (False, ("-L", lab.port)), (True, ("-D", lab.port)),
             (False, ("-D", client)), (True, ("-4",)), (False, ("-6",)), (True, ("-n", "lab-client")),
             (False, ("-n", "nobody")), (True, ("-p", str(lab.client))), (True, ("-p", str(lab.process.pid))),
             (False, ("-p", str(os.getppid()), "-P", "1"))]

@@ -229,8 +229,7 @@ def test_resets_and_listeners_make_no_connections() -> None:
 
 def test_a_flood_of_stalls_does_not_keep_it_from_ending() -> None:
     with Lab("write-write-read", "--connections", "64", "--rounds", "100") as lab:
-        with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2], "--timeline", "-d", "1500ms",
-                    text=True) as tracer:
+        with Tracer("-P", lab.port, "--timeline", "-d", "1500ms", text=True) as tracer:
             lab.go()
             began = time.monotonic()
             tracer.wait()
@@ -289,7 +288,7 @@ def test_without_it_there_are_no_events() -> None:
 def test_events_for_which_there_is_no_room_are_counted_where_they_are_missing(text: bool) -> None:
     """The tracer stands still while the ring buffer overflows."""
     with Lab("write-write-read", "--nodelay", "--rounds", "10000") as lab:
-        with Tracer("-P", lab.ready["connections"][0]["server"].rpartition(":")[2], "--timeline", text=text) as tracer:
+        with Tracer("-P", lab.port, "--timeline", text=text) as tracer:
             tracer.process.send_signal(signal.SIGSTOP)
             result = lab.play()
             tracer.process.send_signal(signal.SIGCONT)

@@ -8,8 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import tempfile
 import termios
 import threading
 import time
@@ -22,10 +20,8 @@ from harness import NAGLETRACE, PATIENCE, Lab, Record, Tracer, run
 from processes import NOBODY
 from scripted_daemon import FakeDaemon, Stalling, connection, snapshot, stall
 from terminal import Terminal
+from test_command import WITHOUT_BTF, assert_one_line
 
-#: The kernel's BTF out of sight, in a mount namespace of its own.
-WITHOUT_BTF = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
-               'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh")
 TOP = (str(NAGLETRACE), "top")
 COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?3[0-7]m")
 DOWN, ESCAPE, CTRL_C, CTRL_Z = b"\x1bOB", "\x1b", b"\x03", b"\x1a"
@@ -41,14 +37,6 @@ def rows_of(text: str) -> list[str]:
     lines = text.splitlines()
     [title] = [i for i, line in enumerate(lines) if line.startswith("PROCESS")]
     return [line for line in lines[title + 1:] if re.match(r"\S+\[\d+\] ", line)]
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that others may enter, unlike pytest's."""
-    with tempfile.TemporaryDirectory() as path:
-        Path(path).chmod(0o755)
-        yield Path(path)
 
 
 @pytest.fixture
@@ -432,16 +420,10 @@ def test_a_fast_stream_leaves_time_for_keys_and_answers(fake: FakeDaemon) -> Non
 # ---- what it refuses ----
 
 
-def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-    assert done.returncode == code and done.stdout == "" and len(done.stderr.splitlines()) == 1, done
-    for word in ("nagletrace: ", *words):
-        assert word in done.stderr, done.stderr
-
-
 @pytest.mark.quick
 def test_without_a_terminal_it_says_what_else_there_is(fake: FakeDaemon) -> None:
-    refused(run("top"), 2, "terminal", "ssh -t", "nagletrace report")
-    refused(run("top", "--socket", str(fake.path)), 2, "terminal")
+    assert_one_line(run("top"), 2, "terminal", "ssh -t", "nagletrace report")
+    assert_one_line(run("top", "--socket", str(fake.path)), 2, "terminal")
     assert not fake.requests
 
 

@@ -177,8 +177,7 @@ def test_ports_choose_by_either_end_or_by_one() -> None:
 @pytest.mark.quick
 def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
     with Lab("write-write-read", "--own-netns") as lab:
-        server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
-        result, tracer = trace(lab, "-L", server)
+        result, tracer = trace(lab, "-L", lab.port)
     stalls = of_lab(lab, tracer.stalls())
     assert_durations_match(stalled_rounds(result), stalls, lacking(tracer))
     assert all(s["side"] == "receiver" for s in stalls)

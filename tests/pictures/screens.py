@@ -33,7 +33,7 @@ COLOURS = {"red": "#ff7b72", "brown": "#ffb066"}
 def record(path: Path) -> None:
     with contextlib.ExitStack() as leave:
         labs = [leave.enter_context(Lab(*program, "--linger", "1s")) for program in PROGRAMS]
-        ports = ",".join(lab.ready["connections"][0]["server"].rpartition(":")[2] for lab in labs)
+        ports = ",".join(lab.port for lab in labs)
         with Tracer("-P", ports, "--timeline", "--stacks") as tracer:
             for lab in labs:
                 lab.go()
