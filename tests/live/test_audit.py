@@ -12,7 +12,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -156,19 +155,6 @@ def test_the_text_tells_it_in_a_line(blind: None) -> None:
     assert said and int(said[1]) >= 8, tracer.lines.text()
 
 
-#: A connection in a namespace of its own, whose last ACK the timer sends.
-ONE_TIMER = """
-import socket, subprocess, time
-subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-server = socket.create_server(("127.0.0.1", 4000))
-client = socket.create_connection(server.getsockname())
-for _ in range(60):
-    client.send(b"x")
-    time.sleep(0.003)
-time.sleep(0.1)
-"""
-
-
 def namespaces_counted() -> int:
     """Returns of how many namespaces the programs keep a count."""
     done = subprocess.run(["bpftool", "-j", "map", "dump", "name", "timers_seen"], capture_output=True, check=True)
@@ -180,7 +166,8 @@ def test_namespaces_that_come_and_go_between_two_looks_leave_no_count_behind() -
         daemon.ask("snapshot")
         before = namespaces_counted()
         for _ in range(5):
-            subprocess.run(["unshare", "--net", sys.executable, "-c", ONE_TIMER], check=True)
+            with Lab("write-write-read", "--own-netns", "--rounds", "3") as lab:
+                lab.play()
         assert namespaces_counted() >= before + 5
         wait_until("a look that misses them", lambda: daemon.ask("report", format="json")
                    and namespaces_counted() <= before + 1, PATIENCE)

@@ -8,12 +8,12 @@ empty, nagletrace installed, and programs that stall: myapp on port 8000, nginx 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,36 +22,12 @@ import documents
 import pasted
 import pytest
 from docs_commands import COMMANDS, DAEMON, Packages, Run, Target, Tried, Units
-from harness import PATIENCE, ROOT, Lines
+from harness import NAGLE_LAB, PATIENCE, ROOT, Lines
 from terminal import Terminal
 from test_manual import READERS, options, options_of_reader
 
 DOCUMENTS = [*documents.MARKDOWN, *documents.MANUAL]
 RENEW = "`make pasted OUTPUT={}` renews it"
-#: A client that writes each request in two parts, and its server, of one name; it prints both pids.
-TALK = r"""
-import ctypes, os, socket, sys
-libc = ctypes.CDLL(None)
-libc.prctl(15, sys.argv[1].encode())  # PR_SET_NAME
-listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
-server = os.fork()
-if not server:
-    libc.prctl(1, 9)  # PR_SET_PDEATHSIG
-    connection = listener.accept()[0]
-    while True:
-        got = 0
-        while got < 13:
-            got += len(connection.recv(99)) or sys.exit()
-        connection.sendall(b"r" * 13)
-client = socket.create_connection(listener.getsockname())
-print(os.getpid(), server, flush=True)
-while True:
-    client.send(b"1" * 6)
-    client.send(b"2" * 7)
-    got = 0
-    while got < 13:
-        got += len(client.recv(99)) or sys.exit()
-"""
 HOST = r"""
 set -e
 mount -t tmpfs none /run
@@ -99,9 +75,11 @@ class Host:
         subprocess.run(["make", "--no-print-directory", "install"], cwd=ROOT, check=True, capture_output=True,
                        env=self.environment, timeout=4 * PATIENCE)
         for name, port in (("myapp", "8000"), ("redis", "6379"), ("nginx", "8080")):
-            talk = self.start(*self.enter(), sys.executable, "-c", TALK, name, port)
-            client, server = Lines(talk.stdout).wait_for(" ").split()
-            self.talks[name] = client, server
+            # so slowly that the rounds last to the end, also while `fix` makes them fast
+            talk = self.start(*self.enter(), str(NAGLE_LAB), "write-write-read", "--port", port, "--client-name", name,
+                              "--server-name", name, "--rounds", "100000", "--interval", "2ms", "--timeout", "3600s")
+            ready = json.loads(Lines(talk.stdout).wait_for('"ready"'))
+            self.talks[name] = str(ready["client"]["pid"]), str(ready["server"]["pid"])
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -116,43 +116,15 @@ def test_without_privilege_the_own_namespace_is_seen_and_one_line_says_what_is_n
     assert (sender["hold"]["reason"], sender["hold"]["bytes"]) == ("nagle", 7)
 
 
-#: Both ends of a connection that stalls at each request, in one process, until its stdin ends.
-STALLS = """
-import socket, sys, threading
-listener = socket.create_server(("127.0.0.1", 0))
-client = socket.create_connection(listener.getsockname())
-server = listener.accept()[0]
-def serve():
-    while True:
-        server.recv(6, socket.MSG_WAITALL)
-        server.recv(7, socket.MSG_WAITALL)
-        server.sendall(b"reply")
-def ask():
-    while True:
-        client.sendall(b"header")
-        client.sendall(b"content")
-        client.recv(5, socket.MSG_WAITALL)
-for work in (serve, ask):
-    threading.Thread(target=work, daemon=True).start()
-print(flush=True)
-sys.stdin.read()
-"""
-
-
 @pytest.mark.quick
 def test_without_privilege_one_s_own_processes_are_named() -> None:
-    with Lab("idle", *OWN, *MANY) as lab:
-        own = subprocess.Popen([*inside(lab), sys.executable, "-c", STALLS], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)
-        try:
-            assert own.stdout and own.stdout.readline() == b"\n"
-            with Sampler("-i", "300ms", "-p", str(own.pid), prefix=inside(lab)) as sampler:
-                sampler.sees('"cause":"nagle_delayed_ack"')
-                sample = sampler.stop()
-        finally:
-            own.communicate(b"")
+    with Lab("idle", *OWN, *MANY) as lab, Lab("write-write-read", *MANY, prefix=inside(lab)) as own, \
+            Sampler("-i", "300ms", "-p", str(own.client), prefix=inside(lab)) as sampler:
+        own.go()
+        sampler.sees('"cause":"nagle_delayed_ack"')
+        sample = sampler.stop()
     assert sample["source"] == "sock_diag"
-    assert [c["sender"]["pid"] for c in stalls(sample)] == [own.pid]
+    assert [c["sender"]["pid"] for c in stalls(sample)] == [own.client]
 
 
 @pytest.mark.quick
