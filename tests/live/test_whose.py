@@ -153,63 +153,37 @@ def test_several_connections_are_told_apart() -> None:
     assert len(tracer.closing()["connections"]) == 4
 
 
+CLIENT, SERVER = "the client's port", "the server's port"
+#: Filters, and from whose side they tell the stalls of a lab; "" of those that leave them out.
+CHOICES: dict[str, dict[tuple[str, ...], str]] = {
+    "ports": {("-P", SERVER): "sender", ("-P", CLIENT): "sender", ("-L", CLIENT): "sender", ("-D", SERVER): "sender",
+              ("-L", SERVER): "receiver", ("-P", "1"): ""},
+    "names": {("-n", "lab-client"): "sender", ("-n", "lab-server"): "receiver", ("-n", "nobody"): ""},
+    "-4": {("-4",): "sender", ("-6",): ""},
+    "-6": {("-6",): "sender", ("-4",): ""},
+}
+
+
 @pytest.mark.once
-@pytest.mark.quick
-def test_ports_choose_by_either_end_or_by_one() -> None:
-    with Lab("write-write-read", "--own-netns") as lab:
-        client = lab.ready["connections"][0]["client"].rsplit(":", 1)[1]
-        server = lab.ready["connections"][0]["server"].rsplit(":", 1)[1]
-        choices = {("-P", server): True, ("-P", client): True, ("-L", client): True, ("-D", server): True,
-                   ("-P", "1"): False}
-        tracers = {choice: Tracer(*choice) for choice in choices}
+@pytest.mark.parametrize("kind", ["-4", *(pytest.param(kind, marks=pytest.mark.quick)
+                                          for kind in ("ports", "names", "-6"))])
+def test_filters_choose_by_either_end_or_by_one(kind: str) -> None:
+    family = "-6" if kind == "-6" else "-4"
+    with Lab("write-write-read", family, "--own-netns") as lab:
+        ports = {CLIENT: lab.ready["connections"][0]["client"].rsplit(":", 1)[1], SERVER: lab.port}
+        tracers = {choice: Tracer(*(ports.get(word, word) for word in choice)) for choice in CHOICES[kind]}
         result = lab.play()
         for tracer in tracers.values():
             tracer.stop()
-    for choice, wanted in choices.items():
+    for choice, side in CHOICES[kind].items():
         stalls = of_lab(lab, tracers[choice].stalls())
-        if wanted:
-            assert_felt(result, len(stalls))
-        assert wanted or not stalls, choice
-        assert all(s["side"] == "sender" for s in stalls)
-
-
-@pytest.mark.once
-@pytest.mark.quick
-def test_the_local_port_of_the_receiver_gives_the_receivers_side() -> None:
-    with Lab("write-write-read", "--own-netns") as lab:
-        result, tracer = trace(lab, "-L", lab.port)
-    stalls = of_lab(lab, tracer.stalls())
-    assert_durations_match(stalled_rounds(result), stalls, lacking(tracer))
-    assert all(s["side"] == "receiver" for s in stalls)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("family", ["-4", pytest.param("-6", marks=pytest.mark.quick)])
-def test_families_choose(family: str) -> None:
-    with Lab("write-write-read", family, "--own-netns") as lab:
-        same, other = Tracer(family), Tracer("-6" if family == "-4" else "-4")
-        result = lab.play()
-        for tracer in (same, other):
-            tracer.stop()
-    assert_durations_match(stalled_rounds(result), of_lab(lab, same.stalls()))
-    assert of_lab(lab, other.stalls()) == []
-    assert {s["family"] for s in same.stalls()} == {int(family[1])}
-
-
-@pytest.mark.once
-@pytest.mark.quick
-def test_a_name_chooses_its_processes_at_either_end() -> None:
-    with Lab("write-write-read") as lab:
-        sender, receiver, nobody = Tracer("-n", "lab-client"), Tracer("-n", "lab-server"), Tracer("-n", "nobody")
-        result = lab.play()
-        for tracer in (sender, receiver, nobody):
-            tracer.stop()
-    rounds = stalled_rounds(result)
-    assert_durations_match(rounds, of_lab(lab, sender.stalls()), lacking(sender))
-    assert_durations_match(rounds, of_lab(lab, receiver.stalls()), lacking(receiver))
-    assert {s["side"] for s in of_lab(lab, sender.stalls())} == {"sender"}
-    assert {s["side"] for s in of_lab(lab, receiver.stalls())} == {"receiver"}
-    assert nobody.stalls() == []
+        assert {(s["side"], s["family"]) for s in stalls} == ({(side, int(family[1]))} if side else set()), choice
+        missing = lacking(tracers[choice]) if side == "receiver" else 0
+        if side and IN_GUEST and kind == "ports":
+            # beside so many tracers a round takes an emulated guest longer than its stall lasts
+            assert_felt(result, len(stalls), missing)
+        elif side:
+            assert_durations_match(stalled_rounds(result), stalls, missing)
 
 
 #: As a web server starts CGI programs: the sockets are closed by the exec, and the children have them until then.
