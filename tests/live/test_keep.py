@@ -72,9 +72,9 @@ def pins() -> Iterator[None]:
 class Keeper(Ends):
     """`fix --keep` on a cgroup, as long as the block lasts."""
 
-    def __init__(self, place: Place, *remedy: str) -> None:
-        self.process = subprocess.Popen([NAGLETRACE, "fix", "--cgroup", place.path, *remedy, "--keep"], text=True,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    def __init__(self, place: Place, *remedy: str, prefix: tuple[str, ...] = ()) -> None:
+        self.process = subprocess.Popen([*prefix, NAGLETRACE, "fix", "--cgroup", place.path, *remedy, "--keep"],
+                                        text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.errors = Lines(self.process.stderr)
         self.errors.wait_for("nagletrace: ready")
 
@@ -162,15 +162,10 @@ def test_a_user_who_owns_the_cgroup_neither_ends_it_nor_hides_it(place: Place) -
 @pytest.mark.quick
 def test_two_capabilities_suffice_to_keep_it(place: Place) -> None:
     caps = "-all,+bpf,+net_admin"
-    with subprocess.Popen(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={caps}",
-                           f"--ambient-caps={caps}", NAGLETRACE, "fix", "--cgroup", place.path, "--nodelay", "--keep"],
-                          stderr=subprocess.PIPE, text=True) as process:
-        errors = Lines(process.stderr)
-        try:
-            errors.wait_for("nagletrace: ready")
-            assert stalls_in(place) == 0
-        finally:
-            process.terminate()
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={caps}",
+            f"--ambient-caps={caps}")
+    with Keeper(place, "--nodelay", prefix=user):
+        assert stalls_in(place) == 0
 
 
 @needs_nodelay

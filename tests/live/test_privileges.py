@@ -138,17 +138,13 @@ def the_daemon_in_standby(options: Options, prefix: tuple[str, ...], place: Path
 
 
 def the_fix(options: Options, prefix: tuple[str, ...], place: Path) -> set[str]:
-    with Lab("write-write-read", "--rounds", "100", "--interval", "20ms") as lab:
-        process = subprocess.Popen([*prefix, str(NAGLETRACE), *options(lab.client, place), "--hooks", Tracer.hooks],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        errors = Lines(process.stderr)
-        errors.wait_for("nagletrace: ready")
-        held = held_by(process.pid)
+    with Lab("write-write-read", "--rounds", "100", "--interval", "20ms") as lab, \
+            Tracer(*options(lab.client, place), text=True, prefix=prefix) as tracer:
+        held = held_by(tracer.process.pid)
         lab.go()
-        assert process.stdout
-        said = process.stdout.read()
-        assert process.wait(PATIENCE) == 0, errors.text()
+        tracer.wait()
         lab.result()
+    said = tracer.lines.text()
     assert re.search(r"lab-client", said) and re.search(r"TCP_NODELAY (ends|cures)", said), said
     return held
 
