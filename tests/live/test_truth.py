@@ -101,6 +101,8 @@ WAYS: list[Row] = [
     ("writev", VETH, 0),
     ("sendmsg", VETH, 0),
     ("msg-more", VETH, 0),
+    ("write-write-read", ("--writev",), 0),
+    ("write-write-read", ("--msg-more",), 0),
     ("sendfile", VETH, 9),
     ("splice", VETH, 9),
     ("zerocopy", VETH, 9),
