@@ -42,10 +42,10 @@ def hooks() -> str:
     return harness.Tracer.hooks
 
 
-@pytest.fixture
-def key(tmp_path: Path) -> str:
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A file with a fleet's key."""
-    path = tmp_path / "fleet.key"
+    path = tmp_path_factory.mktemp("key") / "fleet.key"
     path.touch(mode=0o600)
     path.write_text(os.urandom(16).hex() + "\n")
     return str(path)

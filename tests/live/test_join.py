@@ -9,8 +9,8 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pytest
 from harness import IN_GUEST, ROOT, Record, Tracer, dropped, unseen
 from joined import at, join
 from tools import tools
-from two_hosts import INNOCENT, STALLING, Cannot, Network, named, play
+from two_hosts import INNOCENT, STALLING, Network, named, play
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
 
@@ -36,19 +36,6 @@ class Recorded:
     unseen: int
 
 
-@contextmanager
-def network_of(slow: bool = False, lossy: bool = False) -> Iterator[Network]:
-    network = Network(slow, lossy)
-    try:
-        network.__enter__()
-    except Cannot as cannot:
-        pytest.skip(str(cannot))
-    try:
-        yield network
-    finally:
-        network.__exit__()
-
-
 def traced(network: Network, key: str, played: Callable[[], list[Record]]) -> Recorded:
     """Under a tracer on each host; played() returns what the ends felt."""
     with ExitStack() as stack:
@@ -64,12 +51,9 @@ def traced(network: Network, key: str, played: Callable[[], list[Record]]) -> Re
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    key = tmp_path_factory.mktemp("key") / "fleet.key"
-    key.touch(mode=0o600)
-    key.write_text(os.urandom(16).hex())
-    with network_of() as network:
-        return traced(network, str(key), lambda: play(network, STALLING + INNOCENT))
+def recorded(key: str) -> Recorded:
+    with Network() as network:
+        return traced(network, key, lambda: play(network, STALLING + INNOCENT))
 
 
 def assert_true(recorded: Recorded, joined: list[Record], missing: int = 0) -> None:

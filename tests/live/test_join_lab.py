@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from joined import join
 from processes import wait_until
 from spaces import Namespace
 from test_truth import INNOCENT, PUBLISHED, VETH, Row, identity
-from two_hosts import Cannot, named, nft, run
+from two_hosts import named, nft, run
 from witnesses import AT_ONCE, DOUBT, TOLERANCE, Run, lab_for, play, score, wire
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
@@ -89,15 +88,12 @@ def traced(lab: Lab, key: str) -> Iterator[Tracer]:
         yield Tracer("--netns", str(end), "--fleet-key", key, "--late-acks", "--all-holds", prefix=named(host))
 
 
-def between_hosts(row: Row, tmp_path: Path) -> tuple[Run, dict[str, list[Record]]]:
+def between_hosts(row: Row, key: str, tmp_path: Path) -> tuple[Run, dict[str, list[Record]]]:
     """The joined records against the witnesses', and each host's own."""
-    key = tmp_path / "fleet.key"
-    key.touch(mode=0o600)
-    key.write_text(os.urandom(16).hex())
     tracers: list[Tracer] = []
     with lab_for(row[0], *row[1], "--any-address", "--timeout", "120s") as lab, routed(lab):
         try:
-            for tracer in traced(lab, str(key)):
+            for tracer in traced(lab, key):
                 tracers.append(tracer)
             time.sleep(MARGIN_S)
             played = play(lab, identity(row))
@@ -147,13 +143,11 @@ def check(row: Row, run: Run, own: dict[str, list[Record]], note: Callable[[str,
                 and one["cause"] == "nagle_delayed_ack" and one["evidence"] == "seen"]
 
 
-def test_a_mixture_is_seen_from_both_ends(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_a_mixture_is_seen_from_both_ends(key: str, tmp_path: Path,
+                                          record_property: Callable[[str, object], None]) -> None:
     """What is written while an ACK is pending is held for less than the sender's host takes for a late ACK; and a peer
     writes by chance just after a late ACK, which its receiver takes for a stall. Both hosts together know better."""
-    try:
-        run, own = between_hosts(MIXTURE, tmp_path)
-    except Cannot as cannot:
-        pytest.skip(str(cannot))
+    run, own = between_hosts(MIXTURE, key, tmp_path)
     unseen_at = run.closing["unseen_at"]
     record_property("mixture", f"{run.score.line()}  unseen {unseen_at}")
     sure = [one for one in run.records if not excused(one, unseen_at)]
@@ -170,10 +164,7 @@ def test_a_mixture_is_seen_from_both_ends(tmp_path: Path, record_property: Calla
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=identity(row)) for row in ROWS])
-def test_what_two_hosts_tell_is_what_the_wire_shows(row: Row, tmp_path: Path,
+def test_what_two_hosts_tell_is_what_the_wire_shows(row: Row, key: str, tmp_path: Path,
                                                    record_property: Callable[[str, object], None]) -> None:
-    try:
-        run, own = between_hosts(row, tmp_path)
-    except Cannot as cannot:
-        pytest.skip(str(cannot))
+    run, own = between_hosts(row, key, tmp_path)
     check(row, run, own, record_property)

@@ -16,7 +16,7 @@ import pytest
 from daemon import Daemon, Reader
 from harness import IN_GUEST, NAGLETRACE, PATIENCE, REST, Record, dropped
 from joined import join
-from test_join import HOSTS, Recorded, assert_true, network_of, traced
+from test_join import HOSTS, Recorded, assert_true, traced
 from two_hosts import INNOCENT, READ_LATE, ROUNDS, STALLING, Exchange, Network, named, play
 
 pytestmark = pytest.mark.skipif(IN_GUEST, reason="guests have neither nft nor DuckDB")
@@ -40,7 +40,7 @@ def record(network: Network, key: str, prompt_from: int, exchanges: list[Exchang
 def test_a_slow_way_is_no_late_ack(by: str, key: str, tmp_path: Path) -> None:
     """From round 6 on the way takes 40 ms there and back, and the ends acknowledge promptly: the sender's host, which
     remembers quicker round trips, infers stalls; the receiver's host shows that there was none."""
-    with network_of(slow=True) as network:
+    with Network(slow=True) as network:
         recorded = (record if by == "traces" else follow)(network, key, prompt_from=6)
     joined = join(tmp_path, recorded.lines)
     told = [one for one in joined if one["type"] == "stall"]
@@ -59,7 +59,7 @@ def test_a_slow_way_is_no_late_ack(by: str, key: str, tmp_path: Path) -> None:
 def test_an_ack_that_a_late_read_sent_is_a_late_ack(by: str, key: str, tmp_path: Path) -> None:
     """No timer sends it, and the receiver's host is a witness of it all the same."""
     rounds = 40
-    with network_of() as network:
+    with Network() as network:
         recorded = (record if by == "traces" else follow)(network, key, rounds, READ_LATE, rounds)
     joined = join(tmp_path, recorded.lines)
     assert sum(one["sure"] for one in recorded.felt) >= rounds // 3, recorded.felt
@@ -70,7 +70,7 @@ def test_an_ack_that_a_late_read_sent_is_a_late_ack(by: str, key: str, tmp_path:
 
 
 def test_a_lost_segment_is_no_late_ack(key: str, tmp_path: Path) -> None:
-    with network_of(lossy=True) as network:
+    with Network(lossy=True) as network:
         recorded = record(network, key, prompt_from=0)
         lost = network.lost()
     assert lost >= 3, "hardly anything was lost: nothing was shown"
@@ -146,7 +146,7 @@ def test_daemons_that_are_started_anew_tell_no_stall_twice(key: str, tmp_path: P
     where a carrier delivers twice."""
     logs: dict[str, list[Record]] = {host: [] for host, _ in HOSTS}
     felt: list[Record] = []
-    with network_of() as network:
+    with Network() as network:
         for _ in range(2):
             with ExitStack() as stack:
                 followed = {host: Followed(stack.enter_context(Daemon("--netns", str(network.pid(end)), "--fleet-key",
