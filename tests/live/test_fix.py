@@ -101,24 +101,34 @@ threading.Thread(target=ask, args=(int(sys.argv[1]),), daemon=True).start()
 while True:
 """)
 
-#: Each connection, its fast first rounds behind it, stalls once and never again.
-ONCE = r"""
-import socket, sys, time
+#: Connects to the server: each connection, its fast first rounds behind it, stalls as soon as it asks in two parts.
+FRESH = r"""
+import json, socket, sys, time
 OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
+def ask(s, *parts):
+    for part in parts:
+        s.send(part)
+def take(s):
+    n = 0
+    while n < 13:
+        n += len(s.recv(99))
 def connect():
     s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
     s.setsockopt(*OPTION, 1)
     for _ in range(3):
-        s.send(b"0" * 13)
-        s.recv(99)
+        ask(s, b"0" * 13)
+        take(s)
     s.setsockopt(*OPTION, 0)
     return s
+"""
+
+#: Each connection stalls once and never again.
+ONCE = FRESH + r"""
 connections = [connect() for _ in range(400)]
 print("ready", flush=True)
 for s in connections:
-    s.send(b"1" * 6)
-    s.send(b"2" * 7)
-    s.recv(99)
+    ask(s, b"1" * 6, b"2" * 7)
+    take(s)
     time.sleep(0.003)
 """
 
@@ -510,48 +520,8 @@ def test_the_end_of_the_process_ends_it() -> None:
 
 #: Connections that stall in bursts, all new to `fix`, from when the first is set until it is no more. Then: on how many
 #: the option still is.
-BURSTS = r"""
-import json, os, selectors, socket, sys, time
-OPTION = (socket.IPPROTO_TCP, socket.TCP_NODELAY)
-listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
-ended, end = os.pipe()
-if os.fork() == 0:
-    os.close(end)
-    selector, got = selectors.DefaultSelector(), {}
-    selector.register(ended, selectors.EVENT_READ)
-    selector.register(listener, selectors.EVENT_READ)
-    while True:
-        for key, _ in selector.select():
-            if key.fileobj is ended:
-                os._exit(0)
-            if key.fileobj is listener:
-                connection = listener.accept()[0]
-                got[connection] = 0
-                selector.register(connection, selectors.EVENT_READ)
-                continue
-            try:
-                got[key.fileobj] += len(key.fileobj.recv(4096))
-            except OSError:
-                os._exit(0)
-            if got[key.fileobj] % 13 == 0:
-                key.fileobj.send(b"r" * 13)
-os.close(ended)
-def ask(s, *parts):
-    for part in parts:
-        s.send(part)
-def take(s):
-    n = 0
-    while n < 13:
-        n += len(s.recv(99))
-connections = []
-for _ in range(700):
-    s = socket.create_connection(listener.getsockname())
-    s.setsockopt(*OPTION, 1)
-    for _ in range(3):
-        ask(s, b"x" * 13)
-        take(s)
-    s.setsockopt(*OPTION, 0)
-    connections.append(s)
+BURSTS = FRESH + r"""
+connections = [connect() for _ in range(700)]
 first, others = connections[0], connections[1:]
 print(json.dumps({"ready": True}), flush=True)
 while not first.getsockopt(*OPTION):
@@ -563,6 +533,8 @@ while first.getsockopt(*OPTION):
             ask(others.pop(), b"1" * 6, b"2" * 7)
     time.sleep(0.04)
 sys.stdin.readline()
+for s in connections[1 + len(others):]:  # a reply that nobody reads would make its end a reset
+    take(s)
 print(json.dumps({"left": sum(s.getsockopt(*OPTION) for s in connections)}), flush=True)
 """
 
@@ -618,7 +590,7 @@ def test_what_is_open_in_a_namespace_without_a_process_is_not_taken_for_closed()
 
 def test_a_stall_that_is_read_after_the_end_sets_nothing_more() -> None:
     with Talk() as talk:
-        client, lines = talk.start(BURSTS)
+        client, lines = talk.start(BURSTS, str(talk.port))
         lines.wait_for("ready")
         with fix(client.pid, "--for", "300ms") as tracer:
             tracer.wait()
