@@ -544,73 +544,6 @@ TEST(daemon_and_report_take_their_own_options)
 	refused("--follow", "--follow", "goes with `report` only", "leave it out");
 }
 
-/* Of all commands that trace. */
-static const char *const of_tracers[] = {
-	"name",       "cgroup", "container", "pod", "unit",   "netns", "port", "localport",
-	"remoteport", "ipv4",   "ipv6",      "min", "stacks", "hooks", "btf",  NULL};
-
-static bool has(const char *const *list, const char *name)
-{
-	for (; *list; list++)
-		if (!strcmp(*list, name))
-			return true;
-	return false;
-}
-
-/* By the table, so that a new option is looked at too. */
-static void refuses_what_is_not_its_own(const char *command, bool traces, const char *const *own)
-{
-	static const struct {
-		const char *argument, *value;
-	} values[] = {{"PID[,PID]", "1"},
-		      {"NAME", "root"},
-		      {"PATH", "/x"},
-		      {"PID|PATH", "/proc/self/ns/net"},
-		      {"PORT[,PORT]", "1"},
-		      {"PORT", "1"},
-		      {"N", "1"},
-		      {"DURATION", "1s"},
-		      {"WHICH", "kprobe"},
-		      {"FILE", "/dev/null"},
-		      {"text|json", "json"},
-		      {"ID|NAME", "web"},
-		      {"UID", "3f2a91c4-6b0e-4d7a-9c35-d1e8f0a2b467"},
-		      {"UNIT", "nginx.service"},
-		      {"PERCENT", "1"}};
-	char line[160], option[40], what[40], err[NT_OPTION_ERROR_LEN];
-	struct nt_settings settings;
-	enum nt_command taken;
-	char key[64];
-
-	strcpy(key, key_file("0123456789abcdef", 16, 0600));
-	for (const struct nt_option *row = nt_options; row->help; row++) {
-		const char *value = "";
-		bool is_own;
-
-		if (!row->name)
-			continue;
-		is_own = has(own, row->name) || (traces && has(of_tracers, row->name));
-		for (size_t j = 0; row->argument && j < sizeof(values) / sizeof(values[0]); j++)
-			if (!strcmp(values[j].argument, row->argument))
-				value = values[j].value;
-		if (!strcmp(row->name, "fleet-key"))
-			value = key;
-		snprintf(option, sizeof(option), "--%s", row->name);
-		snprintf(line, sizeof(line), "%s %s %s", command, option, value);
-		snprintf(what, sizeof(what), "does not go with `%s`", command);
-		if (!is_own)
-			refused(line, option, what, "leave it out");
-		else if (!strcmp(row->name, "standby-after")) /* not alone */
-			refused(line, option, value, "give both");
-		else if (strcmp(command, "fix")) /* which takes none of them alone */
-			good(line);
-		else if (parse(line, &taken, &settings, err) && !strstr(err, "choose") &&
-			 !strstr(err, "give"))
-			fail_msg("%s: %s", line, err);
-	}
-	unlink(key);
-}
-
 TEST(the_examples_of_each_command_parse_as_that_command)
 {
 	for (const struct nt_command_row *row = nt_commands; row->name; row++) {
@@ -621,33 +554,6 @@ TEST(the_examples_of_each_command_parse_as_that_command)
 			assert_int_equal(command_of(line + strlen("nagletrace ")), row->command);
 		}
 	}
-}
-
-TEST(commands_refuse_each_option_that_is_not_their_own)
-{
-	static const char *const of_check[] = {"output", "json",    "hooks",       "btf", "verbose",
-					       "help",   "version", "json-schema", NULL};
-	static const char *const of_daemon[] = {
-		"max-overhead", "quiet",           "verbose",   "help",    "version",
-		"json-schema",  "socket",          "group",     "window",  "by-cgroup",
-		"max-series",   "max-connections", "fleet-key", "standby", "standby-after",
-		"host",         "max-late-acks",   NULL};
-	static const char *const of_report[] = {"output", "json", "wide",    "follow",
-						"socket", "help", "version", "json-schema",
-						"health", NULL};
-	static const char *const of_top[] = {"pid",  "interval", "duration",    "socket",
-					     "help", "version",  "json-schema", NULL};
-	static const char *const of_fix[] = {
-		"quickack-limit", "keep",  "pin",  "undo",    "pid",         "output",  "json",
-		"wide",           "quiet", "help", "version", "json-schema", "verbose", "nodelay",
-		"quickack",       "for",   "yes",  "all",     NULL};
-
-	refuses_what_is_not_its_own("top", true, of_top);
-	refuses_what_is_not_its_own("check", false, of_check);
-	refuses_what_is_not_its_own("daemon", true, of_daemon);
-	refuses_what_is_not_its_own("report", false, of_report);
-	refuses_what_is_not_its_own("fix", true, of_fix);
-	good("check -o json --hooks kprobe --btf /dev/null -v -v");
 }
 
 TEST(top_traces_by_itself_when_told_what_to_trace)

@@ -166,18 +166,6 @@ static void write_late_after_a_signal(void)
 	WANT(write_in_vain() - began_ns < 100 * MS);
 }
 
-static void write_to_nobody(void)
-{
-	WANT(write_much() == -EPIPE);
-	WANT(nt_streams_written(-EPIPE) == NT_EXIT_OK);
-}
-
-static void write_to_a_full_disk(void)
-{
-	WANT(write_much() == -ENOSPC);
-	WANT(nt_streams_written(-ENOSPC) == NT_EXIT_FAILED);
-}
-
 /* Writes as ncurses does: again and again until everything is written. */
 static void write_as_a_library(void)
 {
@@ -387,24 +375,6 @@ TEST(what_a_library_writes_is_discarded_after_a_signal)
 	for (size_t i = 0; i < N_OUTPUTS; i++)
 		wait_until_it_waits(all.pids[i]);
 	end_all(&all, SIGTERM, 0);
-}
-
-TEST(a_reader_that_has_gone_is_no_failure)
-{
-	struct ends ends = a_pipe();
-
-	close(ends.reader);
-	assert_int_equal(end_of(begin(ends.writer, write_to_nobody)), 0);
-	close(ends.writer);
-}
-
-TEST(a_full_disk_fails)
-{
-	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
-
-	assert_true(full >= 0);
-	assert_int_equal(end_of(begin(full, write_to_a_full_disk)), 0);
-	close(full);
 }
 
 TEST(a_file_has_everything)
