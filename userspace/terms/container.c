@@ -176,9 +176,9 @@ static struct part last_of_joined(struct part *name)
  * The outermost pod counts, and in it the outermost container: what is further in, a container
  * made itself. Without a pod the outermost container counts.
  */
-void nt_container_of_path(const char *path, size_t length, struct nt_container *container)
+void nt_container_of_path(const char *path, struct nt_container *container)
 {
-	struct part rest = part_of(path, length), parent = {0}, name;
+	struct part rest = part_of(path, strlen(path)), parent = {0}, name;
 
 	memset(container, 0, sizeof(*container));
 	cut_end(&rest, " (deleted)"); /* proc_cgroup_show() */
@@ -270,7 +270,7 @@ void nt_cgroups_parse(const char *text, const char *root, char *path, size_t siz
 		resolve(is_v2 && root ? root : "", line, whole);
 		if (is_v2)
 			snprintf(path, size, "%s", whole);
-		nt_container_of_path(whole, strlen(whole), &named);
+		nt_container_of_path(whole, &named);
 		if (is_any(&named) && (is_v2 || !is_any(container)))
 			*container = named;
 	}

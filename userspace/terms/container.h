@@ -18,7 +18,7 @@ struct nt_container {
 };
 
 /* Finds the container and the pod that one path names. */
-void nt_container_of_path(const char *path, size_t length, struct nt_container *container);
+void nt_container_of_path(const char *path, struct nt_container *container);
 
 /*
  * Takes the text of /proc/PID/cgroup, and the path of cgroup v2 at which the cgroup namespace of
