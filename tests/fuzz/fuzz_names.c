@@ -22,8 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		FUZZ_CHECK(!frames[i].module || strlen(frames[i].module) <= NT_NAME_BYTES);
 		FUZZ_CHECK(!frames[i].symbol || strlen(frames[i].symbol) <= NT_NAME_BYTES);
 	}
-	if (size <= NT_NAMES_REPLY_BYTES)
-		FUZZ_CHECK(nt_names_encode(&head, frames, head.n, again) <= size);
+	/* all of it was read, and nothing stood behind it */
+	if (size <= sizeof(head) + head.n * sizeof(struct nt_names_frame) + NT_NAMES_BYTES)
+		FUZZ_CHECK(nt_names_encode(&head, frames, head.n, again) == size);
 	nt_frames_free(frames, head.n);
 	return 0;
 }

@@ -29,6 +29,7 @@ static void check_row(const struct nt_top_row *row)
 	FUZZ_CHECK(n <= 16);
 	for (size_t i = 0; i < n; i++)
 		check_text(lines[i], sizeof(lines[i]));
+	FUZZ_CHECK(row->key.local[0] && row->key.remote[0]);
 	check_text(row->comm, sizeof(row->comm));
 	check_text(row->cgroup, sizeof(row->cgroup));
 	check_text(row->peer, sizeof(row->peer));

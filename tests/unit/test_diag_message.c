@@ -247,36 +247,4 @@ TEST(lengths_that_lie_are_refused)
 	}
 }
 
-/* Each cut, and each byte turned: never beyond the datagram (the sanitizers look), and each socket
- * that is told has a tail. */
-TEST(no_input_reads_beyond_the_datagram)
-{
-	const struct answer a = an_answer();
-
-	for (size_t length = 0; length <= sizeof(a); length++) {
-		struct told told = {};
-		char *copy = malloc(length ? length : 1);
-
-		assert_non_null(copy);
-		memcpy(copy, &a, length);
-		nt_diag_parse(copy, length, REQUEST, take, &told);
-		if (length >= sizeof(a.head)) {
-			((struct nlmsghdr *)copy)->nlmsg_len = length;
-			nt_diag_parse(copy, length, REQUEST, take, &told);
-		}
-		free(copy);
-	}
-	for (size_t i = 0; i < sizeof(a); i++) {
-		struct told told = {};
-		unsigned char *copy = malloc(sizeof(a));
-
-		assert_non_null(copy);
-		memcpy(copy, &a, sizeof(a));
-		copy[i] ^= 0xff;
-		nt_diag_parse(copy, sizeof(a), REQUEST, take, &told);
-		assert_true(!told.count || (told.last.bytes && told.last.bytes < told.last.mss));
-		free(copy);
-	}
-}
-
 UNIT_MAIN()

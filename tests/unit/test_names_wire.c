@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // links: userspace/names/wire.c userspace/names/symbols.c userspace/names/unwind.c userspace/names/mappings.c
 // links: userspace/base/text.c
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "unit.h"
@@ -18,14 +17,6 @@ static size_t encode(struct nt_frame *list, size_t n)
 	return nt_names_encode(&h, list, n, bytes);
 }
 
-/* A reply of one frame, whose module is "/bin/x" and whose symbol "main". */
-static size_t encode_one(void)
-{
-	struct nt_frame one = {.ip = 1, .module = "/bin/x", .offset = 2, .symbol = "main"};
-
-	return encode(&one, 1);
-}
-
 static int decode(size_t length)
 {
 	/* a copy that ends where it ends, for the sanitizer to see who reads on */
@@ -36,11 +27,6 @@ static int decode(size_t length)
 	err = nt_names_decode(copy, length, &head, frames);
 	free(copy);
 	return err;
-}
-
-static struct nt_names_frame *first_frame(void)
-{
-	return (struct nt_names_frame *)(bytes + sizeof(struct nt_names_reply));
 }
 
 TEST(what_was_encoded_is_decoded)
@@ -110,48 +96,6 @@ TEST(names_have_so_much_room_in_all_and_the_outermost_go_without)
 	assert_int_equal(decode(length), 0);
 	assert_int_equal(head.why, NT_NAMED);
 	nt_frames_free(frames, named);
-}
-
-TEST(what_is_cut_off_anywhere_is_refused)
-{
-	size_t whole = encode_one();
-
-	for (size_t length = 0; length < whole; length++)
-		assert_int_equal(decode(length), -EBADMSG);
-	bytes[whole] = 0;
-	assert_int_equal(decode(whole + 1), -EBADMSG);
-}
-
-TEST(counts_and_lengths_that_are_too_large_are_refused)
-{
-	static const uint32_t counts[] = {NT_STACK_DEPTH + 1, 0x80000000, UINT32_MAX};
-	static const uint16_t lengths[] = {NT_NAME_BYTES + 1, 0x7fff, 0xfffe};
-	size_t whole = encode_one();
-
-	for (size_t i = 0; i < 3; i++) {
-		((struct nt_names_reply *)bytes)->n = counts[i];
-		assert_int_equal(decode(whole), -EBADMSG);
-		assert_int_equal(decode(sizeof(bytes)), -EBADMSG);
-	}
-	for (size_t i = 0; i < 3; i++) {
-		encode_one();
-		first_frame()->module = lengths[i];
-		assert_int_equal(decode(sizeof(bytes)), -EBADMSG);
-		encode_one();
-		first_frame()->symbol = lengths[i];
-		assert_int_equal(decode(sizeof(bytes)), -EBADMSG);
-	}
-}
-
-TEST(a_reason_that_there_is_not_and_a_name_with_a_nul_are_refused)
-{
-	size_t whole = encode_one();
-
-	((struct nt_names_reply *)bytes)->why = NT_UNNAMED_REASONS;
-	assert_int_equal(decode(whole), -EBADMSG);
-	encode_one();
-	bytes[whole - 2] = '\0';
-	assert_int_equal(decode(whole), -EBADMSG);
 }
 
 UNIT_MAIN()

@@ -236,49 +236,6 @@ TEST(another_protocol_and_what_is_no_daemon_is_told)
 	assert_false(data.any);
 }
 
-TEST(values_of_other_types_count_as_absent)
-{
-	static const char *const lines[] = {
-		"",
-		"{",
-		"[]",
-		"null",
-		"7",
-		"\"x\"",
-		"{\"type\":7}",
-		"{\"type\":\"stall\"}",
-		"{\"type\":\"stall\",\"sender\":[],\"receiver\":7}",
-		"{\"type\":\"stall\",\"sender\":{\"address\":[]},\"receiver\":{\"address\":{}}}",
-		"{\"type\":\"stall\",\"sender\":{\"address\":\"a\",\"hold\":7,\"pid\":\"x\"},"
-		"\"receiver\":{\"address\":\"b\",\"pending_ack\":[]},"
-		"\"time\":\"\",\"duration_us\":-1,\"ack_after_hold_us\":\"x\"}",
-		"{\"type\":\"snapshot\",\"protocol\":1,\"connections\":7,\"dropped\":[],"
-		"\"stalls\":\"many\"}",
-		"{\"type\":\"snapshot\",\"protocol\":1,\"connections\":[7,null,[],{},"
-		"{\"sender\":{\"address\":\"a\",\"stack\":[7,{}]},\"receiver\":{\"address\":\"b\"},"
-		"\"evidence\":7,\"stalls\":99999999999999999999999999}]}",
-	};
-
-	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-		feed(i, lines[i]);
-	assert_true(data.count <= 2);
-}
-
-TEST(names_cannot_break_the_screen)
-{
-	char line[600];
-
-	snprintf(line, sizeof(line), SNAPSHOT, 1,
-		 "{\"side\":\"sender\",\"sender\":{\"pid\":1,\"comm\":\"\\u001b]0;x\\u0007\","
-		 "\"address\":\"\\r\"},\"receiver\":{\"address\":\"b\"},\"stalls\":1,"
-		 "\"fix\":\"a\\u001b[2J\"}");
-	feed(1, line);
-	assert_int_equal(data.count, 1);
-	assert_string_equal(data.rows[0].comm, "\\x1b]0;x\\x07");
-	assert_string_equal(data.rows[0].key.local, "\\x0d");
-	assert_string_equal(data.rows[0].fix, "a\\x1b[2J");
-}
-
 TEST(whatever_is_told_memory_is_bounded)
 {
 	char line[400];
