@@ -4,6 +4,16 @@
 
 #include "single_calls.h"
 
+/* A test that begins with the programs of one family. */
+#define RULE(hooks, name)                                          \
+	static void name##_with_programs(void);                    \
+	TEST(name)                                                 \
+	{                                                          \
+		begin(&(struct setting){.family = hooks});         \
+		name##_with_programs();                            \
+	}                                                          \
+	static void name##_with_programs(void)
+
 static struct tcp tcp_at_hand(struct endpoint *e)
 {
 	return tcp_of(sock_of(e), true);
@@ -83,7 +93,7 @@ static void another_cpu_takes_the_memory(void)
 	hold_at_hand(looked_at)->sk++;
 }
 
-static void writer_is_not_named_in_another_hold(void)
+RULE(FUNCTION, writer_is_not_named_in_another_hold)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct hold *h;
@@ -109,7 +119,7 @@ static void writer_is_not_named_in_another_hold(void)
 }
 
 /* The attempt of this write went unseen, and left nothing: the next look at the hold finds its end. */
-static void write_without_tail_is_not_looked_at(void)
+RULE(FUNCTION, write_without_tail_is_not_looked_at)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 
@@ -222,7 +232,7 @@ static void no_buffer(struct endpoint *e, struct rb_node *sent)
 	sock_of(e)->tcp_rtx_queue.rb_node = NULL;
 }
 
-static void what_is_in_flight_is_one_write_if_it_left_alone(void)
+RULE(FUNCTION, what_is_in_flight_is_one_write_if_it_left_alone)
 {
 	assert_int_equal(flight_told(NULL, 0, 0), FLIGHT_ONE_WRITE);
 	assert_int_equal(flight_told(two_buffers, 0, 0), FLIGHT_UNSURE);
@@ -244,7 +254,7 @@ static void what_is_in_flight_is_one_write_if_it_left_alone(void)
 
 /* ---- which hold is a socket's ---- */
 
-static void dissolved_connection_leaves_no_hold(void)
+RULE(FUNCTION, dissolved_connection_leaves_no_hold)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	u32 *hash = &sock_of(e)->__sk_common.skc_hash, before = *hash % BUCKETS, after;
@@ -271,7 +281,7 @@ static void dissolved_connection_leaves_no_hold(void)
 
 /* ---- why there is a tail ---- */
 
-static void writes_cause_an_attempt_unless_the_device_or_pacing_does(void)
+RULE(FUNCTION, writes_cause_an_attempt_unless_the_device_or_pacing_does)
 {
 	struct nt_tcp_state s = {.snd_una = 1, .write_seq = 9};
 	struct hold h = {.held = {.una = 1, .end_seq = 9}};
@@ -298,7 +308,7 @@ static const struct nt_tcp_state throttled_write = {
 	.head_len = 50, .head_last = true, .has_head = true, .throttled = true,
 };
 
-static void device_corks_a_small_last_segment(void)
+RULE(FUNCTION, device_corks_a_small_last_segment)
 {
 	struct nt_tcp_state s = throttled_write;
 	struct hold h = {.held = {.reason = NT_HOLD_AUTOCORK, .end_seq = 50}};
@@ -347,7 +357,7 @@ static u64 pacing_lasted(u8 reason, u32 seq, u64 wstamp_ns)
 	return lasted;
 }
 
-static void pacing_ends_by_its_timer(void)
+RULE(FUNCTION, pacing_ends_by_its_timer)
 {
 	assert_int_equal(pacing_lasted(NT_HOLD_PACING, 7, 3000), 2000);
 	assert_int_equal(pacing_lasted(NT_HOLD_PACING, 7, 1001), 1);
@@ -357,7 +367,7 @@ static void pacing_ends_by_its_timer(void)
 	assert_int_equal(pacing_lasted(NT_HOLD_TSQ, 7, 3000), 4000);
 }
 
-static void other_bytes_await_no_timer(void)
+RULE(FUNCTION, other_bytes_await_no_timer)
 {
 	struct endpoint *e = endpoint_with_tail(0, 5000);
 	struct nt_tcp_state s;
@@ -395,7 +405,7 @@ static void other_bytes_await_no_timer(void)
 
 /* ---- what a segment does ---- */
 
-static void attempts_may_go_unseen(void)
+RULE(FUNCTION, attempts_may_go_unseen)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct hold h = {.held = {.reason = NT_HOLD_NAGLE, .seq = e->tp.snd_nxt, .end_seq = e->tp.write_seq}};
@@ -430,7 +440,7 @@ static void attempts_may_go_unseen(void)
 }
 
 /* The write's attempt went unseen: Nagle held the tail, however busy the device is as a segment finds it. */
-static void segment_finds_what_a_write_left(void)
+RULE(FUNCTION, segment_finds_what_a_write_left)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 
@@ -442,7 +452,7 @@ static void segment_finds_what_a_write_left(void)
 	endpoint_leaves(e);
 }
 
-static void ack_releases_what_nagle_holds(void)
+RULE(FUNCTION, ack_releases_what_nagle_holds)
 {
 	struct nt_tcp_state s = {.head_end_seq = 150, .snd_wnd = 50};
 	struct hold h = {.held = {.sml = 100}};
@@ -465,7 +475,7 @@ static void ack_releases_what_nagle_holds(void)
 }
 
 /* What waits for a congestion window of one segment goes once nothing is in flight. */
-static void last_ack_opens_a_small_window(void)
+RULE(FUNCTION, last_ack_opens_a_small_window)
 {
 	struct nt_tcp_state s = {.snd_nxt = 100, .head_end_seq = 150, .snd_wnd = 50};
 	struct hold h = {.held = {.sml = 100, .reason = NT_HOLD_CWND, .lone = true}};
@@ -503,7 +513,7 @@ static bool is_taken(struct endpoint *e, u32 seq, u32 len, u32 ack, u8 flags, u3
 }
 
 /* tcp_validate_incoming(), tcp_ack() */
-static void kernel_takes_what_fits(void)
+RULE(FUNCTION, kernel_takes_what_fits)
 {
 	struct endpoint *e = lone_endpoint();
 	u32 nxt = e->tp.rcv_nxt, wup = nxt - 10, ack = e->tp.snd_nxt;
@@ -554,7 +564,7 @@ static void fin_moves_a_hold(u32 seq_after, u32 len, u32 ack_after, u32 came, bo
 	endpoint_leaves(e);
 }
 
-static void fin_alone_is_no_data(void)
+RULE(FUNCTION, fin_alone_is_no_data)
 {
 	assert_int_equal(ack_kind_of(&(struct segment){.seq = 5, .end_seq = 5}), ACK_PURE);
 	assert_int_equal(ack_kind_of(&(struct segment){.seq = 5, .end_seq = 6}), ACK_ON_DATA);
@@ -563,7 +573,7 @@ static void fin_alone_is_no_data(void)
 }
 
 /* ACKs that acknowledge something are noted, with what a hold needs to know of them. */
-static void acks_are_noted(void)
+RULE(FUNCTION, acks_are_noted)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct hold *h;
@@ -607,7 +617,7 @@ static void writes_to_tail(struct endpoint *e, u32 bytes)
 }
 
 /* An ACK that a program's call kept in the backlog may have come when that call began, after the last one returned. */
-static void an_ack_that_waits_for_its_senders_lock_is_not_late(void)
+RULE(FUNCTION, an_ack_that_waits_for_its_senders_lock_is_not_late)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct hold *h;
@@ -674,7 +684,7 @@ static bool probe_timer_releases(u32 wnd, u32 written_since)
 	return released;
 }
 
-static void timer_leaves_interactive_mode(void)
+RULE(TRACEPOINT, timer_leaves_interactive_mode)
 {
 	struct endpoint *e = lone_endpoint();
 	struct tcp t = tcp_at_hand(e);
@@ -713,7 +723,7 @@ static u64 cork_timer_took(u64 rto_ns, u64 lasted_ns)
 }
 
 /* After the RTO, 200 ms at least, and half as long again at the latest; the ACK may have changed the RTO a little. */
-static void cork_ends_when_its_timer_expires(void)
+RULE(TRACEPOINT, cork_ends_when_its_timer_expires)
 {
 	const u64 room_ns = 2 * world.tick_ns;
 
@@ -730,7 +740,7 @@ static void cork_ends_when_its_timer_expires(void)
 
 /* ---- when a hold ended that nobody saw end ---- */
 
-static void silence_lasts_a_round_trip_and_two_ticks(void)
+RULE(FUNCTION, silence_lasts_a_round_trip_and_two_ticks)
 {
 	struct endpoint *e = lone_endpoint();
 	struct tcp t = tcp_at_hand(e);
@@ -747,7 +757,7 @@ static void silence_lasts_a_round_trip_and_two_ticks(void)
 	endpoint_leaves(e);
 }
 
-static void late_acks_are_found_by_when_they_were_sent(void)
+RULE(FUNCTION, late_acks_are_found_by_when_they_were_sent)
 {
 	const struct nt_ack_numbers key = {.ack = 11, .seq = 22};
 	struct hold h = {.held = {.reason = NT_HOLD_NAGLE}, .begin_ns = 1000, .ack = 11, .ack_seq = 22,
@@ -871,7 +881,7 @@ static bool unseen_ack_was_pure(u64 lasted_ns, enum unlike unlike, u8 nonagle)
 	return h.ack_kind == ACK_PURE;
 }
 
-static void unseen_ack_is_pure_if_nothing_else_may_have_released_the_bytes(void)
+RULE(FUNCTION, unseen_ack_is_pure_if_nothing_else_may_have_released_the_bytes)
 {
 	const u64 probe_ns = NT_RTO_MIN_NS / 4 * 3 - 2 * world.tick_ns; /* may come from here on */
 
@@ -886,7 +896,7 @@ static void unseen_ack_is_pure_if_nothing_else_may_have_released_the_bytes(void)
 	assert_false(unseen_ack_was_pure(20 * MS, RECEIVED, 0));
 }
 
-static void acknowledged_holds_end_when_something_tells(void)
+RULE(FUNCTION, acknowledged_holds_end_when_something_tells)
 {
 	assert_int_equal(acknowledged_hold_lasted(AS_IT_WAS), 40 * MS);
 	for (enum unlike unlike = OTHER_REASON; unlike <= RECEIVED; unlike++)
@@ -897,7 +907,7 @@ static void acknowledged_holds_end_when_something_tells(void)
 
 /* ---- what another host may tell ---- */
 
-static void hold_meets_a_late_ack_from_a_millisecond_on(void)
+RULE(FUNCTION, hold_meets_a_late_ack_from_a_millisecond_on)
 {
 	struct nt_stall_facts f = {.duration_ns = 3 * MS, .way_us = 2000, .reason = NT_HOLD_NAGLE,
 				   .release = NT_RELEASE_ACK};
@@ -931,7 +941,7 @@ static void hold_meets_a_late_ack_from_a_millisecond_on(void)
 }
 
 /* Of those that a limit leaves room for, a second's worth may come at once; the rest is counted. */
-static void late_acks_have_a_limit(void)
+RULE(FUNCTION, late_acks_have_a_limit)
 {
 	u64 *dropped = &totals_here()->dropped[NT_DROPPED_LATE_ACK], before = *dropped;
 	unsigned int had_room = 0;
@@ -965,7 +975,7 @@ static struct nt_stall_facts facts_of(struct endpoint *e, const struct hold *h, 
 	return f;
 }
 
-static void facts_are_those_of_the_hold(void)
+RULE(FUNCTION, facts_are_those_of_the_hold)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	struct hold h = {.held = {.end_seq = 50, .reason = NT_HOLD_NAGLE, .mss = 1448}, .writes = 1, .written = 50,
@@ -1053,7 +1063,7 @@ static u64 time_counted(u64 lasted_ns, enum slow slow, bool kernels)
 	return counted_ns;
 }
 
-static void time_without_a_stall_is_counted(void)
+RULE(FUNCTION, time_without_a_stall_is_counted)
 {
 	for (int kernels = 0; kernels < 2; kernels++) {
 		for (enum slow slow = ENDS; slow <= CHANGES; slow++) {
@@ -1105,7 +1115,7 @@ static bool late_ack_is_told(u64 pending_ns, u32 limit_jiffies, u8 pingpong, u32
 	return was_told;
 }
 
-static void late_acks_are_told_with_their_reason(void)
+RULE(FUNCTION, late_acks_are_told_with_their_reason)
 {
 	u32 most = DELACK_MIN_NS / world.tick_ns;
 
@@ -1168,7 +1178,7 @@ static bool read_finds_late_ack(enum read read)
 	return found;
 }
 
-static void reads_find_late_acks(void)
+RULE(TRACEPOINT, reads_find_late_acks)
 {
 	for (enum read read = 0; read < READS; read++)
 		assert_int_equal(read_finds_late_ack(read), read == READ_SENDS_ACK);
@@ -1213,7 +1223,7 @@ static bool read_ack_is_told(enum met met)
 	return was_told;
 }
 
-static void next_segment_tells_of_a_reads_late_ack(void)
+RULE(TRACEPOINT, next_segment_tells_of_a_reads_late_ack)
 {
 	for (enum met met = 0; met < METS; met++)
 		assert_int_equal(read_ack_is_told(met), met == MET_BY_READ);
@@ -1272,7 +1282,7 @@ static bool answer_of(u32 len, enum lacks lacks)
 	return was_told;
 }
 
-static void only_an_answer_tells_of_a_late_ack(void)
+RULE(FUNCTION, only_an_answer_tells_of_a_late_ack)
 {
 	assert_true(answer_of(100, NOTHING_LACKS));
 	assert_true(answer_of(1447, NOTHING_LACKS));
@@ -1281,7 +1291,7 @@ static void only_an_answer_tells_of_a_late_ack(void)
 		assert_false(answer_of(100, lacks));
 }
 
-static void peer_sends_what_we_announce_or_what_the_path_takes(void)
+RULE(FUNCTION, peer_sends_what_we_announce_or_what_the_path_takes)
 {
 	struct endpoint *e = lone_endpoint();
 	struct tcp t = tcp_at_hand(e);
@@ -1317,7 +1327,7 @@ static bool freed_nothing(u32 tail, u32 newly, u32 sent_ago, u32 late_ago, u32 o
 	return answer;
 }
 
-static void late_ack_frees_nothing_where_nothing_is_unsent(void)
+RULE(FUNCTION, late_ack_frees_nothing_where_nothing_is_unsent)
 {
 	const u32 last = (ACK_WAY_NS - 1) / world.tick_ns;
 
@@ -1331,7 +1341,7 @@ static void late_ack_frees_nothing_where_nothing_is_unsent(void)
 }
 
 /* Whatever HZ is; at 300 a jiffy is no whole number of nanoseconds. */
-static void late_ack_is_on_its_way_for_so_long_at_any_tick(void)
+RULE(FUNCTION, late_ack_is_on_its_way_for_so_long_at_any_tick)
 {
 	const u64 ticks[] = {1 * MS, SECOND / 300, 4 * MS, 10 * MS}, tick = world.tick_ns;
 
@@ -1347,7 +1357,7 @@ static void late_ack_is_on_its_way_for_so_long_at_any_tick(void)
 }
 
 /* The longest wait of any socket counts for its whole bucket. */
-static void answer_is_awaited_until_it_tells_nothing(void)
+RULE(FUNCTION, answer_is_awaited_until_it_tells_nothing)
 {
 	const u64 ticks[] = {1 * MS, SECOND / 300, 4 * MS, 10 * MS}, tick = world.tick_ns;
 	const u64 awaited[] = {0, 50 * MS, ANSWER_NS, 2 * ANSWER_NS};
@@ -1452,7 +1462,7 @@ static bool room_is_told(enum room room)
 	return told_so;
 }
 
-static void late_ack_makes_room_for_who_waits(void)
+RULE(FUNCTION, late_ack_makes_room_for_who_waits)
 {
 	for (enum room room = 0; room < ROOMS; room++)
 		assert_int_equal(room_is_told(room), room <= WRITER_POLLS);
@@ -1485,7 +1495,7 @@ static bool greeting_is_told(u64 after_ns, u64 pending_ns, bool syn_data)
 	return told_so;
 }
 
-static void late_ack_of_a_handshake_keeps_a_server_that_greets(void)
+RULE(FUNCTION, late_ack_of_a_handshake_keeps_a_server_that_greets)
 {
 	const u64 latest_ns = ACCEPT_NS + 1500 * US + world.tick_ns; /* the round trip takes 1 ms */
 
@@ -1562,7 +1572,7 @@ static bool close_is_told(enum closer closer)
 	return told_so;
 }
 
-static void late_ack_keeps_a_close_that_lingers(void)
+RULE(FUNCTION, late_ack_keeps_a_close_that_lingers)
 {
 	for (enum closer closer = 0; closer < CLOSERS; closer++)
 		assert_int_equal(close_is_told(closer), closer == CLOSER_WAITS || closer == ACK_UNSEEN);
@@ -1572,7 +1582,7 @@ static void late_ack_keeps_a_close_that_lingers(void)
 
 /* No program saw the write, as where sock_send_length is missing. The socket is known by its process until it goes,
  * though tcp_disconnect() has taken its remote port away. */
-static void hold_without_its_writer_is_of_the_process_asked_for(void)
+RULE(FUNCTION, hold_without_its_writer_is_of_the_process_asked_for)
 {
 	const u32 asked_for = 77;
 
@@ -1604,7 +1614,7 @@ static void hold_without_its_writer_is_of_the_process_asked_for(void)
 }
 
 /* By the ACK's numbers another host finds the hold; what else released it has none. */
-static void hold_has_the_numbers_of_no_ack_but_its_own(void)
+RULE(FUNCTION, hold_has_the_numbers_of_no_ack_but_its_own)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 
@@ -1633,7 +1643,7 @@ static void on_event(const void *event)
 	memcpy(&events_told[n_events_told++], event, sizeof(events_told[0]));
 }
 
-static void timeline_tells_where_a_hold_begins_changes_and_ends(void)
+RULE(FUNCTION, timeline_tells_where_a_hold_begins_changes_and_ends)
 {
 	struct endpoint *e = endpoint_with_tail(100, 50);
 	u32 held_seq;

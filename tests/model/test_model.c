@@ -9,7 +9,6 @@
 #include "hooks.h"
 #include "model_limits.h"
 #include "single_calls.h"
-#include "single_rules.h"
 #include "talk.h"
 #include "tcp.h"
 #include "told.h"
@@ -216,6 +215,8 @@ static void begin(const struct setting *setting)
 		host.tcp_usec_ts = offsetof(struct endpoint, usec_stamps);
 	teach_timers();
 }
+
+#include "single_rules.h" /* its tests begin, too */
 
 static struct host_map *some_map(void)
 {
@@ -591,44 +592,19 @@ TEST(a_tail_is_looked_at_when_something_may_have_changed)
 	begin(&(struct setting){.family = FUNCTION});
 	large_tail_waits_a_millisecond(1448, true);
 	large_tail_waits_a_millisecond(1437, false); /* and grows to less than a segment */
-	write_without_tail_is_not_looked_at();
-	writer_is_not_named_in_another_hold();
-	what_is_in_flight_is_one_write_if_it_left_alone();
 	begin(&(struct setting){.family = TRACEPOINT});
 	write_is_looked_at_again(50, another_cpu_acknowledges);
 	write_is_looked_at_again(3000, another_cpu_sends);
-	begin(&(struct setting){.family = FUNCTION});
-	dissolved_connection_leaves_no_hold();
-}
-
-TEST(a_tail_has_the_reason_that_tcp_has)
-{
-	begin(&(struct setting){.family = FUNCTION});
-	writes_cause_an_attempt_unless_the_device_or_pacing_does();
-	device_corks_a_small_last_segment();
-	pacing_ends_by_its_timer();
-	other_bytes_await_no_timer();
-	hold_without_its_writer_is_of_the_process_asked_for();
-	hold_has_the_numbers_of_no_ack_but_its_own();
-	timeline_tells_where_a_hold_begins_changes_and_ends();
 }
 
 TEST(a_segment_does_what_the_kernel_lets_it)
 {
 	begin(&(struct setting){.family = FUNCTION});
-	attempts_may_go_unseen();
-	segment_finds_what_a_write_left();
-	ack_releases_what_nagle_holds();
-	last_ack_opens_a_small_window();
-	kernel_takes_what_fits();
 	fin_moves_a_hold(0, 0, 0, 0, true);
 	fin_moves_a_hold(1, 0, 0, 0, false);
 	fin_moves_a_hold(0, 1, 0, 0, false);
 	fin_moves_a_hold(0, 0, 1, 0, false); /* it acknowledges something */
 	fin_moves_a_hold(0, 0, 0, 1, false); /* data has come since the hold began */
-	fin_alone_is_no_data();
-	acks_are_noted();
-	an_ack_that_waits_for_its_senders_lock_is_not_late();
 	assert_true(late_ack_is_inferred(2 * 1448 - 1, 0, 0));
 	assert_false(late_ack_is_inferred(2 * 1448, 0, 0));
 	assert_true(late_ack_is_inferred(2 * 1448, 1, 19 * MS));
@@ -638,37 +614,10 @@ TEST(a_segment_does_what_the_kernel_lets_it)
 
 TEST(timers_send_what_they_may)
 {
-	begin(&(struct setting){.family = TRACEPOINT});
-	timer_leaves_interactive_mode();
-	cork_ends_when_its_timer_expires();
-	reads_find_late_acks();
-	next_segment_tells_of_a_reads_late_ack();
 	begin(&(struct setting){.family = FUNCTION});
 	assert_true(probe_timer_releases(50, 0));
 	assert_true(probe_timer_releases(1, 0));
 	assert_false(probe_timer_releases(0, 0));
-}
-
-TEST(ends_and_acks_that_went_unseen_are_found_by_what_they_left)
-{
-	begin(&(struct setting){.family = FUNCTION});
-	facts_are_those_of_the_hold();
-	time_without_a_stall_is_counted();
-	silence_lasts_a_round_trip_and_two_ticks();
-	late_acks_are_found_by_when_they_were_sent();
-	acknowledged_holds_end_when_something_tells();
-	unseen_ack_is_pure_if_nothing_else_may_have_released_the_bytes();
-	hold_meets_a_late_ack_from_a_millisecond_on();
-	late_acks_have_a_limit();
-	late_acks_are_told_with_their_reason();
-	only_an_answer_tells_of_a_late_ack();
-	peer_sends_what_we_announce_or_what_the_path_takes();
-	late_ack_frees_nothing_where_nothing_is_unsent();
-	late_ack_is_on_its_way_for_so_long_at_any_tick();
-	answer_is_awaited_until_it_tells_nothing();
-	late_ack_makes_room_for_who_waits();
-	late_ack_of_a_handshake_keeps_a_server_that_greets();
-	late_ack_keeps_a_close_that_lingers();
 }
 
 /* SECURITY.md has these numbers. */
