@@ -582,9 +582,6 @@ def test_behind_the_proxy_of_the_documents_no_handshake_that_never_ends_costs_a_
 
 
 class Broken(Collector):
-    def describe(self) -> list[Metric]:
-        return []
-
     def collect(self) -> Iterator[Metric]:
         raise RuntimeError("a fault")
         yield
@@ -643,9 +640,6 @@ class Counted(Collector):
     """Counts how often it was asked."""
 
     asked = 0
-
-    def describe(self) -> list[Metric]:
-        return []
 
     def collect(self) -> Iterator[Metric]:
         self.asked += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,10 +89,6 @@ class NagletraceCollector(Collector):
         self.timeout_s = timeout_s
         self.max_series = max_series
         self._trouble = Trouble("the daemon is back")
-
-    def describe(self) -> Iterable[Metric]:
-        """Yields nothing: the registry need not ask the daemon to know names."""
-        return []
 
     def collect(self) -> Iterator[Metric]:
         began = time.monotonic()

@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +205,6 @@ class Carrier(Collector):
                 self._dropped["rejected"] += outcome.rejected
             elif outcome.fate is Fate.REFUSED:
                 self._dropped["refused"] += records
-
-    def describe(self) -> Iterable[Metric]:
-        return []
 
     def collect(self) -> Iterator[Metric]:
         with self._lock:

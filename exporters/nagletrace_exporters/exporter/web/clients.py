@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client.core import Metric
@@ -74,9 +74,6 @@ class Refusals(Collector):
         counts = "; ".join(f"{count} × {REASONS[reason]} ({reason})" for reason, count in self._unlogged.most_common())
         log.warning("clients refused: %s; the last from %s", counts, self._last_host)
         self._unlogged.clear()
-
-    def describe(self) -> Iterable[Metric]:
-        return []
 
     def collect(self) -> Iterator[Metric]:
         yield counters("nagletrace_exporter_refused_clients",

@@ -7,12 +7,12 @@ import asyncio
 import gzip
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
 PLAIN = "text/plain; charset=utf-8"
@@ -60,16 +60,6 @@ class Answer(NamedTuple):
             while part := unpacker.decompress(rest, PART_BYTES):
                 rest = unpacker.unconsumed_tail
                 yield part
-
-
-class Gathered:
-    """Poses as a registry for an encoder, and has families that were gathered before."""
-
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = list(families)
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
 
 
 class Scrapes:
@@ -124,11 +114,12 @@ class Scrapes:
             self._making = {}
 
     def _make(self, kinds: set[bool]) -> dict[bool, Answer]:
-        gathered = Gathered(self._registry.collect())
+        families = list(self._registry.collect())
+        gathered: Any = SimpleNamespace(collect=lambda: families)  # an encoder asks a registry for nothing else
         made: dict[bool, Answer] = {}
         for openmetrics in kinds:
             encoder, content_type = choose_encoder("application/openmetrics-text; version=1.0.0" if openmetrics else "")
-            made[openmetrics] = Answer.of(encoder(gathered), content_type)  # type: ignore[arg-type]
+            made[openmetrics] = Answer.of(encoder(gathered), content_type)
         return made
 
 
