@@ -12,7 +12,6 @@ import random
 import re
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -38,10 +37,9 @@ from receivers import (
     reply,
     stall,
 )
-from run_exporter import COMMAND, HERE, PATIENCE, Exporter, make_certificate, most_memory
+from run_exporter import HERE, PATIENCE, Exporter, make_certificate, most_memory
 
 from nagletrace_exporters.config_file import ConfigError
-from nagletrace_exporters.exporter import main
 from nagletrace_exporters.exporter.otlp import receiver as otlp_receiver
 from nagletrace_exporters.exporter.otlp.carrier import MOST_PAUSE_S, Pauses
 from nagletrace_exporters.exporter.otlp.config import OtlpConfigFile, endpoint, load, resource_attributes
@@ -331,29 +329,6 @@ def test_urls(text: str, made: str) -> None:
     assert str(endpoint(text)) == made
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["--otlp.endpoint", "localhost:4318"], ("--otlp.endpoint", "localhost:4318", "http://127.0.0.1:4318")),
-    (["--otlp.endpoint", "http://h:99999"], ("--otlp.endpoint", "http://h:99999")),
-    (["--otlp.endpoint", "http://a..b:4318"], ("--otlp.endpoint", "http://a..b:4318")),
-    (["--otlp.endpoint", "http://me:hush@h"], ("--otlp.endpoint", "--otlp.config.file")),
-    (["--otlp.endpoint", "http://h/?key=hush"], ("--otlp.endpoint", "--otlp.config.file")),
-    (["--otlp.config.file", "x"], ("--otlp.config.file", "--otlp.endpoint")),
-    (["--otlp.queue-records", "7"], ("--otlp.queue-records", "--otlp.endpoint")),
-    (["--otlp.queue-mib", "7"], ("--otlp.queue-mib", "--otlp.endpoint")),
-    (["--otlp.queue-records", "0"], ("--otlp.queue-records", "0", "1")),
-    (["--otlp.queue-mib", "x"], ("--otlp.queue-mib", "x", "MiB"))])
-def test_bad_options_get_one_line_and_code_2(arguments: list[str], words: tuple[str, ...],
-                                             monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-                                             ) -> None:
-    monkeypatch.setattr("sys.argv", ["nagletrace-exporter", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main.parse()
-    told = capsys.readouterr()
-    assert (ended.value.code, told.out) == (2, "")
-    [line] = told.err.splitlines()
-    assert all(word in line for word in words) and "hush" not in line, line
-
-
 @pytest.mark.parametrize(("text", "found"), [
     ("", {}), (" k8s.node.name = node%201 ,Host=7,", {"k8s.node.name": "node 1", "Host": "7"}),
     ("k8s.node.name", {}), ("a b=c,host.id=7", {"host.id": "7"})])
@@ -361,13 +336,6 @@ def test_the_environment_names_the_host(text: str, found: dict[str, str], caplog
     assert resource_attributes(text) == found
     wrong = text.split(",")[0] if len(found) < 2 and text else ""
     assert (wrong in caplog.text) if wrong else not caplog.text
-
-
-def test_a_config_that_is_not_there_ends_the_program() -> None:
-    done = subprocess.run([*COMMAND, "--otlp.endpoint", "http://h", "--otlp.config.file", "/no/such"], cwd=HERE,
-                          capture_output=True, text=True, timeout=PATIENCE, check=False)
-    [line] = done.stderr.splitlines()
-    assert done.returncode == 2 and "--otlp.config.file: /no/such: No such file" in line, line
 
 
 @pytest.mark.parametrize(("text", "tls", "words"), [
