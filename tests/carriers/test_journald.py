@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, free_port, wait_until, wait_until_listening
+from processes import PATIENCE, free_port, kill, wait_until, wait_until_listening
 from receivers import late_ack, stall
 from recordings import stack
-from test_rsyslog import PAGE
+from test_rsyslog import settings
 
 PROGRAMS = Path("/lib/systemd")
 #: A machine's own files stay as they are: journald sees these in their places.
@@ -27,13 +27,6 @@ mount --bind "$0/log" /var/log && mount --bind "$0/etc" /etc/systemd
 [ -s /etc/machine-id ] || { echo 0123456789abcdef0123456789abcdef >"$0/id" && mount --bind "$0/id" /etc/machine-id; }
 exec /lib/systemd/systemd-journald nagletrace
 """
-
-
-def settings(name: str) -> str:
-    """A file of the page: what stands in the fence behind its mark."""
-    found = re.search(rf"<!-- (?:journald|rsyslog): {name} -->\n```(?:ini|sh)\n(.*?)```", PAGE, re.DOTALL)
-    assert found, name
-    return found[1]
 
 
 class Journald:
@@ -63,10 +56,6 @@ class Journald:
         stream.connect(str(self.stdout))
         stream.sendall(b"nagletrace\nnagletrace-records.service\n6\n0\n0\n0\n0\n")
         return stream
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
 
 
 class Uploading(threading.Thread):
@@ -113,10 +102,6 @@ class Remote:
                                             stdout=output, stderr=output)
         wait_until_listening(self.process, self.port, self.output.read_text)
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
-
     def lines(self) -> list[str]:
         """By the page's own command, with another directory."""
         command = settings("read").replace("/var/log/journal/remote", str(self.directory)).replace(">fleet.jsonl", "")
@@ -133,8 +118,9 @@ def parts(tmp_path: Path) -> Iterator[tuple[Journald, Uploading, Remote]]:
     try:
         yield journald, uploading, remote
     finally:
-        for part in (uploading, remote, journald):
-            part.kill()
+        uploading.kill()
+        kill(remote.process)
+        kill(journald.process)
 
 
 def test_what_the_journal_holds_arrives_when_the_collector_comes_back(
@@ -154,7 +140,7 @@ def test_what_the_journal_holds_arrives_when_the_collector_comes_back(
     with journald.unit() as stream:
         record(stream, 100)
         wait_until("100 arrive", lambda: len(remote.lines()) >= 100, why=arrived)
-        remote.kill()
+        kill(remote.process)
         starts = uploading.starts
         record(stream, 5000)
         wait_until("it starts again", lambda: uploading.starts > starts + 1, why=uploading.output.read_text)

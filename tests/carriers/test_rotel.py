@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, free_port, wait_until, wait_until_listening
+from processes import free_port, kill, wait_until, wait_until_listening
 from receivers import BOOT_ID, HOST, STREAMING, StreamingDaemon, late_ack, stall
 from run_exporter import make_certificate, nginx
 from test_otlp import Carrying
@@ -35,10 +35,6 @@ class Rotel:
             self.process = subprocess.Popen(self._command, stdout=output, stderr=output, env={})
         wait_until_listening(self.process, self.port, self.text)
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
-
     def text(self) -> str:
         return self.output.read_text()
 
@@ -55,7 +51,7 @@ def rotel(tmp_path: Path) -> Iterator[Rotel]:
     try:
         yield receiver
     finally:
-        receiver.kill()
+        kill(receiver.process)
 
 
 @pytest.fixture
@@ -83,7 +79,7 @@ def test_what_the_queue_holds_arrives_when_rotel_comes_back(rotel: Rotel, daemon
     with Carrying(daemon, f"http://127.0.0.1:{rotel.port}") as exporter:
         daemon.tell(*[stall(number) for number in range(100)])
         rotel.wait_for(set(range(100)))
-        rotel.kill()
+        kill(rotel.process)
         for begin in range(100, 3000, 100):
             daemon.tell(*[stall(number) for number in range(begin, begin + 100)])
         exporter.wait_for(queued_records=2900, **{"failed_requests connection": 2})

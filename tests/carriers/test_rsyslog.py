@@ -11,12 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, free_port, wait_until, wait_until_listening
+from processes import PATIENCE, free_port, kill, wait_until, wait_until_listening
 from receivers import late_ack, stall
 from recordings import stack
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "fleets.md").read_text()
+
+
+def settings(name: str) -> str:
+    """A file of the page: what stands in the fence behind its mark."""
+    found = re.search(rf"<!-- (?:journald|rsyslog): {name} -->\n```(?:ini|sh|rsyslog)\n(.*?)```", PAGE, re.DOTALL)
+    assert found, name
+    return found[1]
 
 
 class Rsyslog:
@@ -25,9 +32,7 @@ class Rsyslog:
     def __init__(self, name: str, directory: Path, port: int) -> None:
         self.directory = directory
         directory.mkdir(exist_ok=True)
-        found = re.search(rf"<!-- rsyslog: {name} -->\n```rsyslog\n(.*?)```", PAGE, re.DOTALL)
-        assert found, name
-        text = found[1]
+        text = settings(name)
         for wanted, ours in (("/var/log/nagletrace", str(directory)), ("logs.example", "127.0.0.1"),
                              ("2514", str(port)), ('resumeInterval="5"', 'resumeInterval="1"'),
                              ('queue.size="10000"', 'queue.size="2000"')):
@@ -46,10 +51,6 @@ class Rsyslog:
     def start(self) -> None:
         self.process = subprocess.Popen(["rsyslogd", "-n", "-f", self.config, "-i", self.directory / "pid"],
                                         stderr=(self.directory / "stderr").open("a"))
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
 
     def told(self) -> str:
         return (self.directory / "stderr").read_text()
@@ -79,11 +80,10 @@ def test_what_the_queue_holds_arrives_when_the_collector_comes_back(tmp_path: Pa
     told.parent.mkdir()
     collector = Rsyslog("collector", tmp_path / "collector", port)
     host = Rsyslog("host", tmp_path / "host", port)
-    processes = [collector, host]
     try:
         record(100)
         wait_until("100 arrive", lambda: len(numbers(got)) >= 100, why=lambda: host.told() + collector.told())
-        collector.kill()
+        kill(collector.process)
         record(5000)
         spooled = tmp_path / "host"
         wait_until("it spools", lambda: any(spooled.glob("nagletrace.0*")), why=host.told)
@@ -98,8 +98,8 @@ def test_what_the_queue_holds_arrives_when_the_collector_comes_back(tmp_path: Pa
         record_property("rsyslog", f"{len(lines)} lines, {len(arrived) - len(lines)} of them twice; "
                                    f"{on_disk} bytes waited on disk")
     finally:
-        for process in processes:
-            process.kill()
+        kill(collector.process)
+        kill(host.process)
 
 
 def test_a_file_that_is_truncated_is_read_from_its_begin(tmp_path: Path) -> None:
@@ -113,15 +113,13 @@ def test_a_file_that_is_truncated_is_read_from_its_begin(tmp_path: Path) -> None
             told.write_text(json.dumps(stall(number, duration_us=10 ** (6 - number))) + "\n")  # each shorter
             wait_until("it arrives", lambda: numbers(got) == list(range(number + 1)), why=host.told)  # noqa: B023
     finally:
-        for process in (collector, host):
-            process.kill()
+        kill(collector.process)
+        kill(host.process)
 
 
 @pytest.mark.parametrize("name", ["host", "collector"])
 def test_rsyslog_accepts_the_configuration(name: str, tmp_path: Path) -> None:
-    found = re.search(rf"<!-- rsyslog: {name} -->\n```rsyslog\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    (tmp_path / "conf").write_text(f'global(workDirectory="{tmp_path}")\n{found[1]}')
+    (tmp_path / "conf").write_text(f'global(workDirectory="{tmp_path}")\n{settings(name)}')
     done = subprocess.run(["rsyslogd", "-N1", "-f", tmp_path / "conf"], capture_output=True, text=True,
                           timeout=PATIENCE, check=False)
     assert done.returncode == 0 and "error" not in done.stderr, done.stderr
