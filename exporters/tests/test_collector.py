@@ -27,11 +27,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
+from test_words import MANUAL, exposition
 
 from nagletrace_exporters.exporter.collector import NagletraceCollector
-from nagletrace_exporters.exporter.otlp.carrier import Carrier
-from nagletrace_exporters.exporter.otlp.config import OtlpConfigFile, endpoint
-from nagletrace_exporters.exporter.web.clients import Refusals
 
 ROOT = Path(__file__).parent.parent.parent
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -324,22 +322,9 @@ def test_without_the_daemon_it_says_so_and_nothing_stale(tmp_path: Path) -> None
 
 
 def test_the_manual_page_has_all_metrics_and_no_other(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "man" / "nagletrace-exporter.1").read_text()
-    answer = snapshot(series("java", [40.0]))
-    answer["tracer"] |= {"bpf_cpu_us": 1, "share_ppm": 1}
-    answer["unseen"] = 0
-    answer["unnamed_stacks"] = {"gone": 0}
-    answer["kept"] = {"TCP_NODELAY": 0}
-    answer["filtered"] = False
-    answer["standby"] = standby()
-    with FakeDaemon(tmp_path / "s", answer) as daemon:
-        registry = registry_of(daemon.path)
-        registry.register(Refusals())
-        registry.register(Carrier(daemon.path, endpoint("http://h"), OtlpConfigFile(None, False), {}, 1, 1))
-        text = generate_latest(registry).decode()
-    named = re.findall(r"^\.It Li (nagletrace_\w+)$", page, re.MULTILINE)
-    families = {re.sub(r"_created$", "", name) for name in re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)}
-    assert len(named) == len(set(named)) and set(named) == families
+    named = re.findall(r"^\.It Li (nagletrace_\w+)$", MANUAL.read_text(), re.MULTILINE)
+    types = re.findall(r"^# TYPE (\w+) ", exposition(tmp_path), re.MULTILINE)
+    assert len(named) == len(set(named)) and set(named) == {re.sub(r"_created$", "", name) for name in types}
 
 
 @pytest.mark.parametrize("answer", [

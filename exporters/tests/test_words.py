@@ -38,8 +38,8 @@ SELECTORS = re.compile(r"([a-z_]+:[\w:]+|\bnagletrace_\w+)\{([^}]*)\}")
 LISTS = re.compile(r"\b(?:by|on|group_left) \(([^)]*)\)")
 
 
-def labels_by_metric(tmp_path: Path) -> dict[str, set[str]]:
-    """The metrics of an exporter whose daemon has a value for every one of them, under the names of samples."""
+def exposition(tmp_path: Path) -> str:
+    """What an exporter shows whose daemon has a value for every metric."""
     answer = snapshot(series("java", [40.2], cgroup="/a"))
     answer.update(unseen=1, filtered=True, kept={"TCP_NODELAY": 1}, unnamed_stacks={"busy": 1},
                   detached_hooks=["tcp_probe"], standby=standby())
@@ -49,8 +49,12 @@ def labels_by_metric(tmp_path: Path) -> dict[str, set[str]]:
     with FakeDaemon(tmp_path / "s", answer) as daemon:
         registry.register(NagletraceCollector(daemon.path, 5.0))
         registry.register(Carrier(daemon.path, endpoint("http://h"), OtlpConfigFile(None, False), {}, 1, 1))
-        text = generate_latest(registry).decode()
-    return {sample.name: set(sample.labels) for family in text_string_to_metric_families(text)
+        return generate_latest(registry).decode()
+
+
+def labels_by_metric(tmp_path: Path) -> dict[str, set[str]]:
+    """All metrics, under the names of samples."""
+    return {sample.name: set(sample.labels) for family in text_string_to_metric_families(exposition(tmp_path))
             for sample in family.samples if not sample.name.endswith("_created")}
 
 
