@@ -72,7 +72,7 @@ def events() -> Iterator[r.Record]:
 
 
 PLAYED = (("flame", stacks, LARGE), ("flame", wide_stacks, LARGE), ("flame", reports, LARGE),
-          ("report", reports, LARGE), ("report", connections, SMALL), ("report", durations, SMALL),
+          ("report", reports, LARGE), ("report", connections, LARGE), ("report", durations, SMALL),
           ("report", events, SMALL))
 
 
@@ -99,6 +99,10 @@ def test_no_recording_takes_more_than_bounded_memory(tmp_path: Path, program: st
     assert most <= MOST_BYTES
     if program == "flame" and kind in (stacks, wide_stacks):
         assert b"stalls of stacks beyond the first" in done.stderr
+    if program == "report" and kind is connections:
+        page = (tmp_path / "out").read_text()
+        assert "There were too many for a row each" in page and len(page) < 500_000
+        assert "one in 32, and the longest" in page
     path.unlink()
 
 

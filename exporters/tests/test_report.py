@@ -4,11 +4,7 @@
 from __future__ import annotations
 
 import colorsys
-import json
 import re
-import resource
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -212,25 +208,6 @@ def test_memory_is_bounded_and_what_was_left_out_is_said() -> None:
     for n in range(100):
         summary.add(decode(Stall, r.seen(1_000_000 * n, pid=n + 1)))
     assert len(summary.by_process.groups) <= 10 and summary.by_process.folded_stalls >= 90
-
-
-@pytest.mark.slow
-def test_a_large_recording_takes_bounded_memory(tmp_path: Path) -> None:
-    """60,000 stalls of as many connections; a million take the same, and longer."""
-    path = tmp_path / "large"
-    template = json.dumps(r.seen(pid=1111111, stack=r.stack("a", "b")))
-    with path.open("w") as out:
-        for n in range(60_000):
-            out.write(template.replace("1111111", str(n + 1)).replace("51234", str(n % 60_000)) + "\n")
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
-
-    done = subprocess.run([sys.executable, "-m", "nagletrace_exporters.report.main", "-i", str(path)], cwd=HERE,
-                          preexec_fn=limit, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "There were too many for a row each" in done.stdout and len(done.stdout) < 500_000
-    assert "one in 64, and the longest" in done.stdout
 
 
 def test_percentiles_need_no_python_newer_than_the_package_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
