@@ -420,6 +420,8 @@ def broker(directory: Path, nodelay: str) -> Iterator[tuple[int, socket.socket, 
             publisher.stdin.write((MESSAGE + b"\n") * 2)
             publisher.stdin.flush()
 
+        publish()  # it has connected once this has come, which takes tens of milliseconds
+        read_all(subscriber, 2 * PACKET)
         yield server.pid, subscriber, publish
 
 
