@@ -70,9 +70,12 @@ def nagletrace(*arguments: str, pipe: Pipe, errors_too: bool = False) -> Iterato
 
 
 def wait_until(process: subprocess.Popen[str], signals: str) -> None:
-    """Until SIGINT is one of these of its signals: SigBlk, those that it blocks; SigCgt, those that have a handler."""
+    """Until SIGINT is one of these of its signals: SigBlk, those that it blocks; SigCgt, those that have a handler.
+
+    libc blocks all for a moment, SIGUSR1 too, as it makes a thread."""
     end = time.monotonic() + PATIENCE
-    while not int(status(process.pid)[signals], 16) >> signal.SIGINT - 1 & 1:
+    both = 1 << signal.SIGINT - 1 | 1 << signal.SIGUSR1 - 1
+    while int(status(process.pid)[signals], 16) & both != 1 << signal.SIGINT - 1:
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.001)
 
