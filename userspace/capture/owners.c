@@ -65,6 +65,7 @@ void nt_owners_close(struct nt_owners *owners)
 	nt_owner_list_clear(&owners->list);
 	nt_owner_list_clear(&owners->next);
 	nt_behind_clear(&owners->behind);
+	nt_asked_clear(&owners->asked);
 	while (owners->known)
 		drop_known(owners, owners->known);
 }
@@ -76,7 +77,7 @@ static int begin_look(struct nt_owners *owners)
 	owners->tracer->skel->bss->owners_look++;
 	owners->began_ns = nt_now_ns();
 	memset(owners->next_untraced, 0, sizeof(owners->next_untraced));
-	memset(&owners->asked, 0, sizeof(owners->asked));
+	nt_asked_clear(&owners->asked);
 	return nt_iterator_begin(&owners->reader, owners->iterator, sizeof(struct nt_owner));
 }
 

@@ -197,6 +197,7 @@ static void mark_open_sockets(struct nt_session *session)
 			bpf_map_update_elem(watched, &key, &one, BPF_ANY);
 		}
 	}
+	nt_asked_clear(&asked);
 }
 
 static int fill_ports(const struct nt_session *session)

@@ -118,7 +118,7 @@ static int go_on(struct nt_sampler *sampler)
 static void end_look(struct nt_sampler *sampler)
 {
 	memset(&sampler->look, 0, sizeof(sampler->look));
-	memset(&sampler->asked, 0, sizeof(sampler->asked));
+	nt_asked_clear(&sampler->asked);
 	free(sampler->undecided);
 	sampler->undecided = NULL;
 	sampler->n_undecided = sampler->room = 0;

@@ -217,6 +217,7 @@ bool nt_fix_permitted(const struct nt_owners *owners, const struct nt_targets *t
 	for (i = 0; i < list->count; i++)
 		if (nt_ask_once(&asked, list->owners[i].tgid, is_forbidden, &forbidden))
 			break;
+	nt_asked_clear(&asked);
 	return i == list->count || nt_error_set(error, NT_EXIT_PERMISSION,
 						"process %u: its sockets may not be used: %s",
 						list->owners[i].tgid, forbidden.why);
