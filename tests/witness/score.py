@@ -243,7 +243,8 @@ def nagle_stalls(found: list[wire.WireStall], log: Log, limits: wire.Limits, dou
         elif any(log.changed_within(o, s.ack_came, s.left) for o in ("TCP_NODELAY", "TCP_CORK")):
             why = "an option set as the ACK came"
         # what Nagle holds waits for the same ACK whatever is added to it
-        more = all(w.more for w in log.writes_of(s.offset, s.offset + s.length))
+        more = log.option_at("TCP_NODELAY", s.ack_came) or all(
+            w.more for w in log.writes_of(s.offset, s.offset + s.length))
         cause = "delayed_ack" if more else "nagle_delayed_ack"
         stalls.append(Stall(cause, s.sender, s.receiver, s.left, s.left - since, why, s.answered,
                             s.pending, s.left - s.ack_came, s.left - max(since, write.end),

@@ -86,6 +86,8 @@ def test_what_nagle_holds_stays_nagles_when_writes_with_more_add_to_it(more: boo
                   Write(9, 2, 70 * MS, 70 * MS, True), Write(11, 2, 99 * MS, 99 * MS, True)])
     (stall,) = judged(on_the_wire(), writes)
     assert (stall.cause, stall.duration, stall.doubt) == (cause, 40 * MS, "")
+    writes.options = log(TCP_NODELAY=1).options
+    assert [stall.cause for stall in judged(on_the_wire(), writes)] == ["delayed_ack"]
 
 
 def test_what_is_too_close_to_call_is_in_doubt() -> None:
