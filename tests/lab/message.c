@@ -64,8 +64,10 @@ static void *write_once(void *arg)
 	return NULL;
 }
 
-/* Of N writers in turn, the thread that plays the connection is the first; a thread is made for
- * each other's write. */
+/*
+ * Of N writers in turn, the first is the thread that plays the connection; for each write of the
+ * others a thread is made.
+ */
 static ssize_t call_in_turn(struct lab_conn *c, const struct lab_send *s)
 {
 	uint64_t threads = c->end->side == LAB_CLIENT ? c->end->plan->opt.threads : 1;

@@ -37,7 +37,7 @@ static void exec_ip(const char *line)
 	dup2(STDERR_FILENO, STDOUT_FILENO);
 	/* A user's PATH on Debian lacks the sbin directories. */
 	setenv("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin", 1);
-	execl("/bin/sh", "sh", "-c", "exec $0", line, NULL);
+	execl("/bin/sh", "sh", "-c", "set -f; exec $0", line, NULL);
 	_exit(127);
 }
 

@@ -2,8 +2,8 @@
 /*
  * Looks at the sockets of this host by a BPF iterator, which needs Linux 5.9 and privileges: over
  * the connections of each network namespace; or, for the standby, over the sockets that processes
- * have open, of all namespaces. Once that one is open it needs no privilege more, and it costs less
- * than a walk over the kernel's tables of connections.
+ * have open, of all namespaces. Once this one is made it needs no more privileges, and it costs
+ * less than a walk over the kernel's tables of connections.
  */
 #pragma once
 

@@ -2,12 +2,9 @@
 #include "top/data.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/grow.h"
 
 void nt_top_data_init(struct nt_top_data *data, uint64_t cell_ns)

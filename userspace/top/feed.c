@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "protocol/answers.h"
 #include "base/text.h"
 #include "capture/processes.h"
