@@ -105,15 +105,21 @@ void nt_by_iterator_close(struct nt_by_iterator *by)
 	by->places.own = -1;
 }
 
-static int look_here(struct nt_by_iterator *by, nt_sampled_take *take, void *context)
+/* Reads on until until_ns, or a moment longer. Returns 1: there is more, 0: that was all, or
+ * -errno. */
+static int take_until(struct nt_by_iterator *by, uint64_t until_ns, nt_sampled_take *take,
+		      void *context)
 {
 	const struct nt_sampled *sampled;
 	ssize_t n;
 
-	while ((n = nt_iterator_next(&by->reader, (const void **)&sampled)) > 0)
+	do {
+		n = nt_iterator_next(&by->reader, (const void **)&sampled);
 		for (ssize_t i = 0; i < n; i++)
-			take(context, &sampled[i]);
-	return n;
+			if (sampled[i].end.sk)
+				take(context, &sampled[i]);
+	} while (n > 0 && nt_now_ns() < until_ns);
+	return n > 0 ? 1 : n;
 }
 
 /* The iterator belongs to the namespace in which it is made, and may be read from ours. */
@@ -133,7 +139,7 @@ static int look_at(struct nt_by_iterator *by, const struct nt_place *place, nt_s
 	back = nt_places_leave(&by->places, place);
 	if (!err)
 		err = back;
-	return err ? err : look_here(by, take, context);
+	return err ? err : take_until(by, UINT64_MAX, take, context);
 }
 
 int nt_by_iterator_look(struct nt_by_iterator *by, nt_sampled_take *take, void *context)
@@ -154,24 +160,13 @@ int nt_by_iterator_look(struct nt_by_iterator *by, nt_sampled_take *take, void *
 int nt_by_iterator_look_open(struct nt_by_iterator *by, uint64_t until_ns, nt_sampled_take *take,
 			     void *context)
 {
-	const struct nt_sampled *sampled;
-	ssize_t n;
+	int err = 0;
 
 	if (!by->reader.under_way) {
-		int err;
-
 		by->skel->bss->owners_look++;
-		err = nt_iterator_begin(&by->reader, by->sockets, sizeof(*sampled));
-		if (err)
-			return err;
+		err = nt_iterator_begin(&by->reader, by->sockets, sizeof(struct nt_sampled));
 	}
-	do {
-		n = nt_iterator_next(&by->reader, (const void **)&sampled);
-		for (ssize_t i = 0; i < n; i++)
-			if (sampled[i].end.sk)
-				take(context, &sampled[i]);
-	} while (n > 0 && nt_now_ns() < until_ns);
-	return n > 0 ? 1 : n;
+	return err ? err : take_until(by, until_ns, take, context);
 }
 
 int nt_by_iterator_scan(struct nt_by_iterator *by, nt_owner_wanted *wanted, void *context)
