@@ -65,6 +65,8 @@ static void programs_begin(const struct nt_config *config, void *task,
 	host_ring.full = false;
 	host_ring.refused = 0;
 	nt_config = *config;
+	late_acks_wanted = false;
+	late_acks_until_ns = 0;
 	delack_timer_function = write_timer_function = 0;
 }
 

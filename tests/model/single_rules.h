@@ -937,7 +937,6 @@ RULE(FUNCTION, hold_meets_a_late_ack_from_a_millisecond_on)
 	late_acks_until_ns = 0;
 	h.ack_seen = false;
 	assert_false(hold_may_meet(&h, &f, world.now_ns));
-	late_acks_wanted = false;
 }
 
 /* Of those that a limit leaves room for, a second's worth may come at once; the rest is counted. */
@@ -959,8 +958,6 @@ RULE(FUNCTION, late_acks_have_a_limit)
 	for (int i = 0; i < 1000; i++)
 		had_room += late_ack_has_room(world.now_ns);
 	assert_int_equal(had_room, 100);
-	nt_config.late_ack_ns = 0;
-	late_acks_until_ns = 0;
 }
 
 /* ---- what a hold that is over was ---- */
