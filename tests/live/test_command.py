@@ -185,9 +185,11 @@ def test_as_many_reports_are_printed_as_were_asked_for(command: tuple[str, ...])
 
 @pytest.mark.quick
 def test_a_stall_in_text_can_carry_date_and_zone() -> None:
-    began = time.time()
-    with Lab("write-write-read", "--rounds", "3") as lab:
-        _, tracer = trace(lab, "-p", str(lab.client), "--utc", text=True, environment={"TZ": "Asia/Tokyo"})
+    with Lab("write-write-read", "--rounds", "3") as lab, \
+            Tracer("-p", str(lab.client), "--utc", text=True, environment={"TZ": "Asia/Tokyo"}) as tracer:
+        began = time.time()
+        lab.play()
+        tracer.wait()
     found = [line.split()[0] for _, line in tracer.lines.all if " send " in line]
     assert found
     for text in found:
